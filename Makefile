@@ -56,6 +56,7 @@ results: $(VENV)/.core
 	$(BIN)/python -m viaduct.models.catalogue
 	$(BIN)/python -m viaduct.models.layers
 	$(BIN)/python -m viaduct.weights.fingerprints
+	$(BIN)/python -m viaduct.verbs._recipe_flags
 	$(BIN)/python -c 'import viaduct.recipes as r; open("docs/recipes.md", "w").write(r.as_page())'
 
 wheel: python

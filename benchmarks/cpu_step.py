@@ -38,7 +38,7 @@ from viaduct.benching.ours import Ours, Setting
 from viaduct.data.synthetic import SYNTHETIC
 from viaduct.devices.timing import Clock, Sample, ratio, take_turns
 from viaduct.recipes import Recipe, load
-from viaduct.training.loop import build_model
+from viaduct.training.networks import build_model
 from viaduct.training.precision import DTYPES
 from viaduct.training.summary import commit, machine
 

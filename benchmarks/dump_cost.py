@@ -28,7 +28,7 @@ from viaduct import devices, models
 from viaduct.comparison import Dump
 from viaduct.devices.base import Device
 from viaduct.devices.timing import Clock, Sample
-from viaduct.training.loop import place
+from viaduct.training.networks import place_model
 from viaduct.training.summary import commit, machine
 
 DUMPED = 1
@@ -43,7 +43,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 class Bench:
     def __init__(self, room: Device, device: torch.device, batch: int, size: int) -> None:
         self.clock = Clock(room, device.type)
-        self.model = place(models.build("resnet50_v1", classes=1001), device)
+        self.model = place_model(models.build("resnet50_v1", classes=1001), device)
         self.optimizer = torch.optim.SGD(self.model.parameters(), 1e-4, momentum=0.9)
         images = torch.randn(batch, 3, size, size, device=device)
         self.images = images.to(memory_format=torch.channels_last)

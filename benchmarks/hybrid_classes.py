@@ -47,7 +47,7 @@ from viaduct.recipes import (
 from viaduct.training.callbacks import Callback
 from viaduct.training.loop import Training
 from viaduct.training.rundir import RunDir
-from viaduct.training.session import Request, conduct
+from viaduct.training.session import Request, run_training
 from viaduct.training.summary import commit, machine
 
 LAYOUTS = {"1 rank, whole": (1, "data"), "2 ranks, data": (2, "data"), "2 ranks, hybrid": (2, "hybrid")}
@@ -135,7 +135,7 @@ def be_rank(rank: int, ranks: int, mode: str, port: int, folder: Path, options: 
         os.environ.update({name: str(value) for name, value in place.items()} | {"MASTER_ADDR": "127.0.0.1"})
     recipe = recipe_of(mode, options, Witness(folder))
     run = RunDir(folder / "run")
-    conduct(Request(Loaded("recipe", recipe, "A recipe.", None), run, None, "cpu", "never", "hybrid_classes"))
+    run_training(Request(Loaded("recipe", recipe, "A recipe.", None), run, None, "cpu", "never", "hybrid_classes"))
 
 
 def measure(ranks: int, mode: str, options: argparse.Namespace) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from viaduct import devices, models
 from viaduct.devices.base import Device
 from viaduct.devices.timing import Clock, Sample
 from viaduct.recipes import Lars, Precision, Recipe, RmsProp, Sgd, Shapes, Thor
-from viaduct.training.loop import place
+from viaduct.training.networks import place_model
 from viaduct.training.optim import build_optimizer
 from viaduct.training.precision import Computation, plan_for
 from viaduct.training.summary import commit, machine
@@ -151,7 +151,7 @@ def main() -> None:
     small = device.type == "cpu"
     batch, size = options.batch or (4 if small else 256), options.size or (64 if small else 224)
     torch.backends.cudnn.benchmark = True
-    model = place(models.build("resnet50_v1", classes=CLASSES), device)
+    model = place_model(models.build("resnet50_v1", classes=CLASSES), device)
     bench = Bench(room, device, model, options.repeats)
     alone = rows_of(steps_alone(bench), options.frequency)
     show("optimizer.step() over ResNet-50's weights", alone)

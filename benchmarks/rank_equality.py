@@ -54,7 +54,7 @@ from viaduct.recipes import (
     Split,
 )
 from viaduct.training.rundir import RunDir
-from viaduct.training.session import Request, conduct
+from viaduct.training.session import Request, run_training
 from viaduct.training.summary import commit, machine
 
 SECONDS = 300.0
@@ -143,7 +143,9 @@ def be_rank(rank: int, ranks: int, port: int, run: Path, recipe: Recipe) -> None
     if ranks > 1:
         place = {"RANK": rank, "WORLD_SIZE": ranks, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": ranks, "MASTER_PORT": port}
         os.environ.update({name: str(value) for name, value in place.items()} | {"MASTER_ADDR": "127.0.0.1"})
-    conduct(Request(Loaded("recipe", recipe, "A recipe.", None), RunDir(run), None, "cpu", "never", "rank_equality"))
+    run_training(
+        Request(Loaded("recipe", recipe, "A recipe.", None), RunDir(run), None, "cpu", "never", "rank_equality")
+    )
 
 
 def losses_of(ranks: int, recipe: Recipe) -> list[float]:

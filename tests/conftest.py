@@ -12,6 +12,10 @@ import pytest
 from old_torch import skip_with_old_torch
 from quick import LIMIT_S, forbid_processes, heavy_import, is_quick
 
+# No bank of tuned operators that whoever runs the suite may have.
+os.environ.pop("TUNE_BANK_PATH", None)
+os.environ["XDG_DATA_HOME"] = "/nonexistent/no-bank"
+
 # As the command line does (cli.py): before torch is imported, so that a busy machine does not slow the suite tenfold.
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
@@ -59,3 +63,18 @@ def keep_quick(request: pytest.FixtureRequest) -> Iterator[None]:
     seconds = time.process_time() - began
     if request.config.getoption("--quick") and seconds > LIMIT_S:
         pytest.fail(f"it took {seconds:.1f} s of processor time: mark it with @pytest.mark.lengthy")
+
+
+@pytest.fixture
+def stand_in_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Put packages in the place of timm and torchvision on sys.path, and take them away again."""
+    from stand_in_packages import write_packages
+
+    folder = write_packages(tmp_path / "packages")
+    names = ("timm", "torchvision", "torchvision.models", "stand_in_networks")
+    for name in names:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.syspath_prepend(str(folder))
+    yield folder
+    for name in names:
+        sys.modules.pop(name, None)

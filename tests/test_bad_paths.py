@@ -23,7 +23,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from cluster.tables import GUIDE_1
+from cluster.rank_tables import GUIDE_1
 from command import started, viaduct
 from data.record_files import png, write_split
 from unprivileged import drop_file_privileges
@@ -115,6 +115,7 @@ def make_kit(folder: Path) -> None:
         image.parent.mkdir(parents=True, exist_ok=True)
         image.write_bytes(png(number))
     (folder / "table.json").write_text(GUIDE_1)
+    (folder / "bank").mkdir()
     (folder / "script.py").write_text(SCRIPT)
     (folder / "tiny.py").write_text(RECIPE)
     (folder / "records.py").write_text(RECORDS)
@@ -177,6 +178,9 @@ BESIDE: dict[str, dict[str, list[str]]] = {
     },
     "profile read": {"": ["prof"], "path": []},
     "profile compare": {"": ["prof", "prof"], "before": ["prof"], "after": ["prof"]},
+    "tune run": {"": ["tiny.py", "--device", "cpu", "--budget", "1s"], "data": ["records.py", "--budget", "1s"]},
+    "tune show": {},
+    "tune merge": {"": ["bank", "bank"], "banks": ["bank", "--out", "new_bank"]},
     "data build": {"": ["images"], "source": [], "idx": [], "idx_validation": ["--idx", "i", "l"]},
     "data fetch": {"": ["cifar10", "--from", "nowhere"], "source": ["cifar10"]},
     "data index": {"": ["records"], "records": []},
@@ -194,7 +198,9 @@ BESIDE: dict[str, dict[str, list[str]]] = {
     "ranktable show": {},
     "ranktable convert": {"": ["table.json", "--to", "2"], "file": ["--to", "2"]},
     "ranktable env": {"": ["--rank", "0"]},
-    "launch": {"": ["--ranks", "1", "--", "true"], "write_scripts": ["--target", "cpu", "--", "true"]},
+    "launch start": {"": ["--ranks", "1", "--", "true"]},
+    "launch scripts": {"folder": ["--target", "cpu", "--", "true"], "": ["d", "--target", "cpu", "--", "true"]},
+    "launch plan": {"": []},
 }
 # Parameters that are text, but may be a path.
 TEXT = {
@@ -205,7 +211,7 @@ TEXT = {
     "data fetch": ["source"],
     "ranktable make": ["device_ips"],
     "ranktable convert": ["device_ips"],
-    "launch": ["plan"],
+    "launch plan": ["recipe"],
 }
 
 
@@ -217,6 +223,12 @@ OTHERWISE: dict[tuple[str, str], dict[str, int]] = {
     ("train", "run"): MADE,
     ("search", "study"): {wrong: 0 for wrong in MADE if wrong != "bytes that are no text"},
     ("search", "past"): {"an empty folder": 0},
+    ("train", "bank"): {"an empty folder": 0},
+    # A bank is made; what is refused then is the second that there is to fill it.
+    ("tune run", "bank"): dict.fromkeys(MADE, 2),
+    ("tune show", "bank"): {"an empty folder": 0},
+    ("tune merge", "banks"): {"an empty folder": 0},
+    ("tune merge", "out"): MADE,
     ("migrate", "out"): MADE,
     ("rehearse", "record"): MADE,
     ("carry", "out"): MADE,
@@ -227,8 +239,8 @@ OTHERWISE: dict[tuple[str, str], dict[str, int]] = {
     ("profile compare", "out"): {wrong: 0 for wrong in MADE if wrong != "an empty folder"},
     ("data build", "out"): MADE,
     ("data index", "dali_folder"): MADE,
-    ("launch", "log_dir"): MADE,
-    ("launch", "write_scripts"): MADE,
+    ("launch start", "log_dir"): MADE,
+    ("launch scripts", "folder"): MADE,
     # A file that is written replaces a link, not what it leads to.
     ("ranktable make", "out"): REPLACED,
     ("ranktable convert", "out"): REPLACED,
@@ -239,7 +251,13 @@ OTHERWISE: dict[tuple[str, str], dict[str, int]] = {
     ("profile run", "target"): {"a file": 1},
     ("ranktable check", "file"): {"a file": 1},
 }
-SLOW = ("rehearse", "carry", "profile run", "search")  # a script is run in a process of its own, which takes seconds
+SLOW = (
+    "rehearse",
+    "carry",
+    "profile run",
+    "search",
+    "tune run",
+)  # a script is run in a process of its own, which takes seconds
 
 
 def verb_functions() -> dict[str, Callable[..., Any]]:

@@ -60,14 +60,14 @@ def fuzz(first: int, count: int, sound: Path, work: Path) -> None:
     from viaduct.verbs import launch as launching
 
     resource.setrlimit(resource.RLIMIT_AS, (16 << 30, 16 << 30))
-    taken = Training.take
+    run_step = Training.run_step
 
     def take_few(self: Training, batch: Any) -> None:
         if self.step > 8:  # a recipe that was changed to train for a year does
             raise BadRun("enough.")
-        taken(self, batch)
+        run_step(self, batch)
 
-    Training.take = take_few  # type: ignore[method-assign]
+    Training.run_step = take_few  # type: ignore[method-assign]
     launching.run_cluster = launch.run_local = lambda *given, **more: 0  # type: ignore[assignment]
 
     def end(number: int, frame: Any) -> None:

@@ -18,6 +18,7 @@ from viaduct.reporting.results import read_results, render
 ROOT = Path(__file__).parents[1]
 WITH_VERBS_OF_THEIR_OWN = ("data", "weights", "ranktable", "profile", "runs")
 README = (ROOT / "README.md").read_text()
+README_ZH = (ROOT / "README.zh.md").read_text()
 
 
 def test_every_figure_in_the_results_has_its_file() -> None:
@@ -35,25 +36,77 @@ def test_a_figure_without_its_proof_is_refused(lost: str, tmp_path: Path) -> Non
         read_results(tmp_path)
 
 
+def find_commands(page: str) -> list[str]:
+    """Return the commands of a page: lines after a `$`, and lines of `pip` and `make` without their comments."""
+    return re.findall(r"^    (\$ viaduct .*|(?:pip|make) .*?)(?:\s+#.*)?$", page, re.MULTILINE)
+
+
+def find_output(page: str) -> list[str]:
+    """Return the lines of output that a page shows under its commands."""
+    blocks = re.findall(r"(?:^    .*\n)+", page, re.MULTILINE)
+    shown = [line for block in blocks if block.startswith("    $") for line in block.splitlines()]
+    return [line for line in shown if not line.startswith("    $")]
+
+
 def test_every_command_in_the_readme_is_understood() -> None:
-    commands = re.findall(r"^    (viaduct .*?)(?:\s+#.*)?$", README, re.MULTILINE)
+    commands = [command for command in find_commands(README) if command.startswith("$")]
     assert len(commands) >= 8
     for command in commands:
-        verb, *words = shlex.split(command)[1:]
+        verb, *arguments = shlex.split(command)[2:]
         assert verb in cli.VERBS
-        words = words[: words.index("--")] if "--" in words else words  # what launch starts is somebody else's
-        called = [verb, *words[: verb in WITH_VERBS_OF_THEIR_OWN]]
+        arguments = arguments[: arguments.index("--")] if "--" in arguments else arguments  # the script's own
+        called = [verb, *arguments[: verb in WITH_VERBS_OF_THEIR_OWN]]
         help_text = viaduct(*called, "--help")
-        for word in words:
-            if word.startswith("--"):
-                assert word in help_text.stdout, f"{word} of `{command}`"
-        if verb == "train" and words and not words[0].startswith("-"):
-            load(str(ROOT / words[0]) if words[0].endswith(".py") else words[0])
+        for argument in arguments:
+            if argument.startswith("--"):
+                assert argument in help_text.stdout, f"{argument} of `{command}`"
+            if argument.startswith("examples/"):
+                assert (ROOT / argument).is_file(), command
+        if verb == "train":
+            load(arguments[0])
 
 
-def test_the_readme_names_every_verb() -> None:
+def test_the_chinese_readme_shows_the_same_commands_and_output() -> None:
+    assert find_commands(README_ZH) == find_commands(README)
+    assert find_output(README_ZH) == find_output(README)
+
+
+def test_the_chinese_readme_has_the_same_verbs_links_and_figures() -> None:
+    def read_verbs(page: str) -> list[str]:
+        return [
+            verb for row in re.findall(r"^\| (`.*?`) \|", page, re.MULTILINE) for verb in re.findall(r"`(\w+)`", row)
+        ]
+
+    def read_links(page: str) -> set[str]:
+        return set(re.findall(r"\]\(([^)]+)\)", page)) - {"README.md", "README.zh.md"}
+
+    assert read_verbs(README_ZH) == read_verbs(README)
+    assert read_links(README_ZH) == read_links(README)
+    assert sorted(re.findall(r"[\d.]+ ms", README_ZH)) == sorted(re.findall(r"[\d.]+ ms", README))
+
+
+def test_the_readme_names_every_verb_and_fits_a_hundred_lines() -> None:
+    rows = "".join(re.findall(r"^\| (`.*?`) \|", README, re.MULTILINE))
     for name in cli.VERBS:
-        assert f"| `{name}` |" in README, name
+        assert f"`{name}`" in rows, name
+    assert len(README.splitlines()) <= 100
+
+
+@pytest.mark.parametrize(
+    "page", ["README.md", "README.zh.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/README.md"]
+)
+def test_every_file_that_a_page_names_exists(page: str) -> None:
+    text = (ROOT / page).read_text()
+    links = [(ROOT / page).parent / link for link in re.findall(r"\]\((?!http)([^)#]+)", text)]
+    named = [
+        name
+        for name in re.findall(r"(?<![\w/])[\w/]+/\w+\.(?:py|json)\b", text)
+        if not re.search(r"NAME|\ba/|^ported/", name)
+    ]
+    for path in links:
+        assert path.exists(), path
+    for name in named:
+        assert (ROOT / name).exists() or (ROOT / "src/viaduct" / name).exists(), name
 
 
 def test_the_page_of_installing_gives_a_reason_for_every_dependency() -> None:

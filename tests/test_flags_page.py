@@ -99,7 +99,16 @@ def help_of(*verb: str) -> str:
 def test_every_flag_of_ours_on_the_page_is_understood() -> None:
     known = "".join(
         help_of(*verb)
-        for verb in (("train",), ("migrate",), ("launch",), ("evaluate",), ("export",), ("data", "index"))
+        for verb in (
+            ("train",),
+            ("migrate",),
+            ("launch",),
+            ("launch", "plan"),
+            ("launch", "scripts"),
+            ("evaluate",),
+            ("export",),
+            ("data", "index"),
+        )
     )
     for flag in set(re.findall(r"`(--[a-z]+[a-z-]*)", PAGE)) | set(re.findall(r" (--[a-z]+[a-z-]*)[ `]", PAGE)):
         assert flag in known, flag

@@ -98,14 +98,14 @@ def torch_file(path: Path, content: bytes, method: int = zipfile.ZIP_STORED) -> 
 
 
 def test_the_pickle_of_a_tensor_is_read(tmp_path: Path) -> None:
-    assert pt.opened(torch_file(tmp_path / "a.pt", tensor_pickle())).tolist() == [0.0, 0.0, 0.0]
+    assert pt.open_array(torch_file(tmp_path / "a.pt", tensor_pickle())).tolist() == [0.0, 0.0, 0.0]
 
 
 def test_a_memo_is_no_larger_than_the_pickle(tmp_path: Path) -> None:
     content = tensor_pickle().replace(b"q\x00", b"r" + struct.pack("<I", 1 << 27))  # Python's would take 2 GiB
     path = torch_file(tmp_path / "a.pt", content)
     tracemalloc.start()
-    assert pt.opened(path).tolist() == [0.0, 0.0, 0.0]  # torch's is a dictionary
+    assert pt.open_array(path).tolist() == [0.0, 0.0, 0.0]  # torch's is a dictionary
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < MOST
@@ -128,7 +128,7 @@ def test_a_memo_is_no_larger_than_the_pickle(tmp_path: Path) -> None:
 )
 def test_a_pickle_takes_no_more_memory_than_its_file(tmp_path: Path, content: bytes, words: str) -> None:
     path = torch_file(tmp_path / "a.pt", content)
-    refuse(lambda: pt.opened(path), words)
+    refuse(lambda: pt.open_array(path), words)
 
 
 def test_a_compressed_archive_is_no_file_of_torch(tmp_path: Path) -> None:
@@ -136,16 +136,16 @@ def test_a_compressed_archive_is_no_file_of_torch(tmp_path: Path) -> None:
     members = {"archive/data.pkl": content, "archive/data/0": bytes(256 << 20), "archive/version": b"3\n"}
     path = archive_of(tmp_path / "a.pt", members, zipfile.ZIP_DEFLATED)
     assert path.stat().st_size < 1 << 20
-    refuse(lambda: pt.opened(path), "is compressed, which torch.save never does")
+    refuse(lambda: pt.open_array(path), "is compressed, which torch.save never does")
 
 
 def test_an_old_file_of_many_opcodes_is_refused(tmp_path: Path) -> None:
     torch.save(torch.zeros(3), tmp_path / "old.pt", _use_new_zipfile_serialization=False)
     whole = (tmp_path / "old.pt").read_bytes()
-    assert pt.opened(tmp_path / "old.pt").tolist() == [0.0, 0.0, 0.0]
+    assert pt.open_array(tmp_path / "old.pt").tolist() == [0.0, 0.0, 0.0]
     third = whole.index(b"ctorch._utils")
     (tmp_path / "old.pt").write_bytes(whole[:third] + b"}" * (1 << 19) + whole[third:])
-    refuse(lambda: pt.opened(tmp_path / "old.pt"), "describes far more than one tensor|damaged")
+    refuse(lambda: pt.open_array(tmp_path / "old.pt"), "describes far more than one tensor|damaged")
 
 
 @pytest.mark.parametrize("content", [b"", b"PK", b"\x1f\x8b", b"#!/bin/sh\n", b"torch_save/", bytes(600)])
@@ -154,7 +154,7 @@ def test_what_torch_did_not_write_is_not_given_to_it(
 ) -> None:
     monkeypatch.delattr(torch, "load")
     (tmp_path / "a.pt").write_bytes(content)
-    refuse(lambda: pt.opened(tmp_path / "a.pt"), "cannot be read as a tensor")
+    refuse(lambda: pt.open_array(tmp_path / "a.pt"), "cannot be read as a tensor")
 
 
 # numpy's
@@ -162,9 +162,9 @@ def test_what_torch_did_not_write_is_not_given_to_it(
 
 def test_an_npz_that_unfolds_a_thousandfold_is_refused(tmp_path: Path) -> None:
     np.savez_compressed(tmp_path / "a.npz", x=np.zeros(20 << 20, np.float64))
-    refuse(lambda: npz.opened(tmp_path / "a.npz", "x"), "bytes unfold to 167,772,288")
+    refuse(lambda: npz.open_array(tmp_path / "a.npz", "x"), "bytes unfold to 167,772,288")
     np.savez_compressed(tmp_path / "b.npz", x=np.zeros(1 << 20, np.float64))
-    assert npz.opened(tmp_path / "b.npz", "x").size == 1 << 20
+    assert npz.open_array(tmp_path / "b.npz", "x").size == 1 << 20
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
@@ -172,7 +172,7 @@ def test_an_npz_is_stored_or_deflated(tmp_path: Path, method: int) -> None:
     saved = io.BytesIO()
     np.save(saved, np.zeros(3))
     path = archive_of(tmp_path / "a.npz", {"x.npy": saved.getvalue()}, method)
-    refuse(lambda: npz.opened(path, "x"), "neither stored nor deflated")
+    refuse(lambda: npz.open_array(path, "x"), "neither stored nor deflated")
 
 
 @pytest.mark.parametrize(
@@ -192,14 +192,14 @@ def test_an_npz_is_stored_or_deflated(tmp_path: Path, method: int) -> None:
 def test_the_header_of_an_npy_is_read_in_no_time(tmp_path: Path, text: str) -> None:
     content = text.encode() + b"\n"
     (tmp_path / "a.npy").write_bytes(b"\x93NUMPY\x02\x00" + struct.pack("<I", len(content)) + content)
-    refuse(lambda: npy.opened(tmp_path / "a.npy"), "header|shape|cut short")
+    refuse(lambda: npy.open_array(tmp_path / "a.npy"), "header|shape|cut short")
 
 
 def test_a_safetensors_file_of_large_numbers_is_refused(tmp_path: Path) -> None:
     entry = {"dtype": "F32", "shape": [1 << 40], "data_offsets": [0, 4 << 40]}
     text = json.dumps({"x": entry, "9" * 5000: entry}).encode()
     (tmp_path / "a.safetensors").write_bytes(struct.pack("<Q", len(text)) + text)
-    refuse(lambda: safetensors.opened(tmp_path / "a.safetensors", "x"), "cut short")
+    refuse(lambda: safetensors.open_array(tmp_path / "a.safetensors", "x"), "cut short")
     from viaduct.comparison.readers import folder
 
     assert all(tensor.fault for tensor in folder.read(tmp_path / "a.safetensors").tensors)
@@ -355,8 +355,8 @@ def use(path: Path) -> None:
         jpeg.decode(path.read_bytes())
     else:
         kind = {".npy": npy, ".npz": npz, ".pt": pt, ".safetensors": safetensors}[path.suffix]
-        for member in kind.members(path):
-            kind.opened(path, member).sum()
+        for member in kind.read_headers(path):
+            kind.open_array(path, member).sum()
         if path.suffix == ".safetensors":
             with open_weights(path) as stored:
                 stored.guesses()

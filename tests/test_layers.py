@@ -28,7 +28,7 @@ ROOT = TESTS.parent
 HELP = [f"{verb} --help" for verb in cli.VERBS]
 NEEDS_TORCH = {
     "viaduct.cluster.agent",
-    "viaduct.cluster.rollcall",
+    "viaduct.cluster.rendezvous",
     "viaduct.migration.accelerator_device",  # is copied into migrated projects, and never imported here
 }
 

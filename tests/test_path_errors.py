@@ -12,7 +12,7 @@ import pytest
 from command import started
 from unprivileged import drop_file_privileges
 from viaduct.path_errors import BadPath, explain_os_error, is_output_folder, refuse_special_file
-from viaduct.training.distributed import Group, errors_of_ranks
+from viaduct.training.distributed import Group, explain_rank_errors
 
 
 def error_for(path: Path | str, number: int) -> OSError:
@@ -138,9 +138,9 @@ def test_a_current_folder_that_is_gone_is_said(tmp_path: Path) -> None:
 
 def test_a_rank_other_than_the_first_says_which_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", ["viaduct", "train", "--run", str(tmp_path)])
-    with pytest.raises(BadPath, match=r"^rank 1: .*no space is left on the disk"), errors_of_ranks(Group(1, 2)):
+    with pytest.raises(BadPath, match=r"^rank 1: .*no space is left on the disk"), explain_rank_errors(Group(1, 2)):
         raise error_for(tmp_path, errno.ENOSPC)
-    with pytest.raises(PermissionError), errors_of_ranks(Group(1, 2)):
+    with pytest.raises(PermissionError), explain_rank_errors(Group(1, 2)):
         raise error_for("/usr/lib/x", errno.EACCES)
 
 

@@ -67,20 +67,21 @@ def parse_command(command: str) -> None:
     assert verb in cli.VERBS, f"no verb called {verb!r}"
     parsed = load_verb(verb)
     while inner := getattr(parsed, "commands", None):
+        words = parsed.translate(words) if hasattr(parsed, "translate") else words
         parsed, words = inner[words[0]], words[1:]
     context = parsed.make_context(verb, words)
     if verb == "train":
-        with patch.object(train, "begin"), context:  # resolves recipe, fields and ranks, and would train then
+        with patch.object(train, "run_training"), context:  # resolves recipe, fields and ranks, and would train then
             context.invoke(parsed.callback, **context.params)
     check_values(verb, context.params)
 
 
 def check_values(verb: str, given: dict[str, Any]) -> None:
     """Check recipes, fields of recipes, rules, and the command that `launch` starts."""
-    if verb == "launch" and given["command"]:
+    if verb == "launch" and given.get("command"):
         if given["command"][0] in cli.VERBS:
             parse_command(shlex.join(["viaduct", *given["command"]]))
-    elif verb != "train" and (recipe := given.get("plan") or given.get("recipe")):
+    elif verb != "train" and (recipe := given.get("recipe")):
         changed = load(recipe).recipe
         for setting in given.get("settings") or []:
             changed = override(changed, *setting.split("=", 1))

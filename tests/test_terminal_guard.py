@@ -16,7 +16,7 @@ from rich.text import Text
 
 from command import viaduct
 from viaduct.terminal import guard_streams, print_table, release_streams
-from viaduct.training.outlet import put
+from viaduct.training.output_streams import print_line
 
 EVIL = "a\x1b[2J\x1b]0;owned\x07b\u202ec"
 SHOWN = "\\x1b[2J"
@@ -107,5 +107,5 @@ def test_what_a_users_own_code_prints_is_its_own(monkeypatch: pytest.MonkeyPatch
     release_streams()
     assert sys.stdout is written
     print("50 %\r", end="")
-    put(f"class {EVIL}")
+    print_line(f"class {EVIL}")
     assert written.getvalue().endswith(f"50 %\rclass a{SHOWN}\\x1b]0;owned\\x07b\\u202ec\n")

@@ -1,3 +1,28 @@
-"""viaduct carries the training of image classifiers onto the accelerator you were given."""
+"""viaduct carries the training of image classifiers onto the accelerator you were given.
+
+From Python (docs/api.md): `viaduct.train`, `viaduct.records`, `viaduct.compare`, `viaduct.migrate`. Importing this
+package imports no other module of it, and no torch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from viaduct.api import Migration, RecordLoader, Run, compare, migrate, records, train
 
 __version__ = "0.1.0"
+__all__ = ["Migration", "RecordLoader", "Run", "compare", "migrate", "records", "train"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the API when it is first used."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from viaduct import api
+
+    return getattr(api, name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

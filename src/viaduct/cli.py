@@ -38,6 +38,7 @@ VERBS = {
     "compare": "Find the first operator where two dumps differ, and why; or where two loss curves do.",
     "dump": "Run any PyTorch script, unmodified, and dump what its networks compute in chosen steps.",
     "profile": "Show where the time of a training step goes, of any script or recipe, and what to do about it.",
+    "tune": "Search faster variants of a recipe's operators on this device; keep them in a bank that training uses.",
     "data": "Build, fetch, index, check, show and measure training data.",
     "models": "List the networks: parameters, multiplications, input size, recipes, source.",
     "weights": "Show weights; import and export TensorFlow and MindSpore checkpoints, with neither installed.",
@@ -51,12 +52,12 @@ class LazyVerbs(typer.core.TyperGroup):
     """Lists verbs from the table; imports the one that is called."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        name, placeholder, rest = super().resolve_command(ctx, args)
+        name, placeholder, arguments = super().resolve_command(ctx, args)
         if name not in VERBS:
-            return name, placeholder, rest
+            return name, placeholder, arguments
         command = load_verb(name)
-        check_words(command, rest)
-        return name, command, rest
+        check_arguments(command, arguments)
+        return name, command, arguments
 
 
 def load_verb(name: str) -> Any:
@@ -68,13 +69,15 @@ def load_verb(name: str) -> Any:
     return typer.main.get_command(verb)
 
 
-def check_words(command: Any, words: list[str]) -> None:
+def check_arguments(command: Any, words: list[str]) -> None:
     """Refuse what no verb could use: paths that no file can have, numbers that are not finite."""
     if inner := getattr(command, "commands", {}):
+        if translate := getattr(command, "translate", None):
+            words = translate(words)
         if words[:1] and words[0] in inner:
-            return check_words(inner[words[0]], words[1:])
+            return check_arguments(inner[words[0]], words[1:])
         default = inner.get(getattr(command, "default", ""))
-        return check_words(default, words) if default else None
+        return check_arguments(default, words) if default else None
     own = words[: words.index("--")] if "--" in words else words
     check_paths(command, own)
     return check_numbers(command, own)
@@ -82,38 +85,38 @@ def check_words(command: Any, words: list[str]) -> None:
 
 def check_paths(command: Any, words: list[str]) -> None:
     """Refuse paths that are empty, too long or contain a NUL byte."""
-    paths = parameters_of(command, "Path")
+    paths = list_parameters(command, "Path")
     flags = {flag for parameter in paths for flag in parameter.opts if flag.startswith("-")}
     takes_path = any(parameter.param_type_name == "argument" for parameter in paths)
-    values = flags_with_value(command)
-    for before, word in pairwise(["", *words]):
-        flag, equals, value = word.partition("=")
+    values = list_flags_with_value(command)
+    for before, argument in pairwise(["", *words]):
+        flag, equals, value = argument.partition("=")
         if before in flags:
-            refuse_impossible(before, word)
+            refuse_impossible(before, argument)
         elif equals and flag in flags:
             refuse_impossible(flag, value)
-        elif takes_path and before not in values and not word.startswith("-"):
-            refuse_impossible("", word)
+        elif takes_path and before not in values and not argument.startswith("-"):
+            refuse_impossible("", argument)
 
 
 def check_numbers(command: Any, words: list[str]) -> None:
     """Refuse numbers that are not finite: nothing on the command line means anything at infinity."""
-    flags = {flag for parameter in parameters_of(command, "float") for flag in parameter.opts}
-    for before, word in pairwise(["", *words]):
-        flag, _, value = word.partition("=")
-        name, text = (before, word) if before in flags else (flag, value) if flag in flags else ("", "")
+    flags = {flag for parameter in list_parameters(command, "float") for flag in parameter.opts}
+    for before, argument in pairwise(["", *words]):
+        flag, _, value = argument.partition("=")
+        name, text = (before, argument) if before in flags else (flag, value) if flag in flags else ("", "")
         if text.strip("+- ").lower() in ("nan", "inf", "infinity"):
             raise BadValue(f"{name} is {text}; it must be a finite number.")
 
 
-def parameters_of(command: Any, kind: str) -> list[Any]:
-    """The parameters of a command whose type has this word in it."""
+def list_parameters(command: Any, kind: str) -> list[Any]:
+    """Return the parameters of a command whose type contains this name."""
     hints = typing.get_type_hints(command.callback)
     return [parameter for parameter in command.params if kind in str(hints.get(parameter.name))]
 
 
-def flags_with_value(command: Any) -> list[str]:
-    """The flags of a command that are followed by a value."""
+def list_flags_with_value(command: Any) -> list[str]:
+    """Return the flags of a command that take a value."""
     takers = [parameter for parameter in command.params if not getattr(parameter, "is_flag", False)]
     return [flag for parameter in takers for flag in parameter.opts if flag.startswith("-")]
 
@@ -145,22 +148,24 @@ def build_app() -> typer.Typer:
     return app
 
 
-def called(words: list[str]) -> str:
-    """The verb, and of a verb with verbs of its own which of them: `data build`."""
-    place = next((place for place, word in enumerate(words) if word in VERBS), None)
-    if place is None:
+def find_verb(words: list[str]) -> str:
+    """Return the verb of a command line, with its subcommand: `data build`."""
+    position = next((position for position, argument in enumerate(words) if argument in VERBS), None)
+    if position is None:
         return ""
-    app = getattr(sys.modules.get(f"viaduct.verbs.{words[place]}"), "app", None)
+    app = getattr(sys.modules.get(f"viaduct.verbs.{words[position]}"), "app", None)
     known = getattr(typer.main.get_command(app), "commands", {}) if app else {}
-    return " ".join([words[place], *(word for word in words[place + 1 : place + 2] if word in known)])
+    return " ".join(
+        [words[position], *(argument for argument in words[position + 1 : position + 2] if argument in known)]
+    )
 
 
-def command_of(name: str) -> Any:
-    """The command of a verb, as `called` names it."""
+def get_command(name: str) -> Any:
+    """Return the command of a verb, as `find_verb` names it."""
     verb, *inner = name.split()
     command = load_verb(verb)
-    for word in inner:
-        command = command.commands[word]
+    for subcommand in inner:
+        command = command.commands[subcommand]
     return command
 
 
@@ -211,14 +216,14 @@ def explain(error: Exception) -> ViaductError | None:
         return usage
     if not isinstance(error, OSError | ValueError | RuntimeError):
         return None
-    name = called(words)
-    return explain_os_error(error, words, flags_with_value(command_of(name)) if name else [])
+    name = find_verb(words)
+    return explain_os_error(error, words, list_flags_with_value(get_command(name)) if name else [])
 
 
 def prefix_of(error: Exception) -> str:
     """The command that is to blame: `viaduct launch` may find a mistake in the `viaduct train` that it starts."""
     context = getattr(error, "ctx", None)
-    return context.command_path if context else f"viaduct {called(sys.argv[1:])}".strip()
+    return context.command_path if context else f"viaduct {find_verb(sys.argv[1:])}".strip()
 
 
 def is_output_full(error: Exception) -> TypeGuard[OSError]:
@@ -233,8 +238,8 @@ def is_output_full(error: Exception) -> TypeGuard[OSError]:
 
 
 def refuse_to_print(error: OSError) -> NoReturn:
-    from viaduct.training.outlet import lead_nowhere
+    from viaduct.training.output_streams import redirect_to_null
 
-    lead_nowhere(sys.stdout)  # else the interpreter complains once more when it ends
+    redirect_to_null(sys.stdout)  # else the interpreter complains once more when it ends
     print(f"{prefix_of(error)}: standard output cannot be written: {error.strerror}.", file=sys.stderr)
     sys.exit(2)

@@ -87,7 +87,7 @@ class OutOfMemory(ViaductError):
 
 
 def lacks_memory(error: BaseException) -> bool:
-    """Whether an error that is not ours says that there was no memory; each device has its own way to say so."""
+    """Return True if a foreign error says that memory ran out; each device words it differently."""
     signs = ("out of memory", "can't allocate memory", "not enough memory")
     return isinstance(error, MemoryError) or any(sign in str(error).lower() for sign in signs)
 

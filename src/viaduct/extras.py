@@ -1,6 +1,6 @@
 """Packages that only an extra of viaduct installs, and what to tell a user who lacks one.
 
-    pip install viaduct             migrate, compare, ranktable, launch --write-scripts, data check
+    pip install viaduct             migrate, compare, ranktable, launch scripts, data check
     pip install 'viaduct[train]'    torch and the image codecs
     pip install 'viaduct[tf]'       TensorFlow 2.15, to rehearse TensorFlow 1 scripts and export for TensorFlow
     pip install 'viaduct[onnx]'     ONNX and its runtime, to export for them; not beside TensorFlow

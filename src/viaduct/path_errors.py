@@ -126,10 +126,10 @@ def given_paths(arguments: Sequence[str], flags: Sequence[str] = ()) -> Iterator
             continue
         own = flag if argument.startswith("-") else (before if before in flags else "")
         words = [argument, value, value.partition("=")[2]]
-        listed = [part for word in words for part in word.split(",")]
-        for word in dict.fromkeys([*words, *listed]):
-            if word and not word.startswith("--"):
-                yield Given(word, own)
+        listed = [part for text in words for part in text.split(",")]
+        for text in dict.fromkeys([*words, *listed]):
+            if text and not text.startswith("--"):
+                yield Given(text, own)
         before = ""
 
 
@@ -198,7 +198,7 @@ def describe(error: OSError, name: str, given: Given | None) -> tuple[str, str]:
 
 
 def reason_of(error: OSError, name: str) -> tuple[str, str]:
-    """What happened, and what to try."""
+    """Return what happened, and what to try."""
     if error.errno == errno.ENAMETOOLONG:
         return describe_length(name)
     if error.errno == errno.EACCES:

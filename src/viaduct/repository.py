@@ -31,7 +31,7 @@ class UnreadableRepository(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What the index knows of a file."""
+    """Record of a file in the git index."""
 
     digest: bytes
     mode: int
@@ -142,7 +142,7 @@ def find_repository(folder: Path) -> Repository | None:
     """Return the repository that a folder lies in; None if there is none, and for a bare one."""
     folder = folder.resolve()
     return next(
-        (open_repository(place) for place in (folder, *folder.parents) if os.path.lexists(place / ".git")), None
+        (open_repository(parent) for parent in (folder, *folder.parents) if os.path.lexists(parent / ".git")), None
     )
 
 
@@ -151,19 +151,19 @@ def open_repository(top: Path) -> Repository:
 
     Of a worktree or a submodule `.git` is a file that names the folder; it may also be a link to one.
     """
-    place = top / ".git"
-    if place.is_dir():
-        folder = place.resolve()
+    git_path = top / ".git"
+    if git_path.is_dir():
+        folder = git_path.resolve()
     else:
         try:
-            said = read_plain_file(place, SMALL).decode(errors="surrogateescape").strip()
+            said = read_plain_file(git_path, SMALL).decode(errors="surrogateescape").strip()
         except OSError as error:
-            raise UnreadableRepository(f"{place} is no repository: {error.strerror}") from None
+            raise UnreadableRepository(f"{git_path} is no repository: {error.strerror}") from None
         if not said.startswith("gitdir:"):
-            raise UnreadableRepository(f"{place} is no repository: it does not begin with `gitdir:`")
+            raise UnreadableRepository(f"{git_path} is no repository: it does not begin with `gitdir:`")
         folder = (top / said.removeprefix("gitdir:").strip()).resolve()
     if not (folder / "HEAD").is_file():
-        raise UnreadableRepository(f"{place} is no repository: {folder} has no HEAD")
+        raise UnreadableRepository(f"{git_path} is no repository: {folder} has no HEAD")
     try:
         shared = os.fsdecode(read_plain_file(folder / "commondir", SMALL)).strip()
     except OSError:
@@ -209,11 +209,11 @@ def parse_index(data: bytes, written: int, algorithm: str) -> Index:
     algorithm = checksum_algorithm(data) or algorithm
     width = {"sha1": 20, "sha256": 32}[algorithm]
     entries: dict[str, Entry] = {}
-    place, before = 12, b""
+    offset, before = 12, b""
     for _ in range(count):
-        entry, before, place = parse_entry(data, place, version, width, before)
+        entry, before, offset = parse_entry(data, offset, version, width, before)
         entries[os.fsdecode(before)] = entry
-    for name in extensions(data, place, len(data) - width):
+    for name in extensions(data, offset, len(data) - width):
         if name[:1].islower():  # without understanding it, the entries cannot be trusted: `link`, `sdir`
             raise ValueError(f"extension {name!r}")
     return Index(entries, written, algorithm)
@@ -229,11 +229,11 @@ def checksum_algorithm(data: bytes) -> str:
     return ""
 
 
-def parse_entry(data: bytes, place: int, version: int, width: int, before: bytes) -> tuple[Entry, bytes, int]:
+def parse_entry(data: bytes, start: int, version: int, width: int, before: bytes) -> tuple[Entry, bytes, int]:
     """Return an entry, its path, and where the next begins."""
-    ctime, ctime_ns, mtime, mtime_ns, _, inode, mode, _, _, size = struct.unpack_from(">10I", data, place)
-    end = place + 40 + width
-    digest = data[place + 40 : end]
+    ctime, ctime_ns, mtime, mtime_ns, _, inode, mode, _, _, size = struct.unpack_from(">10I", data, start)
+    end = start + 40 + width
+    digest = data[start + 40 : end]
     (flags,) = struct.unpack_from(">H", data, end)
     end += 2
     more = 0
@@ -248,27 +248,27 @@ def parse_entry(data: bytes, place: int, version: int, width: int, before: bytes
     else:
         stop = data.index(0, end)
         path = data[end:stop]
-        following = place + (stop - place + 8) // 8 * 8  # with one to eight NULs
+        following = start + (stop - start + 8) // 8 * 8  # with one to eight NULs
     entry = Entry(digest, mode, size, (ctime, ctime_ns), (mtime, mtime_ns), inode, flags >> 12 & 3, bool(more & 0x4000))
     return entry, path, following
 
 
-def parse_offset(data: bytes, place: int) -> tuple[int, int]:
+def parse_offset(data: bytes, position: int) -> tuple[int, int]:
     """Return a number of variable length, as packs have them, and where it ends."""
-    byte = data[place]
+    byte = data[position]
     value = byte & 0x7F
     while byte & 0x80:
-        place += 1
-        byte = data[place]
+        position += 1
+        byte = data[position]
         value = ((value + 1) << 7) | (byte & 0x7F)
-    return value, place + 1
+    return value, position + 1
 
 
-def extensions(data: bytes, place: int, end: int) -> Iterator[str]:
-    while place + 8 <= end:
-        name, size = struct.unpack_from(">4sI", data, place)
+def extensions(data: bytes, offset: int, end: int) -> Iterator[str]:
+    while offset + 8 <= end:
+        name, size = struct.unpack_from(">4sI", data, offset)
         yield name.decode("latin-1")
-        place += 8 + size
+        offset += 8 + size
 
 
 def hash_blob(path: Path, algorithm: str) -> bytes:
@@ -284,8 +284,8 @@ def hash_blob(path: Path, algorithm: str) -> bytes:
 
 
 def split_time(nanoseconds: int) -> tuple[int, int]:
-    seconds, rest = divmod(nanoseconds, 10**9)
-    return seconds & 0xFFFFFFFF, rest
+    seconds, fraction = divmod(nanoseconds, 10**9)
+    return seconds & 0xFFFFFFFF, fraction
 
 
 def parents_of(path: str) -> Iterator[str]:

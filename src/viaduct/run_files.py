@@ -43,6 +43,7 @@ OPTIONAL_RECIPE_FIELDS: dict[str, Any] = {
     "pictures": dict | None,
     "image_shape": list | None,
     "provenance": dict | None,
+    "tuning": dict | None,
 }
 PICTURES = {"count": int, "labels": int}
 FILES = {"size": int, "sha256": str}

@@ -17,6 +17,7 @@ import contextlib
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any, TextIO, cast
 
 if TYPE_CHECKING:
@@ -36,6 +37,13 @@ UNSAFE = re.compile(
     "]"
 )
 SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def print_note(line: str) -> None:
+    """Print progress or a note on stderr, in one piece; a reader who has left is no reason to stop."""
+    with suppress(OSError):
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
 
 
 class GuardedStream:
@@ -107,11 +115,11 @@ def escape_cells(table: Table) -> None:
     from rich.text import Text
 
     for column in table.columns:
-        for place, cell in enumerate(column._cells):
+        for index, cell in enumerate(column._cells):
             plain = cell.plain if isinstance(cell, Text) else cell
             if isinstance(plain, str) and UNSAFE.search(plain):
                 safe = escape_controls(plain, keep="\n")
-                column._cells[place] = Text(safe, cell.style) if isinstance(cell, Text) else safe
+                column._cells[index] = Text(safe, cell.style) if isinstance(cell, Text) else safe
 
 
 def narrowest(table: Table, console: Console) -> int:

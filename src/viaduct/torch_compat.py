@@ -1,7 +1,7 @@
 """Names that torch has added or changed since 2.4, the oldest release that viaduct trains with.
 
 Names are looked for, version numbers are not compared. A comment gives the first release that has a name. Changes that
-concern a single place are dealt with there: `cluster/agent.py`, `cluster/rollcall.py`, `training/distributed.py`.
+concern a single place are dealt with there: `cluster/agent.py`, `cluster/rendezvous.py`, `training/distributed.py`.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ def last_value(flags: Sequence[str], arguments: Sequence[str]) -> str:
 
 
 def expected_of(message: str) -> str:
-    """What the value should have been, from the words of pydantic (newer typer) or click (older)."""
+    """Return what the value should have been, from the message of pydantic (newer typer) or click (older)."""
     bounds = {
         r"greater than or equal to (\S+)": "{} or more",
         r"less than or equal to (\S+)": "at most {}",

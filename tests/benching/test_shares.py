@@ -106,10 +106,10 @@ def test_so_is_what_it_launches_on_a_card() -> None:
 @pytest.mark.parametrize("part", [Lars(), Thor(frequency=1)])
 def test_the_optimizers_of_our_own_carry_the_mark(part: Lars | Thor, tmp_path: Path) -> None:
     training = tiny.training(replace(tiny.RECIPE, optimizer=part), RunDir(tmp_path))
-    training.to_training()
-    batches = training.coming_batches()
-    training.take(next(batches))
-    events = shares.trace(lambda steps: training.take(next(batches)), 1, "cpu")
+    training.set_training_mode()
+    batches = training.iterate_batches()
+    training.run_step(next(batches))
+    events = shares.trace(lambda steps: training.run_step(next(batches)), 1, "cpu")
     (begin, end), *others = shares.Updates(events).spans
     assert not others
     assert end > begin

@@ -84,23 +84,23 @@ def use_recorded(recorded: Path) -> None:
 
 
 def use_forks() -> None:
-    from viaduct.carrying import repeating
+    from viaduct.carrying import repetition
     from viaduct.rehearsal import process
 
     replaced: Any = process
     replaced.run_alone = run_alone
     replaced.run_ranks = run_ranks
-    second: Any = repeating
+    second: Any = repetition
     second.can_run_beside = lambda plan: False
     second.SecondRun.finish = finish
 
 
 def run_alone(plan: Any, command: list[str]) -> Any:
+    from viaduct.rehearsal.environment import make_environment
     from viaduct.rehearsal.process import end_group
     from viaduct.rehearsal.summary import End
-    from viaduct.rehearsal.surroundings import surroundings
 
-    pid = fork_child(plan, surroundings(plan))
+    pid = fork_child(plan, make_environment(plan))
     _, status = os.waitpid(pid, 0)
     end_group(pid)
     code = os.waitstatus_to_exitcode(status)
@@ -110,17 +110,17 @@ def run_alone(plan: Any, command: list[str]) -> Any:
 def run_ranks(plan: Any, command: list[str], tell: Callable[[str], None]) -> Any:
     """Start the ranks with the variables that torchrun gives them."""
     from viaduct.cluster.launch import threads
+    from viaduct.rehearsal.environment import make_environment, rank_variables
     from viaduct.rehearsal.process import end_group
     from viaduct.rehearsal.summary import End
-    from viaduct.rehearsal.surroundings import of_rank, surroundings
 
     port = find_free_port()
     pids = []
     for rank in range(plan.ranks):
         given = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": plan.ranks, "LOCAL_WORLD_SIZE": plan.ranks}
         given |= {"GROUP_RANK": 0, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-        variables = {**surroundings(plan), **{name: str(value) for name, value in given.items()}}
-        pids.append(fork_child(plan, {**variables, **threads(plan.ranks), **of_rank(plan, variables)}))
+        variables = {**make_environment(plan), **{name: str(value) for name, value in given.items()}}
+        pids.append(fork_child(plan, {**variables, **threads(plan.ranks), **rank_variables(plan, variables)}))
     failed: tuple[int, int] | None = None
     for _ in pids:
         pid, status = os.waitpid(-1, 0)
@@ -177,13 +177,13 @@ def be_child(plan: Any, environment: Mapping[str, str]) -> NoReturn:
 def finish(second: Any) -> Any:
     """The second run of a side, in forks too."""
     from viaduct.carrying import provenance
-    from viaduct.carrying.listening import kept_in
     from viaduct.carrying.observed import read
+    from viaduct.carrying.output_capture import capture_output
     from viaduct.carrying.running import OUTPUT, Run
     from viaduct.rehearsal.process import rehearse
 
     plan = second.plan
     Path(plan.record).mkdir(parents=True)
-    with kept_in(Path(plan.record) / OUTPUT, "again"):
+    with capture_output(Path(plan.record) / OUTPUT, "again"):
         summary = rehearse(plan, lambda line: None)
     return Run(second.side, plan, summary, read(plan), provenance.read(plan))

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from carrying.numbers import observed
-from viaduct.carrying.agreement import FACTOR, judge, measure, needs_a_yardstick
+from viaduct.carrying.agreement import FACTOR, judge, measure, needs_perturbed_run
 
 
 def test_a_missing_tensor_another_shape_or_another_counter_is_never_rounding() -> None:
@@ -42,9 +42,9 @@ def test_an_original_that_does_not_repeat_itself_proves_nothing() -> None:
 
 
 def test_equal_bits_need_no_yardstick_and_a_gross_difference_neither() -> None:
-    assert not needs_a_yardstick(measure(observed(), observed()))
-    assert not needs_a_yardstick(measure(observed(), observed(losses=[[3.0], [1.0], [0.5]])))
-    assert needs_a_yardstick(measure(observed(), observed(shift=1e-6)))
+    assert not needs_perturbed_run(measure(observed(), observed()))
+    assert not needs_perturbed_run(measure(observed(), observed(losses=[[3.0], [1.0], [0.5]])))
+    assert needs_perturbed_run(measure(observed(), observed(shift=1e-6)))
 
 
 def test_what_the_shaken_run_makes_of_rounding_is_the_yardstick() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from carrying.journeys import ON_THE_NPU, TORCH, carried, with_copy
 from command import begun, viaduct
-from viaduct.carrying.sharing import newest, written_since
+from viaduct.carrying.shared_paths import find_newest, find_written_since
 
 
 @pytest.mark.slow
@@ -104,11 +104,11 @@ def test_an_interruption_is_no_verdict_and_leaves_nothing(number: signal.Signals
 def test_a_full_path_that_the_first_run_writes_to_is_noticed(tmp_path: Path) -> None:
     untouched, written = tmp_path / "data", tmp_path / "run"
     untouched.mkdir()
-    before = newest([f"--data={untouched}", str(written), "relative", "--steps=3"])
+    before = find_newest([f"--data={untouched}", str(written), "relative", "--steps=3"])
     assert set(before) == {str(untouched), str(written)}
-    assert written_since(before) == []
+    assert find_written_since(before) == []
     (written / "deep").mkdir(parents=True)
-    assert written_since(before) == [str(written)]
+    assert find_written_since(before) == [str(written)]
 
 
 def test_an_original_that_fails_is_no_proof_and_its_line_is_named(tmp_path: Path) -> None:

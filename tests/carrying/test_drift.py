@@ -13,7 +13,7 @@ from viaduct.carrying.drift import compare_tensors, find_first_call, find_first_
 from viaduct.carrying.observed import Observed, read_rank
 from viaduct.comparison.drift import Drift
 from viaduct.comparison.pages import write_drift
-from viaduct.comparison.summary import summary
+from viaduct.comparison.summary import make_summary
 from viaduct.rehearsal.observe import folder_of, save_arrays, write_steps
 
 ONES = np.ones(4, np.float32)
@@ -106,7 +106,7 @@ def test_the_first_module_that_differs_is_named_in_the_order_of_the_calls(tmp_pa
 def test_the_page_says_that_the_thresholds_were_measured(tmp_path: Path) -> None:
     original = write_record(tmp_path / "cuda")
     _, drift = compare(write_record(tmp_path / "npu", 1e-2), original, write_record(tmp_path / "shaken", 1e-6))
-    write_drift(drift, summary(drift), tmp_path / "out")
+    write_drift(drift, make_summary(drift), tmp_path / "out")
     assert "16 times the drift" in (tmp_path / "out" / "report.html").read_text()
     assert "first:output:0" in (tmp_path / "out" / "drift.csv").read_text()
 

@@ -12,8 +12,8 @@ import pytest
 from viaduct.carrying import report
 from viaduct.carrying.agreement import Agreement, Kind, Pair, judge
 from viaduct.carrying.carry import decide
-from viaduct.carrying.doubts import changed_originals
-from viaduct.carrying.words import headline
+from viaduct.carrying.doubts import find_changed_originals
+from viaduct.carrying.sentences import make_headline
 from viaduct.reporting import Page, Section, render_page
 
 EQUAL = [
@@ -27,7 +27,7 @@ def carried(pairs: list[Pair], limits: str = "error", finished: bool = True, **m
     """As much of a carrying as its words are made of."""
     agreement = judge(pairs)
     run = SimpleNamespace(
-        finished=finished,
+        is_finished=finished,
         side="original",
         summary=SimpleNamespace(steps=1),
         observed=SimpleNamespace(ranks=[SimpleNamespace(losses=[[1.0]])]),
@@ -36,7 +36,7 @@ def carried(pairs: list[Pair], limits: str = "error", finished: bool = True, **m
     made = {
         "agreement": agreement,
         "verdict": verdicts[agreement.verdict],
-        "asked": SimpleNamespace(to="npu", limits=limits, ranks=1, lang="en"),
+        "request": SimpleNamespace(to="npu", limits=limits, ranks=1, lang="en"),
         "doubts": [],
         "original": run,
         "base": run,
@@ -58,18 +58,18 @@ def test_a_kind_that_was_not_seen_is_not_said_to_agree() -> None:
     losses_only = [pair for pair in EQUAL if pair.kind == "loss"]
     tile = report.agreement_tile(judge(losses_only), "weight")
     assert (tile.value, tile.note, tile.good) == ("not seen", "not compared", None)
-    assert headline(carried(losses_only)) == "Agrees on the NPU stand-in: 1 loss of 1 step is equal in every bit."
+    assert make_headline(carried(losses_only)) == "Agrees on the NPU stand-in: 1 loss of 1 step is equal in every bit."
 
 
 def test_the_headline_claims_what_was_compared_and_nothing_more() -> None:
     told = "Agrees on the NPU stand-in: 1 loss of 1 step, 1 gradient of the first step and 1 tensor at the end "
-    assert headline(carried(EQUAL)) == told + "are equal in every bit."
-    assert headline(carried(EQUAL, agreement=Agreement("rounding", EQUAL))) == told + "agree up to rounding."
+    assert make_headline(carried(EQUAL)) == told + "are equal in every bit."
+    assert make_headline(carried(EQUAL, agreement=Agreement("rounding", EQUAL))) == told + "agree up to rounding."
     hidden = [replace(pair, error=0.6, noise=1.0, allowed=17.0) if pair.kind == "weight" else pair for pair in EQUAL]
-    assert "tensor" not in headline(carried(EQUAL, agreement=Agreement("rounding", hidden)))
+    assert "tensor" not in make_headline(carried(EQUAL, agreement=Agreement("rounding", hidden)))
     chinese = carried(EQUAL)
-    chinese.asked.lang = "zh"
-    assert headline(chinese) == "一致:在 NPU 替身上,1 个损失、第一步的 1 个梯度、结束时的 1 个张量逐位相等。"
+    chinese.request.lang = "zh"
+    assert make_headline(chinese) == "一致:在 NPU 替身上,1 个损失、第一步的 1 个梯度、结束时的 1 个张量逐位相等。"
 
 
 def test_what_is_mostly_rounding_neither_agrees_nor_differs() -> None:
@@ -89,7 +89,7 @@ def test_what_is_mostly_rounding_neither_agrees_nor_differs() -> None:
 def test_limits_that_were_off_are_not_said_to_be_unmet(limits: str, value: str, words: str) -> None:
     tile = report.limits_tile(carried(EQUAL, limits))
     assert (tile.value, tile.good) == (value, None)
-    assert words in report.no_limit_met(carried(EQUAL, limits))
+    assert words in report.describe_no_limit(carried(EQUAL, limits))
 
 
 def test_limits_of_a_run_that_ended_early_or_never_began_are_not_good_news() -> None:
@@ -102,13 +102,13 @@ def test_limits_of_a_run_that_ended_early_or_never_began_are_not_good_news() -> 
 
 def test_losses_are_equal_only_if_there_are_some() -> None:
     assert not report.has_equal_losses(carried([pair for pair in EQUAL if pair.kind != "loss"]))
-    html = html_of(report.losses(carried(EQUAL)))
+    html = html_of(report.loss_sections(carried(EQUAL)))
     assert "Equal in every bit, step by step" in html
     assert html.count('class="line-0"') + html.count('class="line-1"') <= 1, "one line, not two on each other"
 
 
 def test_equal_layers_are_called_equal_without_a_chart_or_an_empty_heading() -> None:
-    html = html_of(report.drift(carried(EQUAL)))
+    html = html_of(report.drift_sections(carried(EQUAL)))
     assert "named-bars" not in html
     assert html.count("<span>equal</span>") + html.count(">equal</td>") == 2
     assert ">0<" not in html
@@ -122,7 +122,7 @@ def test_the_chart_of_layers_has_their_names_and_no_bar_for_what_is_equal() -> N
         return [Pair(kind, name, 0, 0 if kind == "gradient" else None, 1.0, 1.0, error) for kind, error in kinds]
 
     pairs = [EQUAL[0], *layer("stem.conv", 0.0, 0.0), *layer("layer1.0.bn1", 0.0, 0.02), *layer("fc", 0.3, math.inf)]
-    html = html_of(report.drift(carried(pairs)))
+    html = html_of(report.drift_sections(carried(pairs)))
     chart = html[html.index("named-bars") : html.index("</figure>")]
     assert chart.count("<dt>") == 2
     assert "<dt>layer1.0.bn1</dt>" in chart
@@ -139,7 +139,7 @@ def test_files_of_the_user_that_changed_meanwhile_leave_nothing_proved(verdict: 
     untouched = SimpleNamespace(summary=SimpleNamespace(changed=[]))
     agreement = Agreement(verdict, EQUAL)
     made = carried(EQUAL, agreement=agreement, original=changed, migrated=untouched, repeated=[])
-    made.doubts = [*changed_originals(made)]
+    made.doubts = [*find_changed_originals(made)]
     assert [doubt.items for doubt in made.doubts] == [["/data/large.bin"]]
     assert decide(made) == "not proved"
-    assert not [*changed_originals(carried(EQUAL, original=untouched, migrated=untouched, repeated=[]))]
+    assert not [*find_changed_originals(carried(EQUAL, original=untouched, migrated=untouched, repeated=[]))]

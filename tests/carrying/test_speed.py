@@ -19,12 +19,14 @@ def run_with(*intervals: float, finished: bool = True, busy: float = 1.0) -> Any
     times = [(100.0, 0.0)]
     for interval in intervals:
         times.append((times[-1][0] + interval, times[-1][1] + interval * busy))
-    return SimpleNamespace(observed=Observed([Rank(0, times=times)]), finished=finished)
+    return SimpleNamespace(observed=Observed([Rank(0, times=times)]), is_finished=finished)
 
 
 def carried_with(original: list[Any], migrated: list[Any]) -> Any:
     again = [SimpleNamespace(side="original", again=original[1]), SimpleNamespace(side="migrated", again=migrated[1])]
-    return SimpleNamespace(original=original[0], migrated=migrated[0], repeated=again, asked=SimpleNamespace(lang="en"))
+    return SimpleNamespace(
+        original=original[0], migrated=migrated[0], repeated=again, request=SimpleNamespace(lang="en")
+    )
 
 
 def test_the_speed_is_the_median_so_that_one_slow_step_does_not_count() -> None:
@@ -60,7 +62,7 @@ def test_a_machine_that_was_busy_while_one_side_ran_is_noise() -> None:
 
 
 def test_the_sentence_says_whose_speed_it_is() -> None:
-    carried: Any = SimpleNamespace(speed=Speed((10.0, 10.2), (5.0, 5.1), 9, 0.5), asked=SimpleNamespace(lang="en"))
+    carried: Any = SimpleNamespace(speed=Speed((10.0, 10.2), (5.0, 5.1), 9, 0.5), request=SimpleNamespace(lang="en"))
     assert describe_speed(carried) == (
         "Speed",
         "10 and 10.2 steps/s before, 5 and 5.1 after: a ratio of 0.50, beyond the noise of 5%. It is the CPU's speed.",

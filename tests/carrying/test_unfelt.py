@@ -11,9 +11,9 @@ import pytest
 from carrying.journeys import ON_THE_NPU, TORCH, once, with_copy, with_copy_in_forks
 from carrying.numbers import no_drift, observed
 from viaduct.carrying.agreement import judge, measure
-from viaduct.carrying.causes import explain, other_facts, without_effect
-from viaduct.carrying.words import worst_words
-from viaduct.rehearsal.looking import Fact
+from viaduct.carrying.causes import explain, find_ineffective, find_other_facts
+from viaduct.carrying.sentences import describe_worst
+from viaduct.rehearsal.inspection import Fact
 
 SECOND = """\
 import torch
@@ -80,12 +80,12 @@ def op(name: str, value: object, line: int) -> Fact:
 def test_constants_that_gradients_take_from_shapes_are_not_made_differently() -> None:
     names = ("gradients/Mean_grad/Const", "training/Adam/gradients/gradients/loss/Mean_grad/Const_1", "Momentum/rate")
     left, right = [op(name, 0, 1) for name in names], [op(name, 16, 1) for name in names]
-    assert [other.name for other in other_facts(left, right)] == ["Momentum/rate"]
+    assert [other.name for other in find_other_facts(left, right)] == ["Momentum/rate"]
 
 
 def test_of_operators_only_lines_that_nobody_expects_are_told() -> None:
     left, right = (observed(facts=[op("a", value, 1), op("b", value, 2)]) for value in (1, 2))
-    assert [other.name for other in without_effect(left, right, {("train.py", 2)})] == ["b"]
+    assert [other.name for other in find_ineffective(left, right, {("train.py", 2)})] == ["b"]
 
 
 def test_the_largest_difference_is_among_what_is_judged() -> None:
@@ -93,14 +93,14 @@ def test_the_largest_difference_is_among_what_is_judged() -> None:
     shaken = {"gradients": {"w": np.full(4, 1 + 1e-6, np.float32), "b": np.array([-1e-9, 1e-9], np.float32)}}
     found = judge(measure(observed(**wild), observed(**shaken)), measure(observed(**wild), observed(**shaken)))
     assert found.verdict == "rounding"
-    assert "difference 9.5e-07, where" in worst_words(found.judged("gradient"))
+    assert "difference 9.5e-07, where" in describe_worst(found.informative_pairs("gradient"))
     assert "1 of 2 gradients of the first step is mostly rounding" in found.remarks[0]
 
 
 def test_what_has_no_measure_is_not_called_inf() -> None:
     found = judge(measure(observed(), observed(weights={"w": np.ones(4, np.float32), "steps": np.array(9)})))
     assert math.isinf(found.bad[0].error)
-    assert worst_words(found.judged("weight")) == (
+    assert describe_worst(found.informative_pairs("weight")) == (
         ", 1 beyond measure (from zero, not finite, or whole numbers: steps)"
     )
 

@@ -9,7 +9,7 @@ import pytest
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 
 from viaduct.cluster.agent import HANGING_S, SHUTDOWN_S, Agent
-from viaduct.cluster.rollcall import JobEnded
+from viaduct.cluster.rendezvous import JobEnded
 
 
 class Ranks:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from cluster.tables import GUIDE_1, GUIDE_2, edit, table_1
-from viaduct.cluster.convert import as_hostfile, as_template, lost_devices, read_any, renumber
-from viaduct.cluster.ranktable import parse
+from cluster.rank_tables import GUIDE_1, GUIDE_2, edit, table_1
+from viaduct.cluster.convert import describe_lost_devices, read_any, render_hostfile, render_template, renumber
+from viaduct.cluster.ranktable import parse_table
 from viaduct.errors import BadData, BadValue
 
 MIXED = {"server_list[0].device[7].rank_id": "8", "server_list[1].device[0].rank_id": "7"}
@@ -22,17 +22,17 @@ def hostfile(folder: Path, text: str) -> Path:
 
 
 def test_one_template_becomes_the_other_and_back() -> None:
-    one, two = parse(GUIDE_1), parse(GUIDE_2)
-    assert parse(as_template(one, 2)).servers == two.servers
-    assert parse(as_template(two, 1)).servers == one.servers
-    assert as_template(parse(as_template(one, 2)), 1) == as_template(one, 1)
-    assert "//" not in as_template(two, 2)
+    one, two = parse_table(GUIDE_1), parse_table(GUIDE_2)
+    assert parse_table(render_template(one, 2)).servers == two.servers
+    assert parse_table(render_template(two, 1)).servers == one.servers
+    assert render_template(parse_table(render_template(one, 2)), 1) == render_template(one, 1)
+    assert "//" not in render_template(two, 2)
 
 
 def test_a_table_becomes_a_hostfile_in_the_order_of_ranks() -> None:
     table = table_1()
     table["server_list"].reverse()
-    assert as_hostfile(parse(json.dumps(table))) == "10.0.0.10 slots=8\n10.0.1.10 slots=8\n"
+    assert render_hostfile(parse_table(json.dumps(table))) == "10.0.0.10 slots=8\n10.0.1.10 slots=8\n"
 
 
 def test_a_hostfile_becomes_a_table_with_addresses_given(tmp_path: Path) -> None:
@@ -40,14 +40,14 @@ def test_a_hostfile_becomes_a_table_with_addresses_given(tmp_path: Path) -> None
     table = read_any(hostfile(tmp_path, text), ["auto"])
     assert [server.server_id for server in table.servers] == ["10.0.0.10", "10.0.0.11"]
     assert table.size == 16
-    assert as_hostfile(parse(as_template(table, 1))) == "10.0.0.10 slots=8\n10.0.0.11 slots=8\n"
+    assert render_hostfile(parse_table(render_template(table, 1))) == "10.0.0.10 slots=8\n10.0.0.11 slots=8\n"
 
 
 def test_a_hostfile_alone_has_no_addresses_for_a_table_but_is_a_hostfile(tmp_path: Path) -> None:
     path = hostfile(tmp_path, "10.0.0.10 slots=8 max_slots=8\n")
     with pytest.raises(BadValue, match="where are the devices' addresses"):
         read_any(path, [])
-    assert as_hostfile(read_any(path, [], addressed=False)) == "10.0.0.10 slots=8\n"
+    assert render_hostfile(read_any(path, [], addressed=False)) == "10.0.0.10 slots=8\n"
 
 
 @pytest.mark.parametrize(
@@ -71,14 +71,14 @@ def test_a_file_that_is_neither_is_named_with_its_line(tmp_path: Path, text: str
 def test_a_hostfile_of_slots_that_hccl_does_not_take_is_refused(tmp_path: Path) -> None:
     table = read_any(hostfile(tmp_path, "a slots=4\nb slots=2\n"), ["auto"])
     with pytest.raises(BadValue, match="cluster-server-devices"):
-        as_template(table, 1)
-    assert parse(as_template(table, 1, "other"), "other").size == 6
+        render_template(table, 1)
+    assert parse_table(render_template(table, 1, "other"), "other").size == 6
 
 
 def test_ranks_are_renumbered_server_by_server() -> None:
-    mixed = parse(json.dumps(edit(table_1(), MIXED)))
+    mixed = parse_table(json.dumps(edit(table_1(), MIXED)))
     with pytest.raises(BadValue, match="--renumber"):
-        as_hostfile(mixed)
+        render_hostfile(mixed)
     straight = renumber(mixed)
     assert [server.ranks for server in straight.servers] == [list(range(8)), list(range(8, 16))]
     assert [device.device_id for device in straight.devices] == [*range(8), *range(8)]
@@ -86,12 +86,12 @@ def test_ranks_are_renumbered_server_by_server() -> None:
 
 
 def test_device_numbers_that_a_hostfile_loses_are_said() -> None:
-    assert lost_devices(parse(json.dumps(table_1(1, range(8))))) == []
-    [sentence] = lost_devices(parse(json.dumps(table_1(1, [4, 5]))))
+    assert describe_lost_devices(parse_table(json.dumps(table_1(1, range(8))))) == []
+    [sentence] = describe_lost_devices(parse_table(json.dumps(table_1(1, [4, 5]))))
     assert "on 10.0.0.10 they are 4,5" in sentence
 
 
 def test_training_cards_are_not_given_template_2() -> None:
-    table = parse(json.dumps(table_1(1, [0])))
+    table = parse_table(json.dumps(table_1(1, [0])))
     with pytest.raises(BadValue, match="card-template"):
-        as_template(table, 2, "atlas-300-9000")
+        render_template(table, 2, "atlas-300-9000")

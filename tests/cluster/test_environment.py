@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from cluster.tables import edit, table_1
+from cluster.rank_tables import edit, table_1
 from viaduct.cluster import RankTable, check_environment
 from viaduct.cluster.environment import exports
-from viaduct.cluster.ranktable import parse
+from viaduct.cluster.ranktable import parse_table
 from viaduct.errors import BadValue
 
 
 def load(servers: int = 2, devices: Any = range(8), card: Any = "ascend-910", **changes: Any) -> RankTable:
-    return parse(json.dumps(edit(table_1(servers, devices), changes)), card, Path("tables") / "r.json")
+    return parse_table(json.dumps(edit(table_1(servers, devices), changes)), card, Path("tables") / "r.json")
 
 
 def test_a_rank_has_the_variables_of_hccl_and_of_torchrun() -> None:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from viaduct.cluster.device_ips import plan
-from viaduct.cluster.generate import device_numbers, make, server_names, write
-from viaduct.cluster.ranktable import parse
+from viaduct.cluster.device_ips import plan_addresses
+from viaduct.cluster.generate import device_numbers, make_table, server_names, write
+from viaduct.cluster.ranktable import parse_table
 from viaduct.errors import BadData, BadValue, ViaductError
 
 
@@ -21,7 +21,7 @@ def names(count: int) -> list[str]:
 
 @pytest.mark.parametrize("count", [1, 2, 64, 65, 128])
 def test_the_planned_addresses_keep_every_rule(count: int) -> None:
-    known = plan(names(count), 8)
+    known = plan_addresses(names(count), 8)
     assert len(set(known.values())) == 8 * count
     for server in names(count):
         nets = [IPv4Network(f"{known[server, device]}/24", strict=False) for device in range(8)]
@@ -33,22 +33,22 @@ def test_the_planned_addresses_keep_every_rule(count: int) -> None:
 
 
 def test_the_plan_is_the_same_every_time_and_begins_as_the_guide_does() -> None:
-    assert plan(names(3), 8) == plan(names(3), 8)
-    known = plan(["10.0.0.10"], 2)
+    assert plan_addresses(names(3), 8) == plan_addresses(names(3), 8)
+    known = plan_addresses(["10.0.0.10"], 2)
     assert list(known.values()) == ["192.168.0.2", "192.168.1.2"]
 
 
 def test_the_plan_keeps_out_of_the_network_of_the_servers() -> None:
-    assert plan(["192.168.0.2"], 1)["192.168.0.2", 0] == "172.31.0.2"
-    assert plan(["192.168.0.2", "172.31.0.1"], 1)["192.168.0.2", 0] == "10.255.0.2"
+    assert plan_addresses(["192.168.0.2"], 1)["192.168.0.2", 0] == "172.31.0.2"
+    assert plan_addresses(["192.168.0.2", "172.31.0.1"], 1)["192.168.0.2", 0] == "10.255.0.2"
     with pytest.raises(BadValue, match="no free network"):
-        plan(["192.168.0.2", "172.31.0.1", "10.255.9.9"], 1)
+        plan_addresses(["192.168.0.2", "172.31.0.1", "10.255.9.9"], 1)
 
 
 @pytest.mark.parametrize("template", [1, 2])
 def test_a_table_of_two_servers_counts_its_ranks_through(template: Any) -> None:
-    text = make(["10.0.0.10", "10.0.0.11"], range(8), ["auto"], template=template)
-    table = parse(text)
+    text = make_table(["10.0.0.10", "10.0.0.11"], range(8), ["auto"], template=template)
+    table = parse_table(text)
     assert table.template == template
     assert [server.ranks for server in table.servers] == [list(range(8)), list(range(8, 16))]
     assert table.seat(12).device.device_ip == "192.168.0.5"
@@ -68,16 +68,16 @@ def test_what_the_rules_refuse_is_not_made(servers: int, devices: Sequence[int],
     lines = [f"{s},{d},192.168.{d}.{n + 1}" for n, s in enumerate(names(servers)) for d in devices]
     table.write_text("\n".join(lines))
     with pytest.raises(BadValue, match=rule):
-        make(names(servers), devices, [str(table)])
+        make_table(names(servers), devices, [str(table)])
 
 
 def test_more_servers_than_can_be_planned_are_refused() -> None:
     with pytest.raises(BadValue, match="cannot plan 129 servers"):
-        make(names(129), range(8), ["auto"])
+        make_table(names(129), range(8), ["auto"])
 
 
 def test_other_cards_may_be_any_number() -> None:
-    assert parse(make(["a", "b"], range(3), ["auto"], card="other"), "other").size == 6
+    assert parse_table(make_table(["a", "b"], range(3), ["auto"], card="other"), "other").size == 6
 
 
 @pytest.mark.parametrize(
@@ -108,8 +108,8 @@ HCCN = "# written by hccn_tool\naddress_0=192.168.9.1\nnetmask_0=255.255.255.0\n
 
 
 def made(source: Sequence[Path], servers: Sequence[str] = ("10.0.0.1",), devices: int = 2) -> list[str]:
-    text = make(servers, range(devices), list(map(str, source)), card="other")
-    return [device.device_ip for device in parse(text, "other").devices]
+    text = make_table(servers, range(devices), list(map(str, source)), card="other")
+    return [device.device_ip for device in parse_table(text, "other").devices]
 
 
 def test_an_hccn_conf_gives_the_addresses_of_its_server(tmp_path: Path) -> None:

@@ -22,14 +22,21 @@ import pytest
 
 from command import begun
 from viaduct.cluster import launch, links
-from viaduct.cluster.generate import make
-from viaduct.cluster.launch import Place, from_nodes, from_table, resolve, run_cluster, run_local
-from viaduct.cluster.ranktable import RankTable, parse, read
+from viaduct.cluster.generate import make_table
+from viaduct.cluster.launch import (
+    NodeShare,
+    resolve_command,
+    run_cluster,
+    run_local,
+    share_from_nodes,
+    share_from_table,
+)
+from viaduct.cluster.ranktable import RankTable, parse_table, read_table
 from viaduct.cluster.secret import find_secret
 from viaduct.errors import BadData, BadValue, UnknownName, ViaductError
 
 if TYPE_CHECKING:
-    from viaduct.cluster.rollcall import RollCall
+    from viaduct.cluster.rendezvous import ServerRendezvous
 
 SAY = """
 import json, os, sys
@@ -74,7 +81,7 @@ def told(folder: Path) -> dict[int, dict[str, str]]:
 
 
 def table_of(servers: list[str], devices: int = 1) -> RankTable:
-    return parse(make(servers, list(range(devices)), ["auto"], card="other"), "other")
+    return parse_table(make_table(servers, list(range(devices)), ["auto"], card="other"), "other")
 
 
 def free_port() -> int:
@@ -95,10 +102,18 @@ def busy_port() -> Iterator[int]:
 
 
 def test_our_own_verbs_run_with_the_python_that_runs_us() -> None:
-    assert resolve(["train", "x", "--steps", "2"]) == [sys.executable, "-m", "viaduct", "train", "x", "--steps", "2"]
-    assert resolve(["viaduct", "evaluate", "r"]) == [sys.executable, "-m", "viaduct", "evaluate", "r"]
-    assert resolve(["python", "-m", "this"]) == [sys.executable, "-m", "this"]
-    assert resolve(["sh", "-c", "true"])[0].endswith("/sh")
+    assert resolve_command(["train", "x", "--steps", "2"]) == [
+        sys.executable,
+        "-m",
+        "viaduct",
+        "train",
+        "x",
+        "--steps",
+        "2",
+    ]
+    assert resolve_command(["viaduct", "evaluate", "r"]) == [sys.executable, "-m", "viaduct", "evaluate", "r"]
+    assert resolve_command(["python", "-m", "this"]) == [sys.executable, "-m", "this"]
+    assert resolve_command(["sh", "-c", "true"])[0].endswith("/sh")
 
 
 @pytest.mark.parametrize(
@@ -132,50 +147,50 @@ def test_numbers_are_checked() -> None:
 
 
 def test_this_machine_is_found_in_the_table_by_its_address() -> None:
-    place = from_table(table_of(["127.0.0.1", "10.255.255.1"]), port=free_port())
+    place = share_from_table(table_of(["127.0.0.1", "10.255.255.1"]), port=free_port())
     assert (place.node, place.host, place.hosts_store, place.name) == (0, "127.0.0.1", True, "127.0.0.1")
     assert place.shared["GLOO_SOCKET_IFNAME"] == "lo"
 
 
 def test_a_machine_that_is_not_in_the_table_hears_both_lists() -> None:
     with pytest.raises(BadValue, match="not in the rank table") as caught:
-        from_table(table_of(["10.255.255.1", "10.255.255.2"]))
+        share_from_table(table_of(["10.255.255.1", "10.255.255.2"]))
     assert "10.255.255.1, 10.255.255.2" in str(caught.value)
-    assert all(address in str(caught.value) for address in links.own_addresses())
+    assert all(address in str(caught.value) for address in links.list_own_addresses())
 
 
 def test_a_machine_that_is_there_twice_must_say_which_it_is() -> None:
     table = table_of(["127.0.0.1", "127.0.0.2"])
     with pytest.raises(BadValue, match=r"several servers .* 127\.0\.0\.1, 127\.0\.0\.2"):
-        from_table(table)
-    assert from_table(table, server="127.0.0.2").node == 1
+        share_from_table(table)
+    assert share_from_table(table, server="127.0.0.2").node == 1
     with pytest.raises(UnknownName, match=r"no server in the rank table called '127\.0\.0\.3'"):
-        from_table(table, server="127.0.0.3")
+        share_from_table(table, server="127.0.0.3")
 
 
 def test_a_rank_size_that_contradicts_the_table_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK_SIZE", "3")
     with pytest.raises(BadValue, match="RANK_SIZE is '3' in the environment, but the rank table has 2 devices"):
-        from_table(table_of(["127.0.0.1", "127.0.0.2"]), server="127.0.0.1")
+        share_from_table(table_of(["127.0.0.1", "127.0.0.2"]), server="127.0.0.1")
 
 
 def test_a_port_in_use_is_named(busy_port: int) -> None:
     with pytest.raises(BadValue, match=f"port {busy_port} is in use on this machine"):
-        from_table(table_of(["127.0.0.1", "127.0.0.2"]), server="127.0.0.1", port=busy_port)
+        share_from_table(table_of(["127.0.0.1", "127.0.0.2"]), server="127.0.0.1", port=busy_port)
 
 
 def test_several_machines_must_know_where_to_meet() -> None:
     with pytest.raises(BadValue, match="where do the 4 machines meet"):
-        from_nodes(4, 8, None)
+        share_from_nodes(4, 8, None)
     for text in ("10.0.0.1:x", ":29500", "10.0.0.1:70000", "10.0.0.1:"):
         with pytest.raises(BadValue, match=r"is not HOST:PORT|no machine"):
-            from_nodes(2, 1, text)
+            share_from_nodes(2, 1, text)
     with pytest.raises(BadValue, match="--node-rank is 2; with 2 machines it is 0 to 1"):
-        from_nodes(2, 1, "127.0.0.1:29500", node=2)
+        share_from_nodes(2, 1, "127.0.0.1:29500", node=2)
 
 
 def test_a_rendezvous_that_nobody_keeps_is_given_up_in_time() -> None:
-    place = from_table(table_of(["127.0.0.1", "127.0.0.2"]), server="127.0.0.2", port=free_port())
+    place = share_from_table(table_of(["127.0.0.1", "127.0.0.2"]), server="127.0.0.2", port=free_port())
     begin = time.monotonic()
     with pytest.raises(BadValue, match=r"the rendezvous 127\.0\.0\.1:\d+ was not reached within 1 seconds"):
         run_cluster(["true"], place, timeout=1)
@@ -183,10 +198,10 @@ def test_a_rendezvous_that_nobody_keeps_is_given_up_in_time() -> None:
 
 
 def test_a_server_that_does_not_come_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    from viaduct.cluster import rollcall
+    from viaduct.cluster import rendezvous
 
-    monkeypatch.setattr(rollcall, "LINGER_S", 0.1)
-    place = from_table(table_of(["127.0.0.1", "127.0.0.2"]), server="127.0.0.1", port=free_port())
+    monkeypatch.setattr(rendezvous, "LINGER_S", 0.1)
+    place = share_from_table(table_of(["127.0.0.1", "127.0.0.2"]), server="127.0.0.1", port=free_port())
     with pytest.raises(ViaductError, match=r"server 127\.0\.0\.2 did not come within 1 seconds"):
         run_cluster(["true"], place, timeout=1)
 
@@ -202,7 +217,7 @@ def test_a_foreign_program_on_the_port_is_recognised(busy_port: int) -> None:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         for port in (busy_port, server.server_address[1]):
             with pytest.raises(BadValue, match="is no rendezvous: the port is used by something else"):
-                run_cluster(["true"], from_nodes(2, 1, f"127.0.0.1:{port}"), timeout=3)
+                run_cluster(["true"], share_from_nodes(2, 1, f"127.0.0.1:{port}"), timeout=3)
         server.shutdown()
 
 
@@ -219,9 +234,9 @@ def test_every_rank_has_torchruns_variables(tmp_path: Path) -> None:
 
 def test_ranks_of_a_table_also_have_those_of_hccl(tmp_path: Path) -> None:
     path = tmp_path / "table.txt"
-    path.write_text(make(["127.0.0.1"], [4, 5], ["auto"]))
+    path.write_text(make_table(["127.0.0.1"], [4, 5], ["auto"]))
     names = "RANK,RANK_ID,RANK_SIZE,DEVICE_ID,RANK_TABLE_FILE,JOB_ID,ASCEND_RT_VISIBLE_DEVICES"
-    place = from_table(read(path), job="j7", target="npu")
+    place = share_from_table(read_table(path), job="j7", target="npu")
     assert run_cluster(["python", script(tmp_path, SAY), str(tmp_path), names], place) == 0
     shared = {"RANK_SIZE": "2", "RANK_TABLE_FILE": str(path), "JOB_ID": "j7", "ASCEND_RT_VISIBLE_DEVICES": "4,5"}
     assert told(tmp_path) == {
@@ -406,7 +421,9 @@ def machines(tmp_path: Path, places: list[str], argv: list[str], *flags: str) ->
 
 def test_two_servers_of_a_table_work_as_one(tmp_path: Path) -> None:
     path = tmp_path / "table.txt"
-    path.write_text(make(["127.0.0.2", "127.0.0.1"], [0], ["auto"], card="other"))  # c10d would number them otherwise
+    path.write_text(
+        make_table(["127.0.0.2", "127.0.0.1"], [0], ["auto"], card="other")
+    )  # c10d would number them otherwise
     flags = ("--ranktable", str(path), "--card", "other", "--port", str(free_port()))
     argv = ["python", script(tmp_path, MEET), str(tmp_path)]
     ends = machines(tmp_path, ["--server 127.0.0.1", "--server 127.0.0.2"], argv, *flags)
@@ -444,43 +461,43 @@ def test_a_stop_on_all_machines_is_passed_on_by_each(tmp_path: Path) -> None:
 
 
 def test_a_number_given_twice_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    from viaduct.cluster import rollcall
+    from viaduct.cluster import rendezvous
 
-    monkeypatch.setattr(rollcall, "BEAT_S", 0.2)
+    monkeypatch.setattr(rendezvous, "BEAT_S", 0.2)
     rdzv = f"127.0.0.1:{free_port()}"
-    place = from_nodes(2, 1, rdzv, node=0)
-    first = rollcall.RollCall(launch.member(place), 10, print)
+    place = share_from_nodes(2, 1, rdzv, node=0)
+    first = rendezvous.ServerRendezvous(launch.build_member(place), 10, print)
     with pytest.raises(BadValue, match="is there already") as caught:
-        rollcall.RollCall(launch.member(place), 10, print)  # both had found the port free
+        rendezvous.ServerRendezvous(launch.build_member(place), 10, print)  # both had found the port free
     assert "Is --node-rank 0 given twice" in str(caught.value)
     first.shutdown()
 
 
 def test_machines_of_different_jobs_are_told_so() -> None:
-    from viaduct.cluster.rollcall import RollCall
+    from viaduct.cluster.rendezvous import ServerRendezvous
 
     rdzv = f"127.0.0.1:{free_port()}"
-    first = RollCall(launch.member(from_nodes(2, 1, rdzv, job="a")), 10, print)
-    with pytest.raises(BadValue, match="told something else") as caught:
-        RollCall(launch.member(from_nodes(2, 1, rdzv, job="b")), 10, print)
+    first = ServerRendezvous(launch.build_member(share_from_nodes(2, 1, rdzv, job="a")), 10, print)
+    with pytest.raises(BadValue, match="other settings than the first") as caught:
+        ServerRendezvous(launch.build_member(share_from_nodes(2, 1, rdzv, job="b")), 10, print)
     assert "There: job a, 2 machines" in str(caught.value)
     assert "Here:  job b, 2 machines" in str(caught.value)
     first.shutdown()
 
 
 def test_machines_that_were_told_differently_do_not_begin() -> None:
-    from viaduct.cluster.rollcall import RollCall
+    from viaduct.cluster.rendezvous import ServerRendezvous
 
     rdzv = f"127.0.0.1:{free_port()}"
-    first = RollCall(launch.member(from_nodes(2, 1, rdzv)), 10, print)
-    with pytest.raises(BadValue, match="told something else") as caught:
-        RollCall(launch.member(from_nodes(2, 2, rdzv)), 10, print)
+    first = ServerRendezvous(launch.build_member(share_from_nodes(2, 1, rdzv)), 10, print)
+    with pytest.raises(BadValue, match="other settings than the first") as caught:
+        ServerRendezvous(launch.build_member(share_from_nodes(2, 2, rdzv)), 10, print)
     assert "2 machines, 1 rank each" in str(caught.value)
     assert "2 machines, 2 ranks each" in str(caught.value)
     first.shutdown()
 
 
-def joined_again(join: Callable[[], RollCall]) -> RollCall:
+def joined_again(join: Callable[[], ServerRendezvous]) -> ServerRendezvous:
     """Join as soon as it is noticed that another machine has gone."""
     for _ in range(600):
         with suppress(BadValue):
@@ -490,22 +507,26 @@ def joined_again(join: Callable[[], RollCall]) -> RollCall:
 
 
 def test_a_machine_too_many_is_sent_away_and_one_that_comes_back_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    from viaduct.cluster import rollcall
+    from viaduct.cluster import rendezvous
 
-    monkeypatch.setattr(rollcall, "BEAT_S", 0.2)
+    monkeypatch.setattr(rendezvous, "BEAT_S", 0.2)
     rdzv = f"127.0.0.1:{free_port()}"
-    first, second = (rollcall.RollCall(launch.member(from_nodes(2, 1, rdzv)), 10, print) for _ in range(2))
+    first, second = (
+        rendezvous.ServerRendezvous(launch.build_member(share_from_nodes(2, 1, rdzv)), 10, print) for _ in range(2)
+    )
     assert (first.node, second.node) == (0, 1)
     with pytest.raises(BadValue, match="has its 2 machines already"):
-        rollcall.RollCall(launch.member(from_nodes(2, 1, rdzv)), 10, print)
+        rendezvous.ServerRendezvous(launch.build_member(share_from_nodes(2, 1, rdzv)), 10, print)
     second.shutdown()
-    third = joined_again(lambda: rollcall.RollCall(launch.member(from_nodes(2, 1, rdzv)), 10, print))
+    third = joined_again(
+        lambda: rendezvous.ServerRendezvous(launch.build_member(share_from_nodes(2, 1, rdzv)), 10, print)
+    )
     assert third.node == 1
     third.shutdown()
     first.shutdown()
 
 
-def wait_in_vain(call: RollCall) -> None:
+def wait_in_vain(call: ServerRendezvous) -> None:
     for _ in range(600):
         assert call.num_nodes_waiting() == 0
         time.sleep(0.1)
@@ -515,13 +536,16 @@ def wait_in_vain(call: RollCall) -> None:
 def test_a_machine_that_falls_silent_is_named_unless_it_has_finished(
     finished: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from viaduct.cluster import rollcall
+    from viaduct.cluster import rendezvous
 
     for name, seconds in (("BEAT_S", 0.1), ("SILENCE_S", 3.0), ("LINGER_S", 0.1)):
-        monkeypatch.setattr(rollcall, name, seconds)
+        monkeypatch.setattr(rendezvous, name, seconds)
     table, port = table_of(["127.0.0.1", "127.0.0.2"]), free_port()
-    places = [from_table(table, server="127.0.0.1", port=port), from_table(table, server="127.0.0.2", port=port)]
-    first, second = (rollcall.RollCall(launch.member(place), 10, print) for place in places)
+    places = [
+        share_from_table(table, server="127.0.0.1", port=port),
+        share_from_table(table, server="127.0.0.2", port=port),
+    ]
+    first, second = (rendezvous.ServerRendezvous(launch.build_member(place), 10, print) for place in places)
     other = threading.Thread(target=second.next_rendezvous)
     other.start()
     assert first.next_rendezvous().rank == 0
@@ -534,29 +558,29 @@ def test_a_machine_that_falls_silent_is_named_unless_it_has_finished(
         assert first.num_nodes_waiting() == 0
     else:
         second.shutdown()
-        with pytest.raises(rollcall.JobEnded, match=r"server 127\.0\.0\.2 does not answer any more"):
+        with pytest.raises(rendezvous.JobEnded, match=r"server 127\.0\.0\.2 does not answer any more"):
             wait_in_vain(first)
     first.shutdown()
 
 
-def meet(*calls: RollCall) -> list[int]:
+def meet(*calls: ServerRendezvous) -> list[int]:
     """All of them at once; the ranks of the servers."""
     with ThreadPoolExecutor(len(calls)) as pool:
         return [info.rank for info in pool.map(lambda call: call.next_rendezvous(), calls)]
 
 
 def test_a_server_that_comes_back_brings_all_together_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    from viaduct.cluster import rollcall
+    from viaduct.cluster import rendezvous
 
-    monkeypatch.setattr(rollcall, "BEAT_S", 0.1)
+    monkeypatch.setattr(rendezvous, "BEAT_S", 0.1)
     table, port = table_of(["127.0.0.2", "127.0.0.1"]), free_port()
-    places = [from_table(table, server=name, port=port) for name in ("127.0.0.2", "127.0.0.1")]
-    first, second = (rollcall.RollCall(launch.member(place), 10, print) for place in places)
+    places = [share_from_table(table, server=name, port=port) for name in ("127.0.0.2", "127.0.0.1")]
+    first, second = (rendezvous.ServerRendezvous(launch.build_member(place), 10, print) for place in places)
     assert meet(first, second) == [0, 1]
     assert meet(first, second) == [0, 1]  # a rank has failed on both
     again = first.round
     second.shutdown()
-    back = rollcall.RollCall(launch.member(places[1]), 10, print)
+    back = rendezvous.ServerRendezvous(launch.build_member(places[1]), 10, print)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(back.next_rendezvous)
         end = time.monotonic() + 300
@@ -570,7 +594,7 @@ def test_a_server_that_comes_back_brings_all_together_again(monkeypatch: pytest.
 
 
 def test_a_place_without_a_table_adds_only_what_it_was_given() -> None:
-    assert Place(2, shared={"A": "1"}).variables(0) == {"A": "1"}
+    assert NodeShare(2, shared={"A": "1"}).variables(0) == {"A": "1"}
 
 
 # Two servers, as far as a machine can be two
@@ -675,19 +699,21 @@ def wait_for(found: Callable[[], bool], seconds: float = 600) -> None:
 
 
 def test_a_waiting_server_learns_at_once_why_the_job_was_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    from viaduct.cluster import rollcall
+    from viaduct.cluster import rendezvous
 
     for name, seconds in (("BEAT_S", 0.1), ("LINGER_S", 0.5)):
-        monkeypatch.setattr(rollcall, name, seconds)
+        monkeypatch.setattr(rendezvous, name, seconds)
     rdzv = f"127.0.0.1:{free_port()}"
-    first, second = (rollcall.RollCall(launch.member(from_nodes(3, 1, rdzv)), 300, print) for _ in range(2))
+    first, second = (
+        rendezvous.ServerRendezvous(launch.build_member(share_from_nodes(3, 1, rdzv)), 300, print) for _ in range(2)
+    )
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(second.next_rendezvous)
         time.sleep(0.5)
         assert not waiting.done()
         begin = time.monotonic()
         first.leave("rank 3 ended with exit code 9")
-        with pytest.raises(rollcall.JobEnded, match=r"another server ended the job: .*rank 3 ended with exit code 9"):
+        with pytest.raises(rendezvous.JobEnded, match=r"another server ended the job: .*rank 3 ended with exit code 9"):
             waiting.result(30)
         assert time.monotonic() - begin < 10
     first.shutdown()
@@ -695,17 +721,19 @@ def test_a_waiting_server_learns_at_once_why_the_job_was_closed(monkeypatch: pyt
 
 
 def test_a_server_that_has_finished_does_not_wait_for_a_closed_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    from viaduct.cluster import rollcall
+    from viaduct.cluster import rendezvous
 
     for name, seconds in (("BEAT_S", 0.1), ("LINGER_S", 0.5)):
-        monkeypatch.setattr(rollcall, name, seconds)
+        monkeypatch.setattr(rendezvous, name, seconds)
     rdzv = f"127.0.0.1:{free_port()}"
-    first, second = (rollcall.RollCall(launch.member(from_nodes(2, 1, rdzv)), 300, print) for _ in range(2))
+    first, second = (
+        rendezvous.ServerRendezvous(launch.build_member(share_from_nodes(2, 1, rdzv)), 300, print) for _ in range(2)
+    )
     never = threading.Event()
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(second.wait_while_open, lambda: (never.wait(60), None)[1])
         first.leave("was interrupted")
-        with pytest.raises(rollcall.JobEnded, match="was interrupted"):
+        with pytest.raises(rendezvous.JobEnded, match="was interrupted"):
             waiting.result(30)
     never.set()
     first.shutdown()
@@ -713,13 +741,15 @@ def test_a_server_that_has_finished_does_not_wait_for_a_closed_job(monkeypatch: 
 
 
 def test_a_machine_with_another_secret_is_told_so_without_it() -> None:
-    from viaduct.cluster.rollcall import RollCall
+    from viaduct.cluster.rendezvous import ServerRendezvous
 
     rdzv = f"127.0.0.1:{free_port()}"
-    first = RollCall(launch.member(from_nodes(2, 1, rdzv, secret="correct horse battery")), 10, print)
+    first = ServerRendezvous(
+        launch.build_member(share_from_nodes(2, 1, rdzv, secret="correct horse battery")), 10, print
+    )
     for other in ("", "another horse battery"):
-        with pytest.raises(BadValue, match="told something else") as caught:
-            RollCall(launch.member(from_nodes(2, 1, rdzv, secret=other)), 10, print)
+        with pytest.raises(BadValue, match="other settings than the first") as caught:
+            ServerRendezvous(launch.build_member(share_from_nodes(2, 1, rdzv, secret=other)), 10, print)
         assert "VIADUCT_JOB_SECRET" in str(caught.value)
         assert "horse" not in str(caught.value)
     first.shutdown()

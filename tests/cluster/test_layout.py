@@ -6,21 +6,21 @@ from dataclasses import replace
 
 import pytest
 
-from viaduct.cluster.layout import MESSAGES, NUMBERS, WORTH_BYTES, Classifier, compare, size
+from viaduct.cluster.layout import MESSAGES, NUMBERS, WORTH_BYTES, Classifier, compare_layouts, format_bytes
 from viaduct.cluster.plan import INNER_LATENCY_S, Cluster, all_reduce_seconds
 
 MANY = Classifier(classes=100_000, features=2048, global_batch=2048)
 
 
 def test_figures_worked_out_by_hand() -> None:
-    found = compare(MANY, Cluster(1, 8))
+    found = compare_layouts(MANY, Cluster(1, 8))
     assert found.data_bytes == 100_000 * 2049 * 12
     assert found.hybrid_bytes == 12_500 * 2049 * 12
     assert found.logits_bytes == 2048 * 12_500 * 4
     assert found.data_seconds == pytest.approx(2 * 7 / 8 * 100_000 * 2049 * 4 / 30e9 + 14 * INNER_LATENCY_S)
     sent = 2 * 7 / 8 * 2048 * (2048 + NUMBERS) * 4 / 30e9
     assert found.hybrid_seconds == pytest.approx(sent + (MESSAGES + 1) * 14 * INNER_LATENCY_S)
-    assert found.hybrid
+    assert found.is_hybrid_better
 
 
 @pytest.mark.parametrize(
@@ -36,22 +36,22 @@ def test_figures_worked_out_by_hand() -> None:
     ],
 )
 def test_few_classes_stay_whole_and_many_are_shared_out(changes: dict[str, int], hybrid: bool) -> None:
-    assert compare(replace(MANY, **changes), Cluster(2, 8)).hybrid is hybrid
+    assert compare_layouts(replace(MANY, **changes), Cluster(2, 8)).is_hybrid_better is hybrid
 
 
 def test_more_servers_and_compression_count() -> None:
-    one, two = compare(MANY, Cluster(1, 8)), compare(MANY, Cluster(2, 8))
+    one, two = compare_layouts(MANY, Cluster(1, 8)), compare_layouts(MANY, Cluster(2, 8))
     assert two.data_seconds > one.data_seconds
     assert two.hybrid_bytes == one.hybrid_bytes / 2
-    half = compare(replace(MANY, gradient_bytes=2), Cluster(2, 8))
+    half = compare_layouts(replace(MANY, gradient_bytes=2), Cluster(2, 8))
     assert half.data_seconds == all_reduce_seconds(MANY.weights * 2, Cluster(2, 8))
     assert half.hybrid_seconds == two.hybrid_seconds
 
 
 def test_reasons_have_the_figures() -> None:
-    few = compare(replace(MANY, classes=10), Cluster(1, 8)).reasons()
+    few = compare_layouts(replace(MANY, classes=10), Cluster(1, 8)).reasons()
     assert few[0].startswith("the classifier takes 240.1 KiB of each rank with data, less than 64.0 MiB, ")
-    many = compare(MANY, Cluster(1, 8)).reasons()
+    many = compare_layouts(MANY, Cluster(1, 8)).reasons()
     assert many[0].startswith("the classifier takes 2.3 GiB of each rank with data, 293.1 MiB with hybrid")
     assert "47.95 ms with data (gradients), 1.82 ms with hybrid (features and sums)" in many[1]
-    assert [size(100), size(2048), size(WORTH_BYTES)] == ["100 bytes", "2.0 KiB", "64.0 MiB"]
+    assert [format_bytes(100), format_bytes(2048), format_bytes(WORTH_BYTES)] == ["100 bytes", "2.0 KiB", "64.0 MiB"]

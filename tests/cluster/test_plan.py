@@ -14,7 +14,7 @@ from torch import distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from training.ranks import together
-from viaduct.cluster.plan import Cluster, Layer, Workload, all_reduce_seconds, predict
+from viaduct.cluster.plan import Cluster, Layer, Workload, all_reduce_seconds, predict_step
 from viaduct.errors import BadValue
 
 MIB = 2**20
@@ -62,7 +62,7 @@ def sent_by_a_rank() -> tuple[float, int]:
 
 
 def test_one_device_sends_nothing() -> None:
-    plan = predict(WORK, ONE)
+    plan = predict_step(WORK, ONE)
     assert (plan.sent_bytes, plan.communication_ms, plan.step_ms, plan.efficiency) == (0, 0, 100, 1)
     assert plan.buckets == ()
 
@@ -70,11 +70,13 @@ def test_one_device_sends_nothing() -> None:
 def test_a_ring_sends_twice_all_but_its_own_part() -> None:
     size = 25 * MIB * 4
     for ranks in (2, 4, 8):
-        assert predict(WORK, Cluster(1, ranks, step_ms=100)).sent_bytes == pytest.approx(2 * (ranks - 1) / ranks * size)
+        assert predict_step(WORK, Cluster(1, ranks, step_ms=100)).sent_bytes == pytest.approx(
+            2 * (ranks - 1) / ranks * size
+        )
 
 
 def test_two_levels_send_as_much_as_one_ring_but_little_of_it_outside() -> None:
-    plan = predict(WORK, Cluster(4, 8, step_ms=100))
+    plan = predict_step(WORK, Cluster(4, 8, step_ms=100))
     size = 25 * MIB * 4
     assert plan.sent_bytes == pytest.approx(2 * 31 / 32 * size)
     assert plan.sent_outer_bytes == pytest.approx(2 * 3 / 4 * size / 8)
@@ -88,7 +90,7 @@ def test_the_time_of_an_all_reduce_is_volume_by_speed_and_latency() -> None:
 
 
 def test_buckets_are_filled_from_the_last_layer_on_and_sent_in_turn() -> None:
-    plan = predict(WORK, Cluster(1, 2, inner_link=1, step_ms=300))
+    plan = predict_step(WORK, Cluster(1, 2, inner_link=1, step_ms=300))
     # backward takes 200 ms of 300; 20 MiB do not fill a bucket of 25, with the second layer's 40 it does, at 90/100
     assert [bucket.bytes for bucket in plan.buckets] == [60 * MIB, 40 * MIB]
     assert [bucket.ready_ms for bucket in plan.buckets] == pytest.approx([100 + 180, 300])
@@ -101,25 +103,25 @@ def test_buckets_are_filled_from_the_last_layer_on_and_sent_in_turn() -> None:
 
 
 def test_what_is_sent_during_the_backward_pass_is_hidden() -> None:
-    quick = predict(WORK, Cluster(1, 2, inner_link=1000, step_ms=300))
+    quick = predict_step(WORK, Cluster(1, 2, inner_link=1000, step_ms=300))
     assert quick.exposed_ms < 0.1 * quick.communication_ms + 0.1
     assert quick.efficiency > 0.999
 
 
 def test_compression_halves_the_volume_but_not_the_buckets() -> None:
-    plain = predict(WORK, Cluster(1, 2, step_ms=300))
-    half = predict(replace(WORK, gradient_bytes=2), Cluster(1, 2, step_ms=300))
+    plain = predict_step(WORK, Cluster(1, 2, step_ms=300))
+    half = predict_step(replace(WORK, gradient_bytes=2), Cluster(1, 2, step_ms=300))
     assert [2 * bucket.bytes for bucket in half.buckets] == [bucket.bytes for bucket in plain.buckets]
 
 
 def test_computing_is_worked_out_where_it_was_not_measured() -> None:
     work = Workload((Layer(1, 10**9, 1),), global_batch=64)
-    assert predict(work, Cluster(1, 8, tflops=6)).compute_ms == pytest.approx(6 * 1e9 * 8 / 6e12 * 1000)
+    assert predict_step(work, Cluster(1, 8, tflops=6)).compute_ms == pytest.approx(6 * 1e9 * 8 / 6e12 * 1000)
 
 
 def test_memory_is_that_of_the_share() -> None:
     work = replace(WORK, optimizer_slots=2, half_copy=True, average=True, compute_bytes=2, accumulate=2)
-    assert predict(work, Cluster(1, 4, step_ms=1)).memory_bytes == {
+    assert predict_step(work, Cluster(1, 4, step_ms=1)).memory_bytes == {
         "weights": 100 * MIB,
         "half-precision copy": 50 * MIB,
         "gradients": 100 * MIB,
@@ -131,7 +133,7 @@ def test_memory_is_that_of_the_share() -> None:
 
 def test_more_devices_than_pictures_are_refused() -> None:
     with pytest.raises(BadValue, match="128 devices for a global batch of 64"):
-        predict(WORK, Cluster(16, 8))
+        predict_step(WORK, Cluster(16, 8))
 
 
 @pytest.mark.parametrize("wrong", [{"link": 0}, {"inner_link": -1}, {"step_ms": 0}, {"tflops": float("inf")}])
@@ -146,6 +148,6 @@ def test_the_volume_is_what_gloo_really_sends(ranks: int) -> None:
     assert [one.error for one in ended] == [None] * ranks, [one.output for one in ended]
     measured = [one.value for one in ended]
     layers = (Layer(measured[0][1], 1, 1),)
-    expected = predict(Workload(layers, global_batch=ranks), Cluster(1, ranks, step_ms=1)).sent_bytes
+    expected = predict_step(Workload(layers, global_batch=ranks), Cluster(1, ranks, step_ms=1)).sent_bytes
     mean = sum(sent for sent, _ in measured) / ranks
     assert mean == pytest.approx(expected, rel=0.01, abs=10_000)  # barriers and the store's messages are small

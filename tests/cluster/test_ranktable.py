@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from cluster.tables import GUIDE_1, GUIDE_2, edit, table_1, table_2
+from cluster.rank_tables import GUIDE_1, GUIDE_2, edit, table_1, table_2
 from viaduct.cluster import read
-from viaduct.cluster.ranktable import parse, render
+from viaduct.cluster.ranktable import parse_table, render_table
 from viaduct.errors import BadData, BadValue, UnknownName
 
 
 def load(table: dict[str, Any], **changes: Any) -> Any:
-    return parse(json.dumps(table), **changes)
+    return parse_table(json.dumps(table), **changes)
 
 
 def test_both_templates_of_the_guide_mean_the_same_cluster(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_servers_stand_in_the_order_of_their_ranks_not_of_the_file() -> None:
 @pytest.mark.parametrize(("servers", "devices"), [(1, [5]), (1, [4, 5, 6, 7]), (4, range(8))])
 def test_what_is_written_reads_as_the_same_table(make: Any, template: Any, servers: int, devices: Any) -> None:
     table = load(make(servers, devices))
-    again = parse(render(table, template))
+    again = parse_table(render_table(table, template))
     assert again.servers == table.servers
     assert again.template == template
     assert again.warnings == ()
@@ -58,8 +58,8 @@ def test_what_is_written_reads_as_the_same_table(make: Any, template: Any, serve
 def test_ranks_that_change_between_servers_survive_template_2() -> None:
     changes = {"server_list[0].device[7].rank_id": "8", "server_list[1].device[0].rank_id": "7"}
     table = load(edit(table_1(), changes))
-    text = render(table, 2)
-    assert parse(text).servers == table.servers
+    text = render_table(table, 2)
+    assert parse_table(text).servers == table.servers
     instances = json.loads(text)["group_list"][0]["instance_list"]
     assert [len(instance["devices"]) for instance in instances] == [7, 1, 1, 7]
     assert len({instance["pod_name"] for instance in instances}) == 4
@@ -70,7 +70,7 @@ def test_a_server_with_a_name_is_reached_at_its_host_address() -> None:
     table = load(edit(table_1(), changes))
     assert table.master == "172.16.0.100"
     assert table.server("node_0") is table.server("172.16.0.100")
-    assert parse(render(table, 2)).master == "172.16.0.100"
+    assert parse_table(render_table(table, 2)).master == "172.16.0.100"
 
 
 def test_a_broken_table_is_refused_with_its_first_faults(tmp_path: Path) -> None:
@@ -108,4 +108,4 @@ def test_a_super_pod_is_read_but_not_written() -> None:
     table = load(edit(table_1(), {"version": "1.2"}))
     assert table.size == 16
     with pytest.raises(BadValue, match="super-pod"):
-        render(table)
+        render_table(table)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from cluster.broken import ADVISED_AGAINST, BROKEN, Broken
-from cluster.tables import GUIDE_1, GUIDE_2, edit, table_1, table_2
+from cluster.broken_tables import ADVISED_AGAINST, BROKEN, Broken
+from cluster.rank_tables import GUIDE_1, GUIDE_2, edit, table_1, table_2
 from viaduct.cluster import RULES, examine
 from viaduct.errors import UnknownName
 

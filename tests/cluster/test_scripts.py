@@ -13,9 +13,9 @@ from typing import Any, get_args
 
 import pytest
 
-from viaduct.cluster.generate import make as make_table
-from viaduct.cluster.ranktable import parse, read
-from viaduct.cluster.scripts import Job, Kind, pytorchjob, scalar, write_all, yaml
+from viaduct.cluster.generate import make_table
+from viaduct.cluster.ranktable import parse_table, read_table
+from viaduct.cluster.scripts import Job, Kind, build_pytorchjob, render_yaml, render_yaml_scalar, write_all
 from viaduct.errors import BadValue
 from viaduct.profiling.options import ProfilingOptions, read_environment
 
@@ -160,9 +160,9 @@ def test_a_cluster_without_a_table_asks_where_to_meet(tmp_path: Path) -> None:
 
 
 def test_the_table_travels_with_the_scripts(tmp_path: Path) -> None:
-    table = parse(make_table(["10.0.0.1", "10.0.0.2"], range(8), ["auto"]))
+    table = parse_table(make_table(["10.0.0.1", "10.0.0.2"], range(8), ["auto"]))
     folder = written(tmp_path, table=table)
-    assert read(folder / "rank_table.json") == table
+    assert read_table(folder / "rank_table.json") == table
     script = (folder / "run_cluster.sh").read_text()
     assert '--ranktable "$here/rank_table.json"' in script
     copied = re.findall(r"^COPY (.*) \./$", (folder / "Dockerfile").read_text(), re.MULTILINE)[0].split()
@@ -200,7 +200,7 @@ def test_no_file_names_a_registry(tmp_path: Path, kind: Kind) -> None:
 def test_the_manifest_is_a_pytorchjob_with_the_vendors_resource(tmp_path: Path, kind: Kind, resource: str) -> None:
     job = Job(COMMAND, kind, nodes=4, name="My_Job")
     manifest = unyaml((written(tmp_path, kind=kind, nodes=4, name="My_Job") / "pytorchjob.yaml").read_text())
-    assert manifest == pytorchjob(job)
+    assert manifest == build_pytorchjob(job)
     assert (manifest["apiVersion"], manifest["kind"]) == ("kubeflow.org/v1", "PyTorchJob")
     assert manifest["metadata"]["name"] == "my-job"
     replicas = manifest["spec"]["pytorchReplicaSpecs"]
@@ -214,14 +214,14 @@ def test_the_manifest_is_a_pytorchjob_with_the_vendors_resource(tmp_path: Path, 
 def test_an_independent_reader_agrees(tmp_path: Path) -> None:
     reader = pytest.importorskip("yaml", reason="PyYAML is not installed")
     text = (written(tmp_path, nodes=2) / "pytorchjob.yaml").read_text()
-    assert reader.safe_load(text) == pytorchjob(Job(COMMAND, "npu", nodes=2))
+    assert reader.safe_load(text) == build_pytorchjob(Job(COMMAND, "npu", nodes=2))
 
 
 def test_words_that_yaml_takes_for_something_else_are_quoted() -> None:
-    assert [scalar(word) for word in ("no", "-c", "1", "a b", "x: y", "plain-one")] == [
+    assert [render_yaml_scalar(word) for word in ("no", "-c", "1", "a b", "x: y", "plain-one")] == [
         '"no"', '"-c"', '"1"', '"a b"', '"x: y"', "plain-one",
     ]  # fmt: skip
-    assert yaml({"a": [], "b": {"c": [1, {"d": "e"}]}}) == "a: []\nb:\n  c:\n    - 1\n    - d: e\n"
+    assert render_yaml({"a": [], "b": {"c": [1, {"d": "e"}]}}) == "a: []\nb:\n  c:\n    - 1\n    - d: e\n"
 
 
 def test_several_machines_get_a_secret_that_only_its_owner_reads(tmp_path: Path) -> None:
@@ -302,11 +302,11 @@ def test_a_command_with_a_precision_of_its_own_gets_no_others(tmp_path: Path, co
 
 def test_train_takes_what_the_written_scripts_give_it() -> None:
     from viaduct.cluster.scripts import PRECISIONS
-    from viaduct.verbs.train import check
+    from viaduct.verbs.train import check_command
 
     for flags in PRECISIONS.values():
         words = ["resnet50_v15_imagenet", "--data", "synthetic", "--device", "cpu", *flags.split(), "--run", "no-such"]
-        assert check(words, 8, 8, first=True) == []
+        assert check_command(words, 8, 8, first=True) == []
 
 
 # A container that stays

@@ -12,8 +12,8 @@ from typing import Any, get_args
 
 import pytest
 
-from viaduct.cluster.generate import make as make_table
-from viaduct.cluster.ranktable import parse
+from viaduct.cluster.generate import make_table
+from viaduct.cluster.ranktable import parse_table
 from viaduct.cluster.scripts import Job, Kind, write_all
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -143,7 +143,7 @@ def test_cards_that_are_chosen_already_stay_chosen(tmp_path: Path) -> None:
 
 
 def test_a_rank_table_numbers_the_machines_itself(tmp_path: Path) -> None:
-    table = parse(make_table(["10.0.0.1", "10.0.0.2"], range(8), ["auto"]))
+    table = parse_table(make_table(["10.0.0.1", "10.0.0.2"], range(8), ["auto"]))
     answer, said = submit(tmp_path, Job(["train", "x"], "npu", table=table))
     assert answer.returncode == 0, answer.stderr
     for machine in read_said(said).values():

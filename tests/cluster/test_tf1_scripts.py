@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from viaduct.cluster.rules import examine
-from viaduct.cluster.tf1_scripts import EXAMPLE_SERVER, TABLE, make
+from viaduct.cluster.tf1_scripts import EXAMPLE_SERVER, TABLE, render_files
 
 SCRIPT = """import os, sys
 names = ("RANK_ID", "RANK_SIZE", "DEVICE_ID", "ASCEND_DEVICE_ID", "JOB_ID")
@@ -22,7 +22,7 @@ def write(folder: Path, entry: str = "train it.py") -> Path:
     (folder / "train it.py").write_text(SCRIPT)
     scripts = folder / "scripts"
     scripts.mkdir()
-    for name, text in make("npu", entry).items():
+    for name, text in render_files("npu", entry).items():
         (scripts / name).write_text(text)
     return scripts
 
@@ -71,19 +71,19 @@ def test_eight_ranks_are_started_each_with_its_own_variables(tmp_path: Path) -> 
 
 
 def test_the_example_table_keeps_the_rules() -> None:
-    assert not examine(make("npu", "a.py")[TABLE].encode(), "ascend-910", None).errors
+    assert not examine(render_files("npu", "a.py")[TABLE].encode(), "ascend-910", None).errors
 
 
 @pytest.mark.parametrize("kind", ["npu", "mlu"])
 def test_every_script_is_understood_by_bash(kind: str, tmp_path: Path) -> None:
-    for name, text in make(kind, "it's.py").items():  # type: ignore[arg-type]
+    for name, text in render_files(kind, "it's.py").items():  # type: ignore[arg-type]
         if name.endswith(".sh"):
             answer = subprocess.run(["bash", "-n"], input=text, text=True, capture_output=True)
             assert answer.returncode == 0, answer.stderr
 
 
 def test_the_mlu_is_started_by_horovod() -> None:
-    files = make("mlu", "train.py")
+    files = render_files("mlu", "train.py")
     assert "horovodrun -np 8" in files["run_8p.sh"]
     assert TABLE not in files
 
@@ -120,7 +120,7 @@ def test_a_configuration_that_cannot_be_read_starts_nothing(tmp_path: Path) -> N
 
 
 def test_flags_are_listed_with_their_defaults_and_set_nothing() -> None:
-    text = make("npu", "train.py", [("data_dir", "'/data'", "train.py"), ("rate", "", "flags.py")])["config.py"]
+    text = render_files("npu", "train.py", [("data_dir", "'/data'", "train.py"), ("rate", "", "flags.py")])["config.py"]
     assert "    # 'data_dir': '/data',  # train.py\n" in text
     assert "    # 'rate': ...,  # flags.py\n" in text
     namespace: dict[str, object] = {"__name__": "config"}
@@ -129,7 +129,7 @@ def test_flags_are_listed_with_their_defaults_and_set_nothing() -> None:
 
 
 def test_without_a_known_script_there_is_nothing_to_configure() -> None:
-    assert "config.py" not in make("npu", "")
+    assert "config.py" not in render_files("npu", "")
 
 
 def test_profiling_is_off_unless_it_is_set_and_its_options_can_be_sourced(tmp_path: Path) -> None:

@@ -6,10 +6,10 @@ from textwrap import dedent
 
 import pytest
 
-from viaduct.cluster.torch_scripts import make
+from viaduct.cluster.torch_scripts import render_files
 from viaduct.migration.options import Options
 from viaduct.migration.run import migrate_project
-from viaduct.migration.starting import start_scripts
+from viaduct.migration.start_scripts import start_scripts
 
 DDP = """\
     import torch
@@ -52,7 +52,7 @@ def test_what_became_distributed_is_started_by_torchrun(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["npu", "mlu"])
 @pytest.mark.parametrize("entry", ["", "a folder/train it.py"])
 def test_the_scripts_are_bash(tmp_path: Path, kind: str, entry: str) -> None:
-    for name, text in make(kind, entry, ranked=True, needs_ranks=False).items():  # type: ignore[arg-type]
+    for name, text in render_files(kind, entry, ranked=True, needs_ranks=False).items():  # type: ignore[arg-type]
         (tmp_path / name).write_text(text)
         checked = subprocess.run(["bash", "-n", str(tmp_path / name)], capture_output=True, text=True)
         assert checked.returncode == 0, checked.stderr

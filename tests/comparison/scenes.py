@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from viaduct.comparison.causes import suspects
-from viaduct.comparison.drift import row_of
+from viaduct.comparison.causes import find_causes
+from viaduct.comparison.drift import make_row
 from viaduct.comparison.explain import explain
 from viaduct.comparison.judge import Judgement, judge
 from viaduct.comparison.measures import Unmeasurable, measure
@@ -62,7 +62,7 @@ class Story:
             answer = Refusal("missing") if left is None or right is None else measure(left, right, *dtypes)
         except Unmeasurable as error:
             answer = Refusal(str(error))
-        self.rows.append(row_of(pair, answer, None))
+        self.rows.append(make_row(pair, answer, None))
         return self.rows[-1]
 
     def _stored(self, array: Array, dtype: str, op: str, op_type: str, role: Role, index: int, *numbers: Any) -> Stored:
@@ -88,7 +88,7 @@ class Story:
         stored = self.rows[place].stored
         origin = Origin(stored.op, kind, stored.step, stored.rank, place, "")  # type: ignore[arg-type]
         scene = Scene(self.rows, origin, self.open)
-        found = suspects(scene)
+        found = find_causes(scene)
         assert not scene.failures, scene.failures
         return found
 

@@ -29,7 +29,7 @@ from comparison.worlds import (
 from viaduct.comparison.align import Alignment, align
 from viaduct.comparison.readers import read
 from viaduct.comparison.rules import read_rules
-from viaduct.comparison.storage import converted, opened
+from viaduct.comparison.storage import convert_layout, open_tensor
 from viaduct.comparison.tensors import Pair, Role, Side, Stored
 from viaduct.errors import BadData, BadValue, UnknownName, ViaductError
 from viaduct.models import build
@@ -53,8 +53,8 @@ def values_agree(pair: Pair) -> bool:
     """Opened and converted as measuring does it."""
     assert pair.left is not None
     assert pair.right is not None
-    left, right = opened(pair.left), opened(pair.right)
-    left = converted(left, pair.layout) if pair.layout else left
+    left, right = open_tensor(pair.left), open_tensor(pair.right)
+    left = convert_layout(left, pair.layout) if pair.layout else left
     return left.shape == right.shape and np.allclose(left, right, atol=2e-3)
 
 
@@ -412,10 +412,10 @@ def test_msprobes_own_map_is_read(tmp_path: Path) -> None:
         "'Functional.relu.2.forward.output.0': \"Functional.gelu.0.forward.output.0\"\nplain: other # why\n"
     )
     rules = read_rules(rules_file(tmp_path, text, "map.yaml"))
-    assert rules.partner("conv1", 0) == ("stem", 1)
-    assert rules.partner("Functional.relu.2", 0) == ("Functional.gelu.0", 0)
-    assert rules.partner("plain", 3) == ("other", 3)
-    assert rules.partner("unheard", 0) is None
+    assert rules.find_partner("conv1", 0) == ("stem", 1)
+    assert rules.find_partner("Functional.relu.2", 0) == ("Functional.gelu.0", 0)
+    assert rules.find_partner("plain", 3) == ("other", 3)
+    assert rules.find_partner("unheard", 0) is None
 
 
 @pytest.mark.parametrize(
@@ -600,9 +600,9 @@ def timed(left: Side, right: Side) -> float:
 def test_the_rules_in_the_documentation_are_rules(tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "compare-inputs.md").read_text()
     rules = read_rules(rules_file(tmp_path, page.split("```json")[1].split("```")[0]))
-    assert rules.partner("resnet/block3/conv1", 0) == ("layer3.conv1", 0)
-    assert rules.partner("scope/a/b.c", 0) == ("a/b.c", 0)
-    assert rules.partner("TransData_1", 0) == ("*", 0)
+    assert rules.find_partner("resnet/block3/conv1", 0) == ("layer3.conv1", 0)
+    assert rules.find_partner("scope/a/b.c", 0) == ("a/b.c", 0)
+    assert rules.find_partner("TransData_1", 0) == ("*", 0)
     assert rules.ignores("bn.num_batches_tracked", left=True)
     assert not rules.ignores("bn.num_batches_tracked", left=False)
     assert rules.step_offset == 1

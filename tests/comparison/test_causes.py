@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from comparison.scenes import Array, Story
-from viaduct.comparison.causes import names
+from viaduct.comparison.causes import list_causes
 from viaduct.comparison.grids import BFLOAT16, FLOAT16
 from viaduct.comparison.tensors import Role
 
@@ -56,11 +56,11 @@ def values() -> Array:
 
 
 def test_every_file_is_a_cause_with_a_name() -> None:
-    assert {"overflow", "layout", "padding", "dropout", "labels"} <= set(names())
-    for name in names():
+    assert {"overflow", "layout", "padding", "dropout", "labels"} <= set(list_causes())
+    for name in list_causes():
         module = __import__(f"viaduct.comparison.causes.{name}", fromlist=["NAME"])
         assert module.NAME
-        assert module.look.__doc__ or module.__doc__
+        assert module.find_cause.__doc__ or module.__doc__
 
 
 SHAPES: list[tuple[int, ...]] = [(), (1,), (5,), (0,), (2, 0), (1, 1), (3, 4), (2, 3, 4), (2, 3, 1, 1), (2, 3, 5, 4)]
@@ -85,7 +85,7 @@ def test_a_cause_that_stumbles_is_told_and_the_others_are_heard(values: Array, m
     def stumble(scene: object) -> None:
         raise IndexError("tuple index out of range")
 
-    monkeypatch.setattr("viaduct.comparison.causes.shuffle.look", stumble)
+    monkeypatch.setattr("viaduct.comparison.causes.shuffle.find_cause", stumble)
     left = values.copy()
     left[0, 3, 2, 2] = np.inf
     story = Story()
@@ -114,12 +114,12 @@ def test_values_stuck_at_the_largest_float16_are_an_overflow(values: Array) -> N
 
 def test_one_rounding_to_half_precision_is_reduced_precision(values: Array) -> None:
     for grid in (FLOAT16, BFLOAT16):
-        assert of_output(grid.rounded(values.astype(np.float64)).astype(np.float32), values) == "reduced precision"
+        assert of_output(grid.round(values.astype(np.float64)).astype(np.float32), values) == "reduced precision"
 
 
 def test_a_layer_with_rounded_inputs_is_reduced_precision() -> None:
     layer = Layer()
-    rounded = [BFLOAT16.rounded(part.astype(np.float64)) for part in (layer.x, layer.weight)]
+    rounded = [BFLOAT16.round(part.astype(np.float64)) for part in (layer.x, layer.weight)]
     assert layer.blamed(convolved(*rounded)) == "reduced precision"
 
 
@@ -169,8 +169,8 @@ def test_a_layer_that_reads_its_kernel_on_its_side_is_a_wrong_layout() -> None:
 
 def test_red_and_blue_exchanged_are_swapped_channels() -> None:
     story = Story()
-    pictures = story.normal(4, 3, 8, 8)
-    story.tell("network", pictures[:, ::-1], pictures, "input")
+    images = story.normal(4, 3, 8, 8)
+    story.tell("network", images[:, ::-1], images, "input")
     cause = story.causes(kind="input")[0]
     assert cause.name == "swapped channels"
     assert "RGB against BGR" in cause.evidence
@@ -300,6 +300,38 @@ def test_an_update_of_nothing_is_a_stale_weight() -> None:
     update = story.normal(16, 8)
     story.tell("fc", np.zeros_like(update), update, "update", parameter="weight")
     assert story.cause(kind="parameter") == "stale weight"
+
+
+def tell_update(story: Story, left: Array, right: Array, weight: Array, left_gradient: Array, gradient: Array) -> None:
+    story.tell("fc", weight, weight, "parameter", parameter="weight")
+    story.tell("fc", left_gradient, gradient, "gradient", parameter="weight")
+    story.tell("fc", left, right, "update", parameter="weight")
+
+
+def test_updates_that_differ_by_a_multiple_of_the_weight_have_another_weight_decay() -> None:
+    story = Story()
+    weight, gradient = story.normal(16, 8), story.normal(16, 8)
+    updates = [-0.1 * (gradient + decay * weight) for decay in (1e-4, 5e-4)]
+    tell_update(story, *updates, weight, gradient, gradient)
+    assert story.cause(kind="parameter") == "weight decay"
+
+
+def test_updates_of_different_gradients_or_unrelated_to_the_weight_have_no_other_weight_decay() -> None:
+    story = Story()
+    weight, gradient = story.normal(16, 8), story.normal(16, 8)
+    tell_update(story, gradient + 1e-3 * story.normal(16, 8), gradient, weight, gradient, gradient)
+    assert story.cause(kind="parameter") is None
+    story = Story()
+    tell_update(story, gradient + 1e-3 * weight, gradient, weight, gradient + 0.1 * weight, gradient)
+    assert story.cause(kind="parameter") != "weight decay"
+
+
+def test_an_update_is_no_sum_in_half_precision() -> None:
+    story = Story()
+    update = story.normal(64, 64)
+    story.tell("fc", story.normal(64, 64).astype(np.float16), story.normal(64, 64).astype(np.float16), "input")
+    story.tell("fc", update * (1 + 0.002 * story.normal(64, 64)), update, "update", parameter="weight")
+    assert story.cause(kind="parameter") is None
 
 
 def test_a_layer_that_computes_with_an_old_copy_has_a_stale_weight() -> None:

@@ -283,7 +283,7 @@ def test_more_levels_than_eight_bits_have_are_no_int8(values: Array) -> None:
 @pytest.mark.parametrize("grid", [FLOAT16, BFLOAT16])
 def test_a_narrow_range_in_half_precision_is_no_int8(grid: object, values: Array) -> None:
     right = np.abs(values) % 1 + np.float32(1)  # between 1 and 2 the steps of a half format are equal
-    left = grid.rounded(right.astype(np.float64)).astype(np.float32)  # type: ignore[attr-defined]
+    left = grid.round(right.astype(np.float64)).astype(np.float32)  # type: ignore[attr-defined]
     assert of_output(left, right) == "reduced precision"
 
 

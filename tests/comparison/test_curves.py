@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from viaduct.comparison.curves import compare_curves, parting, read_curve
+from viaduct.comparison.curves import compare_curves, find_parting, read_curve
 from viaduct.errors import BadData
 
 STEPS = np.arange(1, 401)
@@ -31,17 +31,17 @@ def write_run(path: Path, losses: np.ndarray, every: int = 50) -> Path:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_two_seeds_of_one_run_do_not_part(seed: int) -> None:
-    assert parting(STEPS, falling(seed), falling(100 + seed)) is None
+    assert find_parting(STEPS, falling(seed), falling(100 + seed)) is None
 
 
 def test_equal_curves_do_not_part() -> None:
-    assert parting(STEPS, falling(0), falling(0)) is None
+    assert find_parting(STEPS, falling(0), falling(0)) is None
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_lasting_gap_is_found_near_its_step(seed: int) -> None:
     left = falling(seed) + np.where(STEPS >= 200, 0.5, 0.0)
-    found = parting(STEPS, left, falling(50 + seed))
+    found = find_parting(STEPS, left, falling(50 + seed))
     assert found is not None
     assert abs(found.step - 200) <= 8
 
@@ -49,11 +49,11 @@ def test_a_lasting_gap_is_found_near_its_step(seed: int) -> None:
 def test_a_spike_is_not_a_parting() -> None:
     left = falling(1)
     left[100:103] += 5
-    assert parting(STEPS, left, falling(2)) is None
+    assert find_parting(STEPS, left, falling(2)) is None
 
 
 def test_a_slow_drift_is_found_once_it_leaves_the_noise() -> None:
-    found = parting(STEPS, falling(1) + np.maximum(0, (STEPS - 150) * 0.004), falling(2))
+    found = find_parting(STEPS, falling(1) + np.maximum(0, (STEPS - 150) * 0.004), falling(2))
     assert found is not None
     assert 180 < found.step < 300
 
@@ -61,7 +61,7 @@ def test_a_slow_drift_is_found_once_it_leaves_the_noise() -> None:
 def test_a_loss_that_becomes_nan_parts_there() -> None:
     left = falling(1)
     left[250:] = np.nan
-    found = parting(STEPS, left, falling(2))
+    found = find_parting(STEPS, left, falling(2))
     assert found is not None
     assert found.step == 251
 
@@ -69,8 +69,8 @@ def test_a_loss_that_becomes_nan_parts_there() -> None:
 def test_few_points_are_compared_too() -> None:
     steps = np.arange(6) * 100
     right = np.array([2.3, 2.0, 1.8, 1.6, 1.5, 1.4])
-    assert parting(steps, right.copy(), right) is None
-    found = parting(steps, right + np.array([0, 1.0, 1.5, 2, 2.5, 3]), right)
+    assert find_parting(steps, right.copy(), right) is None
+    found = find_parting(steps, right + np.array([0, 1.0, 1.5, 2, 2.5, 3]), right)
     assert found is not None
     assert found.step == 100
 

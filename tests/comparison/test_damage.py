@@ -18,7 +18,7 @@ from viaduct.comparison.align import align
 from viaduct.comparison.graph import read_graph
 from viaduct.comparison.readers import read
 from viaduct.comparison.rules import read_rules
-from viaduct.comparison.storage import opened
+from viaduct.comparison.storage import open_tensor
 from viaduct.errors import ViaductError
 
 TIMES = 60
@@ -64,7 +64,7 @@ def use_dump(path: Path) -> None:
     side = read(path.parent)
     for tensor in side.tensors:
         with suppress(ViaductError):
-            opened(tensor)
+            open_tensor(tensor)
     align(side, side)
 
 

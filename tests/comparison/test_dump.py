@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from comparison.networks import Awkward, Entangled, dumped, found, train, values
 from viaduct.comparison import Dump
-from viaduct.comparison.dump import tf32_in
+from viaduct.comparison.dump import describe_tf32
 from viaduct.comparison.readers.viaduct import read
 from viaduct.comparison.tensors import Side
 from viaduct.comparison.writer import Writer
@@ -49,7 +49,7 @@ def test_hooks_are_gone_outside_dumped_steps(tmp_path: Path) -> None:
     hooks = []
     with Dump(model, tmp_path, steps="1") as dump:
         for _ in range(3):
-            hooks.append((dump.recording, any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())))
+            hooks.append((dump.is_recording, any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())))
             model(torch.randn(2, 3, 8, 8)).sum().backward()
             optimizer.step()
     assert hooks == [(False, False), (True, True), (False, False)]
@@ -125,7 +125,7 @@ def test_the_settings_say_what_is_rounded_to_tf32(
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     try:
         switch()
-        assert tf32_in(torch.device("cuda")) == said
+        assert describe_tf32(torch.device("cuda")) == said
     finally:
         torch.set_float32_matmul_precision("highest")
         torch.backends.cudnn.allow_tf32 = True
@@ -324,7 +324,7 @@ def test_the_queue_is_bounded(tmp_path: Path) -> None:
     from viaduct.comparison.index import Entry, Index
 
     writer = Writer(tmp_path / "step", limit=1)
-    writer.begin()
+    writer.open()
     waiting = []
     entries = [
         Entry(f"op{number}", "", "output", 0, number, dtype="float32", file=f"{number}.npy") for number in range(9)
@@ -387,12 +387,12 @@ def test_a_module_that_hands_its_input_on_has_no_gradient_of_its_own(tmp_path: P
 
 
 def test_the_gradient_of_a_leaf_is_found_through_several_modules(tmp_path: Path) -> None:
-    model, pictures = Awkward(), torch.randn(2, 3, 8, 8, requires_grad=True)
+    model, images = Awkward(), torch.randn(2, 3, 8, 8, requires_grad=True)
     with Dump(model, tmp_path) as dump:
-        model(pictures).sum().backward()
+        model(images).sum().backward()
         dump.step()
-    assert pictures.grad is not None
-    assert np.array_equal(values(read(tmp_path), "network", "grad_input"), pictures.grad.numpy())
+    assert images.grad is not None
+    assert np.array_equal(values(read(tmp_path), "network", "grad_input"), images.grad.numpy())
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")

@@ -43,7 +43,7 @@ def planted() -> Iterator[ModuleType]:
 
 @pytest.fixture(scope="module")
 def short(planted: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """A ResNet of four bottlenecks, a quarter as wide, on pictures of 32x32."""
+    """A ResNet of four bottlenecks, a quarter as wide, on images of 32x32."""
     place = tmp_path_factory.mktemp("short")
     return planted.make_bench("resnet50_v1", place, 32, blocks=(1, 1, 1, 1), filters=(16, 32, 64, 128))
 

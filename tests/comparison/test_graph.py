@@ -81,9 +81,9 @@ def test_all_that_comparing_needs_is_read(tmp_path: Path) -> None:
     assert conv.outputs == (Output("NC1HWC0", (), "conv1/relu", 0, "NHWC", (2, 8, 8, 6)),)
     assert conv.inputs == (("trans_TransData_1", 0), ("weight", 0))
     assert nodes["trans_TransData_1"].inputs == (("IteratorV2", 0),), "a control edge feeds nothing"
-    assert nodes["trans_TransData_1"].inserted
+    assert nodes["trans_TransData_1"].is_inserted
     assert nodes["Softmax"].originals is None
-    assert not nodes["Softmax"].inserted
+    assert not nodes["Softmax"].is_inserted
     assert nodes["split_part1"].multi
 
 

@@ -296,7 +296,7 @@ def test_weights_that_training_has_carried_apart_are_not_blamed_but_a_single_one
         other = off(values, 0.05) if weight < wrong else values
         story.tell(f"op{weight}", other, values, "parameter", parameter="weight", step=5)
     judgement = story.judged()
-    assert (judgement.apart is not None) == apart
+    assert (judgement.weight_drift is not None) == apart
     assert bool(judgement.origins) != apart
     if apart:
         said = explain(judgement, {})

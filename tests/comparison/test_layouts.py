@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from viaduct.comparison.storage import converted
+from viaduct.comparison.storage import convert_layout
 from viaduct.errors import BadData
 
 Array = NDArray[np.float32]
@@ -62,12 +62,12 @@ def test_what_the_layouts_do_not_explain_is_refused(
     shape: tuple[int, ...], layout: tuple[str, str, tuple[int, ...]]
 ) -> None:
     with pytest.raises(BadData):
-        converted(numbers(*shape), layout)
+        convert_layout(numbers(*shape), layout)
 
 
 def test_axes_in_another_order_are_pointed_out() -> None:
     with pytest.raises(BadData, match="in another order"):
-        converted(numbers(2, 3, 4, 5), ("NCHW", "NCHW", (2, 4, 5, 3)))
+        convert_layout(numbers(2, 3, 4, 5), ("NCHW", "NCHW", (2, 4, 5, 3)))
 
 
 # What must be.
@@ -78,23 +78,23 @@ def test_axes_in_another_order_are_pointed_out() -> None:
 def test_blocks_of_channels_are_joined_and_the_filling_cut(channels: int, block: int) -> None:
     golden = numbers(2, channels, 4, 5)
     device = to_nc1hwc0(golden, block)
-    assert np.array_equal(converted(device, ("NC1HWC0", "NCHW", golden.shape)), golden)
+    assert np.array_equal(convert_layout(device, ("NC1HWC0", "NCHW", golden.shape)), golden)
     nhwc = golden.transpose(0, 2, 3, 1)
-    assert np.array_equal(converted(device, ("NC1HWC0", "NHWC", nhwc.shape)), nhwc)
-    assert np.array_equal(converted(device, ("NC1HWC0", "ND", nhwc.shape)), nhwc)
+    assert np.array_equal(convert_layout(device, ("NC1HWC0", "NHWC", nhwc.shape)), nhwc)
+    assert np.array_equal(convert_layout(device, ("NC1HWC0", "ND", nhwc.shape)), nhwc)
 
 
 def test_a_vector_stored_in_blocks_of_channels() -> None:
     golden = numbers(1, 20, 1, 1)
-    assert np.array_equal(converted(to_nc1hwc0(golden), ("NC1HWC0", "NHWC", (20,))), golden.reshape(20))
+    assert np.array_equal(convert_layout(to_nc1hwc0(golden), ("NC1HWC0", "NHWC", (20,))), golden.reshape(20))
 
 
 def test_blocks_of_channels_with_depth() -> None:
     golden = numbers(2, 5, 3, 4, 4)  # NCDHW
     device = np.stack([to_nc1hwc0(golden[:, :, depth]) for depth in range(3)], axis=1)
-    assert np.array_equal(converted(device, ("NDC1HWC0", "NCDHW", golden.shape)), golden)
+    assert np.array_equal(convert_layout(device, ("NDC1HWC0", "NCDHW", golden.shape)), golden)
     ndhwc = golden.transpose(0, 2, 3, 4, 1)
-    assert np.array_equal(converted(device, ("NDC1HWC0", "NDHWC", ndhwc.shape)), ndhwc)
+    assert np.array_equal(convert_layout(device, ("NDC1HWC0", "NDHWC", ndhwc.shape)), ndhwc)
 
 
 @pytest.mark.parametrize("shape", [(8, 3, 7, 7), (64, 32, 3, 3), (17, 33, 1, 1)])
@@ -102,24 +102,24 @@ def test_kernels_come_out_of_their_blocks(shape: tuple[int, ...]) -> None:
     golden = numbers(*shape)
     device = to_fractal_z(golden)
     hwcn = golden.transpose(2, 3, 1, 0)
-    assert np.array_equal(converted(device, ("FRACTAL_Z", "NCHW", shape)), golden)
-    assert np.array_equal(converted(device, ("FRACTAL_Z", "HWCN", hwcn.shape)), hwcn)
-    assert np.array_equal(converted(device, ("FRACTAL_Z", "ND", hwcn.shape)), hwcn)
+    assert np.array_equal(convert_layout(device, ("FRACTAL_Z", "NCHW", shape)), golden)
+    assert np.array_equal(convert_layout(device, ("FRACTAL_Z", "HWCN", hwcn.shape)), hwcn)
+    assert np.array_equal(convert_layout(device, ("FRACTAL_Z", "ND", hwcn.shape)), hwcn)
 
 
 @pytest.mark.parametrize("shape", [(3, 5), (16, 16), (40, 33), (2, 3, 20, 17)])
 def test_matrices_come_out_of_their_blocks(shape: tuple[int, ...]) -> None:
     golden = numbers(*shape)
-    assert np.array_equal(converted(to_fractal_nz(golden), ("FRACTAL_NZ", "ND", shape)), golden)
+    assert np.array_equal(convert_layout(to_fractal_nz(golden), ("FRACTAL_NZ", "ND", shape)), golden)
 
 
 def test_plain_layouts_are_turned() -> None:
     nchw = numbers(2, 3, 4, 5)
-    assert np.array_equal(converted(nchw, ("NCHW", "NHWC", (2, 4, 5, 3))), nchw.transpose(0, 2, 3, 1))
-    assert np.array_equal(converted(nchw, ("NCHW", "HWCN", (4, 5, 3, 2))), nchw.transpose(2, 3, 1, 0))
-    assert np.array_equal(converted(nchw, ("nchw", "NCHW", (2, 3, 4, 5))), nchw)
+    assert np.array_equal(convert_layout(nchw, ("NCHW", "NHWC", (2, 4, 5, 3))), nchw.transpose(0, 2, 3, 1))
+    assert np.array_equal(convert_layout(nchw, ("NCHW", "HWCN", (4, 5, 3, 2))), nchw.transpose(2, 3, 1, 0))
+    assert np.array_equal(convert_layout(nchw, ("nchw", "NCHW", (2, 3, 4, 5))), nchw)
 
 
 def test_axes_of_one_and_unspoken_layouts_may_be_dropped() -> None:
-    assert converted(numbers(2, 10, 1, 1), ("NCHW", "NCHW", (2, 10))).shape == (2, 10)
-    assert converted(numbers(2, 10), ("ND", "NHWC", (20,))).shape == (20,)
+    assert convert_layout(numbers(2, 10, 1, 1), ("NCHW", "NCHW", (2, 10))).shape == (2, 10)
+    assert convert_layout(numbers(2, 10), ("ND", "NHWC", (20,))).shape == (20,)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from viaduct.comparison import chunks
-from viaduct.comparison.measures import MEASURES, Measures, Unmeasurable, measure, measure_statistics, shown
+from viaduct.comparison.measures import MEASURES, Measures, Unmeasurable, format_measure, measure, measure_statistics
 
 from . import reference
 
@@ -261,7 +261,7 @@ def test_nonfinite_values_in_later_pieces_are_found_where_they_are(monkeypatch: 
     found = measure(left, right)
     assert found.first_mismatch is not None
     assert (found.first_mismatch.flat, found.mismatched) == (70, 2)
-    assert found.top[0].place.flat == 90
+    assert found.top[0].element.flat == 90
 
 
 # ------------------------------------------------------------------------------------------------ types
@@ -314,7 +314,7 @@ def test_complex_numbers_are_compared_part_by_part() -> None:
     right = normal(6, 5) + 1j * normal(6, 5, seed=1)
     found = measure(right + 0.5j, right)
     assert found.max_absolute == pytest.approx(0.5)
-    assert max(place.place.index for place in found.top)[0] < 6
+    assert max(place.element.index for place in found.top)[0] < 6
     assert "imaginary" in found.notes[0]
 
 
@@ -403,8 +403,8 @@ def test_the_largest_errors_come_with_their_places() -> None:
     error = np.abs(left.astype(float) - right.astype(float)).reshape(-1)
     expected = np.argsort(-error, kind="stable")[:10]
     found = measure(left, right).top
-    assert [entry.place.flat for entry in found] == expected.tolist()
-    assert found[0].place.index == np.unravel_index(expected[0], right.shape)
+    assert [entry.element.flat for entry in found] == expected.tolist()
+    assert found[0].element.index == np.unravel_index(expected[0], right.shape)
     assert found[0].error == error[expected[0]] == abs(found[0].left - found[0].right)
 
 
@@ -482,7 +482,7 @@ def test_no_array_is_widened_as_a_whole(tmp_path: Path) -> None:
     ],
 )
 def test_numbers_are_shown_with_six_decimals(value: float | None, text: str) -> None:
-    assert shown(value) == text
+    assert format_measure(value) == text
 
 
 def test_the_table_has_ten_columns_and_the_books_text_for_deviations() -> None:

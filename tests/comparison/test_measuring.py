@@ -13,7 +13,7 @@ import pytest
 
 from viaduct.comparison import measuring
 from viaduct.comparison.measures import Measures
-from viaduct.comparison.measuring import Refusal, answer, batched, measured
+from viaduct.comparison.measuring import Refusal, make_batches, measure_pair, measure_pairs
 from viaduct.comparison.tensors import Pair, Stored
 
 OPTIONS = measuring.Options()
@@ -42,13 +42,13 @@ def normal(*shape: int) -> np.ndarray:
 
 
 def reason(pair: Pair) -> str:
-    found = answer(pair, OPTIONS)
+    found = measure_pair(pair, OPTIONS)
     assert isinstance(found, Refusal)
     return found.reason
 
 
 def good(pair: Pair) -> Measures:
-    found = answer(pair, OPTIONS)
+    found = measure_pair(pair, OPTIONS)
     assert isinstance(found, Measures), found
     return found
 
@@ -166,7 +166,7 @@ def test_workers_give_the_same_answers_in_the_same_order(tmp_path: Path, monkeyp
     each_alone(monkeypatch)
     pairs = many(tmp_path)
     (tmp_path / "op4_left.npy").unlink()
-    alone, together = list(measured(pairs, 1)), list(measured(pairs, 2))
+    alone, together = list(measure_pairs(pairs, 1)), list(measure_pairs(pairs, 2))
     assert together == alone
     assert [pair.left_op for pair, _ in together] == [f"op{number}" for number in range(12)]
     assert [isinstance(found, Refusal) for _, found in together] == [number == 4 for number in range(12)]
@@ -174,7 +174,7 @@ def test_workers_give_the_same_answers_in_the_same_order(tmp_path: Path, monkeyp
 
 def test_options_reach_the_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     each_alone(monkeypatch)
-    for _, found in measured(many(tmp_path, 4), 2, kld="floored", tolerance=0.25):
+    for _, found in measure_pairs(many(tmp_path, 4), 2, kld="floored", tolerance=0.25):
         assert isinstance(found, Measures)
         assert (found.kld_reading, found.tolerance) == ("floored", 0.25)
 
@@ -194,7 +194,7 @@ def test_a_worker_that_dies_costs_one_pair_only(tmp_path: Path, monkeypatch: pyt
     pairs = many(tmp_path)
     deadly = Arriving(signal.raise_signal, signal.SIGKILL)
     pairs[3] = replace(pairs[3], reason=deadly)  # type: ignore[arg-type]
-    found = list(measured(pairs, 2))
+    found = list(measure_pairs(pairs, 2))
     assert [pair for pair, _ in found] == pairs
     assert [isinstance(what, Refusal) for _, what in found] == [number == 3 for number in range(12)]
     assert found[3][1] == Refusal("the process that measured this pair was ended by SIGKILL (out of memory?)")
@@ -202,16 +202,16 @@ def test_a_worker_that_dies_costs_one_pair_only(tmp_path: Path, monkeypatch: pyt
 
 def jobs_and_batches(pairs: list[Pair]) -> tuple[list[measuring.Job], list[list[measuring.Job]]]:
     jobs = [measuring.Job(number, pair, OPTIONS) for number, pair in enumerate(pairs)]
-    return jobs, batched(jobs)
+    return jobs, make_batches(jobs)
 
 
 def test_leaving_early_ends_the_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     each_alone(monkeypatch)
-    crew = measuring.Crew(*jobs_and_batches(many(tmp_path)), 2)
-    results = crew.results()
+    pool = measuring.WorkerPool(*jobs_and_batches(many(tmp_path)), 2)
+    results = pool.results()
     next(results)
     results.close()  # type: ignore[attr-defined]
-    assert [worker.process.returncode is not None for worker in crew.workers] == [True, True]
+    assert [worker.process.returncode is not None for worker in pool.workers] == [True, True]
 
 
 INTERRUPTED = """
@@ -223,10 +223,10 @@ from tests.comparison.test_measuring import Arriving, jobs_and_batches, many, me
 measuring.BATCH_PAIRS = 1
 pairs = many(Path(sys.argv[2]), 4)
 pairs[1] = replace(pairs[1], reason=Arriving(time.sleep, 600))
-crew = measuring.Crew(*jobs_and_batches(pairs), 2)
-results = crew.results()
+pool = measuring.WorkerPool(*jobs_and_batches(pairs), 2)
+results = pool.results()
 next(results)
-print(*[worker.process.pid for worker in crew.workers], flush=True)
+print(*[worker.process.pid for worker in pool.workers], flush=True)
 next(results)
 """
 
@@ -249,13 +249,13 @@ def test_an_interrupt_ends_everything_without_a_word_from_the_workers(tmp_path: 
 def test_a_worker_that_died_while_idle_costs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     each_alone(monkeypatch)
     pairs = many(tmp_path, 6)
-    crew = measuring.Crew(*jobs_and_batches(pairs), 1)
-    results = crew.results()
-    held, crew.batches = list(crew.batches)[1:], type(crew.batches)(list(crew.batches)[:1])
+    pool = measuring.WorkerPool(*jobs_and_batches(pairs), 1)
+    results = pool.results()
+    held, pool.batches = list(pool.batches)[1:], type(pool.batches)(list(pool.batches)[:1])
     found = [next(results), next(results)]
-    crew.workers[0].process.kill()
-    crew.workers[0].process.wait()
-    crew.batches.extend(held)
+    pool.workers[0].process.kill()
+    pool.workers[0].process.wait()
+    pool.batches.extend(held)
     found += list(results)
     assert [type(what) for _, what in found] == [Measures] * 6
 
@@ -266,13 +266,13 @@ def test_a_mistake_of_ours_is_not_swallowed(tmp_path: Path, monkeypatch: pytest.
     assert pairs[1].left is not None
     pairs[1] = replace(pairs[1], left=replace(pairs[1].left, path="not a path"))  # type: ignore[arg-type]
     with pytest.raises(RuntimeError, match="measuring op1 failed"):
-        list(measured(pairs, 2))
+        list(measure_pairs(pairs, 2))
 
 
 def test_few_small_pairs_start_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measuring, "Worker", None)
-    assert len(list(measured(many(tmp_path)))) == 12
-    assert list(measured([])) == []
+    assert len(list(measure_pairs(many(tmp_path)))) == 12
+    assert list(measure_pairs([])) == []
 
 
 def test_small_pairs_travel_together_and_large_ones_alone(tmp_path: Path) -> None:
@@ -287,7 +287,7 @@ def test_a_file_beside_the_user_is_not_taken_for_a_module(tmp_path: Path, monkey
     pairs = many(tmp_path, 4)
     (tmp_path / "numpy.py").write_text("raise SystemExit('imported')")
     monkeypatch.chdir(tmp_path)
-    assert all(isinstance(found, Measures) for _, found in measured(pairs, 2))
+    assert all(isinstance(found, Measures) for _, found in measure_pairs(pairs, 2))
 
 
 def test_neither_measuring_nor_its_worker_imports_torch() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from viaduct.comparison.naming import FileNames, operator_name, parse_only, parse_steps, plain_path, safe_member
+from viaduct.comparison.naming import FileNames, is_plain_file_name, operator_name, parse_only, parse_steps, plain_path
 from viaduct.errors import BadValue
 
 
@@ -30,8 +30,8 @@ def test_a_hundred_entries_are_taken_and_no_more() -> None:
 
 
 def test_steps_that_were_not_reached_are_named_as_ranges() -> None:
-    assert parse_steps("0,5,10-14").missing([0, 11]) == "5, 10, 12-14"
-    assert parse_steps("0,5").missing([0, 5]) == ""
+    assert parse_steps("0,5,10-14").describe_missing([0, 11]) == "5, 10, 12-14"
+    assert parse_steps("0,5").describe_missing([0, 5]) == ""
 
 
 def test_patterns_match_whole_names() -> None:
@@ -64,16 +64,16 @@ def test_wrappers_leave_no_trace_in_names() -> None:
 
 def test_hostile_names_become_safe_and_distinct_file_names() -> None:
     names = ["../../etc/passwd", "a/b", "a_b", "a b", ".hidden", "A", "a", "ü" * 300, "ü" * 301, "nul\0", "a\nb", "%2F"]
-    made = [FileNames().make(name) for name in names]
+    made = [FileNames().make_unique(name) for name in names]
     files = FileNames()
-    together = [files.make(name) for name in names] + [files.make("a/b")]
+    together = [files.make_unique(name) for name in names] + [files.make_unique("a/b")]
     assert len({name.lower() for name in together}) == len(together)
     for name in made:
-        assert safe_member(name)
+        assert is_plain_file_name(name)
         assert not name.startswith(".")
         assert len(name.encode()) < 200
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "/etc/passwd", "a\0b", None, 3])
 def test_a_path_is_no_member(name: object) -> None:
-    assert not safe_member(name)
+    assert not is_plain_file_name(name)

@@ -96,13 +96,13 @@ def test_the_counts_by_result_are_tiles(html):
 
 def test_refused_rows_alone_are_not_called_good():
     gone = [row for row in ROWS if row.result == "refused"]
-    assert report.tone(gone) == "warn"
+    assert report.overall_tone(gone) == "warn"
     assert [tile.good for tile in report.tiles(gone) if tile.label == "good"] == [None]
 
 
 def test_only_good_rows_are_called_good():
-    assert report.tone([row for row in ROWS if row.result == "good"]) == "good"
-    assert report.tone(ROWS) == "bad"
+    assert report.overall_tone([row for row in ROWS if row.result == "good"]) == "good"
+    assert report.overall_tone(ROWS) == "bad"
 
 
 def test_nothing_outside_the_page_is_named_but_the_csv(html):
@@ -119,7 +119,7 @@ def test_a_hostile_name_never_becomes_markup(html):
 
 
 def test_the_chart_shows_the_origins_step_and_leaves_out_inputs_that_are_outputs_elsewhere():
-    shown = report.charted(ROWS, EXPLANATION.origin.row)
+    shown = report.select_charted(ROWS, EXPLANATION.origin.row)
     assert {ROWS[n].stored.step for n in shown} == {0}
     assert {ROWS[n].stored.role for n in shown} == {"output", "grad_output"}
     assert EXPLANATION.origin.row in shown
@@ -127,18 +127,18 @@ def test_the_chart_shows_the_origins_step_and_leaves_out_inputs_that_are_outputs
 
 def test_inputs_are_charted_where_nothing_else_was_dumped():
     inputs = [row for row in ROWS if row.stored.role == "input"]
-    assert len(report.charted(inputs, None)) == sum(row.stored.step == 0 for row in inputs)
+    assert len(report.select_charted(inputs, None)) == sum(row.stored.step == 0 for row in inputs)
 
 
 def test_an_origin_that_is_an_input_is_charted_all_the_same():
     place = next(n for n, row in enumerate(ROWS) if row.stored.role == "input")
-    assert place in report.charted(ROWS, place)
+    assert place in report.select_charted(ROWS, place)
 
 
 def test_the_stages_of_the_network_are_named_along_the_axis():
     forward = [row for row in ROWS if row.stored.role == "output" and row.stored.step == 0 and "." not in row.op[:6]]
     assert report.stage_names(forward)[:3] == ["conv1", "bn1", "maxpool"]
-    shown = [ROWS[n] for n in report.charted(ROWS, None) if ROWS[n].stored.role == "output"]
+    shown = [ROWS[n] for n in report.select_charted(ROWS, None) if ROWS[n].stored.role == "output"]
     labels = [span.label for span in report.spans(shown, report.positions(shown))]
     assert labels[:9] == ["conv1", "bn1", "maxpool", "layer1", "layer2", "layer3", "layer4", "avgpool", "fc"]
 
@@ -164,13 +164,13 @@ def test_parameters_of_one_order_stand_beside_each_other():
 def test_settings_without_a_value_are_not_shown(tmp_path):
     left, right = sample_sides(ROWS)
     assert "commit" not in report.side_facts("x", replace(left, settings={"commit": "", "seed": "1"})).values
-    assert report.numbered(["right: 2 files were left out.", "swapped?"], left, right) == {"note 1": "swapped?"}
+    assert report.number_notes(["right: 2 files were left out.", "swapped?"], left, right) == {"note 1": "swapped?"}
 
 
 def test_the_thresholds_of_the_types_that_occur_are_drawn():
-    assert [(level.y, level.label) for level in report.limits(ROWS, None)] == [(1e-4, "threshold of float32")]
-    assert [level.y for level in report.limits(ROWS, Thresholds(euclid=0.1))] == [0.1]
-    assert report.limits(ROWS, Thresholds(cosine=0.99)) == []
+    assert [(level.y, level.label) for level in report.threshold_levels(ROWS, None)] == [(1e-4, "threshold of float32")]
+    assert [level.y for level in report.threshold_levels(ROWS, Thresholds(euclid=0.1))] == [0.1]
+    assert report.threshold_levels(ROWS, Thresholds(cosine=0.99)) == []
 
 
 def test_a_chart_by_step_appears_with_the_second_step(html, tmp_path):
@@ -212,7 +212,7 @@ def test_further_origins_are_linked():
 
 def test_a_crowd_of_neighbours_is_thinned_and_the_rest_counted():
     crowd = [replace(EXPLANATION.neighbours[0], op=f"n{number}") for number in range(10)]
-    drawn, hidden = report.nearest(crowd)
+    drawn, hidden = report.select_nearest(crowd)
     assert (len(drawn), hidden) == (4, 6)
 
 
@@ -242,7 +242,7 @@ def test_five_thousand_rows_stay_below_five_megabytes(tmp_path):
 def test_the_origin_keeps_its_details_however_many_rows_are_bad():
     rows = [replace(row, result="bad", follows_from="") for row in sample_rows(12, most=5000)]
     last = len(rows) - 1
-    assert last in report_rows.kept(rows, last)
+    assert last in report_rows.select_detailed(rows, last)
 
 
 @pytest.mark.parametrize(

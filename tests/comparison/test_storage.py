@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 
-from viaduct.comparison.storage import describe, members, opened
+from viaduct.comparison.storage import describe, open_tensor, read_headers
 from viaduct.comparison.tensors import Stored
 from viaduct.errors import BadData
 
@@ -44,22 +44,22 @@ class Bomb:
 def test_python_objects_are_never_unpickled(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.array([Bomb()], dtype=object), allow_pickle=True)
     with pytest.raises(BadData, match="never unpickled"):
-        opened(stored(tmp_path / "a.npy"))
+        open_tensor(stored(tmp_path / "a.npy"))
     with pytest.raises(BadData, match="never unpickled"):
         describe(tmp_path / "a.npy")
 
 
 def test_python_objects_within_an_archive_leave_their_neighbours_readable(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", bad=np.array([Bomb()], dtype=object), good=VALUES)
-    assert "never unpickled" in str(members(tmp_path / "a.npz")["bad"])
-    assert np.array_equal(opened(stored(tmp_path / "a.npz", "good")), VALUES)
+    assert "never unpickled" in str(read_headers(tmp_path / "a.npz")["bad"])
+    assert np.array_equal(open_tensor(stored(tmp_path / "a.npz", "good")), VALUES)
 
 
 def test_a_saved_tensor_that_names_anything_else_is_not_executed(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.pt", "w") as archive:
         archive.writestr("a/data.pkl", pickle.dumps(Bomb()))
     with pytest.raises(BadData, match="cannot be read as a tensor"):
-        opened(stored(tmp_path / "a.pt"))
+        open_tensor(stored(tmp_path / "a.pt"))
 
 
 @pytest.mark.parametrize("suffix", ["npy", "npz", "safetensors", "pt"])
@@ -69,7 +69,7 @@ def test_a_file_cut_short_is_refused_wherever_it_is_cut(tmp_path: Path, suffix: 
         cut = tmp_path / f"cut{length}.{suffix}"
         cut.write_bytes(whole[:length])
         with pytest.raises(BadData):
-            opened(stored(cut, member_of(suffix)))
+            open_tensor(stored(cut, member_of(suffix)))
 
 
 def test_a_file_cut_short_is_named_with_both_sizes(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_a_file_cut_short_is_named_with_both_sizes(tmp_path: Path) -> None:
 )
 def test_a_strange_header_is_refused(tmp_path: Path, header: str) -> None:
     with pytest.raises(BadData):
-        opened(stored(npy_with(tmp_path / "a.npy", header, bytes(64))))
+        open_tensor(stored(npy_with(tmp_path / "a.npy", header, bytes(64))))
 
 
 @pytest.mark.parametrize(
@@ -122,21 +122,21 @@ def test_a_damaged_entry_leaves_the_other_tensors_readable(tmp_path: Path, entry
     header = json.dumps({"bad": entry, "good": good}).encode()
     (tmp_path / "a.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + VALUES.tobytes()[:16])
     with pytest.raises(BadData, match=r"a.safetensors\[bad\]"):
-        opened(stored(tmp_path / "a.safetensors", "bad"))
-    assert opened(stored(tmp_path / "a.safetensors", "good")).tolist() == [[0, 1], [2, 3]]
+        open_tensor(stored(tmp_path / "a.safetensors", "bad"))
+    assert open_tensor(stored(tmp_path / "a.safetensors", "good")).tolist() == [[0, 1], [2, 3]]
 
 
 @pytest.mark.parametrize("header", [b"[1]", b"{", b"[" * 200_000, b"\xff\xfe"])
 def test_a_header_that_is_no_object_is_refused(tmp_path: Path, header: bytes) -> None:
     (tmp_path / "a.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
     with pytest.raises(BadData, match=r"a\.safetensors"):
-        members(tmp_path / "a.safetensors")
+        read_headers(tmp_path / "a.safetensors")
 
 
 def test_a_header_longer_than_the_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.safetensors").write_bytes(struct.pack("<Q", 1 << 60) + b"{}")
     with pytest.raises(BadData, match=r"not a \.safetensors file"):
-        members(tmp_path / "a.safetensors")
+        read_headers(tmp_path / "a.safetensors")
 
 
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
         (stored(None, fault="a raw dump file"), "a raw dump file"),
     ]:
         with pytest.raises(BadData, match=words):
-            opened(tensor)
+            open_tensor(tensor)
 
 
 # What must be read.
@@ -182,7 +182,7 @@ def test_every_type_comes_back_as_it_was(tmp_path: Path, suffix: str, dtype: str
     for shape in [(2, 3, 4), (24,), (), (0, 3), (70, 400)]:
         values = np.random.default_rng(0).integers(0, 2, shape).astype(dtype)
         path = written(tmp_path / f"a{len(shape)}{shape[:1]}.{suffix}", values)
-        array = opened(stored(path, member_of(suffix)))
+        array = open_tensor(stored(path, member_of(suffix)))
         assert describe(path, member_of(suffix)) == (dtype, shape)
         assert (array.dtype, array.shape) == (values.dtype, shape)
         assert np.array_equal(array, values)
@@ -199,8 +199,8 @@ def test_bfloat16_comes_as_its_bits(tmp_path: Path) -> None:
     npy_with(tmp_path / "a.npy", "{'descr': '<V2', 'fortran_order': False, 'shape': (10,), }", bits.tobytes())
     for path, member in [("a.pt", ""), ("a.safetensors", "x"), ("a.npy", "")]:
         assert describe(tmp_path / path, member) == ("bfloat16", (10,))
-        assert opened(stored(tmp_path / path, member)).dtype == np.uint16
-        assert np.array_equal(opened(stored(tmp_path / path, member)), bits)
+        assert open_tensor(stored(tmp_path / path, member)).dtype == np.uint16
+        assert np.array_equal(open_tensor(stored(tmp_path / path, member)), bits)
 
 
 def test_fortran_order_big_endian_and_packed_archives(tmp_path: Path) -> None:
@@ -209,29 +209,29 @@ def test_fortran_order_big_endian_and_packed_archives(tmp_path: Path) -> None:
     np.savez_compressed(tmp_path / "c.npz", x=VALUES, f=np.asfortranarray(VALUES))
     for path, member in [("f.npy", ""), ("b.npy", ""), ("c.npz", "x"), ("c.npz", "f")]:
         assert describe(tmp_path / path, member) == ("float32", (2, 3, 4))
-        assert np.array_equal(opened(stored(tmp_path / path, member)), VALUES)
+        assert np.array_equal(open_tensor(stored(tmp_path / path, member)), VALUES)
 
 
 def test_an_unusual_but_honest_header_is_read(tmp_path: Path) -> None:
     header = '{"shape": (2,  2,), "descr": "<f4",\n "fortran_order": False}'
     path = npy_with(tmp_path / "a.npy", header, VALUES.tobytes()[:16])
-    assert opened(stored(path)).tolist() == [[0, 1], [2, 3]]
+    assert open_tensor(stored(path)).tolist() == [[0, 1], [2, 3]]
 
 
 def test_saved_tensors_need_no_torch_and_keep_their_strides(tmp_path: Path) -> None:
     torch.save(torch.from_numpy(VALUES.copy()).permute(2, 0, 1)[1:], tmp_path / "view.pt")
     torch.save(torch.nn.Parameter(torch.from_numpy(VALUES.copy())), tmp_path / "parameter.pt")
     torch.save(torch.from_numpy(VALUES.copy()), tmp_path / "old.pt", _use_new_zipfile_serialization=False)
-    assert np.array_equal(opened(stored(tmp_path / "view.pt")), VALUES.transpose(2, 0, 1)[1:])
-    assert np.array_equal(opened(stored(tmp_path / "parameter.pt")), VALUES)
-    assert np.array_equal(opened(stored(tmp_path / "old.pt")), VALUES)
+    assert np.array_equal(open_tensor(stored(tmp_path / "view.pt")), VALUES.transpose(2, 0, 1)[1:])
+    assert np.array_equal(open_tensor(stored(tmp_path / "parameter.pt")), VALUES)
+    assert np.array_equal(open_tensor(stored(tmp_path / "old.pt")), VALUES)
     assert describe(tmp_path / "old.pt") == ("float32", (2, 3, 4))
 
 
 def test_a_large_array_is_mapped_not_read(tmp_path: Path) -> None:
     values = np.zeros(1 << 20, dtype=np.float32)
     for suffix in ("npy", "npz", "safetensors", "pt"):
-        array = opened(stored(written(tmp_path / f"a.{suffix}", values), member_of(suffix)))
+        array = open_tensor(stored(written(tmp_path / f"a.{suffix}", values), member_of(suffix)))
         base: Any = array
         while isinstance(base, np.ndarray):
             base = base.base
@@ -245,7 +245,7 @@ def test_a_tensor_may_begin_at_an_odd_byte(tmp_path: Path) -> None:
     ).encode()  # fmt: skip
     data = b"\x07" + VALUES.tobytes()[:24]
     (tmp_path / "a.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + data)
-    assert opened(stored(tmp_path / "a.safetensors", "b")).tolist() == [0, 1, 2, 3, 4, 5]
+    assert open_tensor(stored(tmp_path / "a.safetensors", "b")).tolist() == [0, 1, 2, 3, 4, 5]
 
 
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
@@ -280,7 +280,7 @@ def test_a_hostile_pt_is_refused_in_plain_words(tmp_path: Path, protocol: int, z
     path = tmp_path / "evil.pt"
     torch.save(Bomb(), path, pickle_protocol=protocol, _use_new_zipfile_serialization=zipped)
     with pytest.raises(BadData, match="holds Python objects, which are not opened") as caught:
-        opened(stored(path))
+        open_tensor(stored(path))
     assert "weights_only" not in caught.value.what
 
 
@@ -289,4 +289,4 @@ def test_garbage_in_a_pt_is_called_damaged(tmp_path: Path, content: bytes) -> No
     path = tmp_path / "garbage.pt"
     path.write_bytes(content)
     with pytest.raises(BadData, match=r"it is damaged, or|not a whole zip archive"):
-        opened(stored(path))
+        open_tensor(stored(path))

@@ -11,7 +11,13 @@ import numpy as np
 import pytest
 
 from viaduct.comparison.measures import TOLERANCES, Unmeasurable, measure, measure_statistics
-from viaduct.comparison.thresholds import DEFAULTS, Thresholds, defaults, from_flags, verdict
+from viaduct.comparison.thresholds import (
+    DEFAULTS,
+    Thresholds,
+    default_thresholds,
+    judge_measures,
+    thresholds_from_flags,
+)
 
 LAX = Thresholds(cosine=-1.0, euclid=math.inf, max_abs=math.inf)
 
@@ -27,7 +33,7 @@ def spoiled(index: int, value: float, dtype: str = "float32") -> np.ndarray:
 
 
 def judged(left: np.ndarray, right: np.ndarray, limits: Thresholds | None = None) -> tuple[str, str]:
-    return verdict(measure(left, right), limits)
+    return judge_measures(measure(left, right), limits)
 
 
 # ------------------------------------------------------------------------------------------------ never good
@@ -100,7 +106,7 @@ def test_another_type_is_not_a_fault() -> None:
     right = normal().astype(np.float32)
     assert judged(right.astype(np.float16), right)[0] == "good"
     bits = (right.view(np.uint32) >> 16).astype(np.uint16)
-    assert verdict(measure(bits, right, "bfloat16"))[0] == "good"
+    assert judge_measures(measure(bits, right, "bfloat16"))[0] == "good"
 
 
 def test_a_float32_sum_in_another_order_is_good() -> None:
@@ -129,7 +135,9 @@ def test_every_default_measure_can_fail_by_itself() -> None:
     one[7] += 0.5
     result, reason = judged(one, right, Thresholds(scaled_max=1e-3))
     assert (result, "size" in reason) == ("bad", True)
-    assert judged(right * np.float32(1.1), right, defaults("float32", "float32"))[1].startswith("relative Euclidean")
+    assert judged(right * np.float32(1.1), right, default_thresholds("float32", "float32"))[1].startswith(
+        "relative Euclidean"
+    )
     assert judged(right[::-1], right)[1].startswith("cosine similarity")
 
 
@@ -137,11 +145,11 @@ def test_flags_replace_the_defaults_as_a_whole() -> None:
     right = normal().astype(np.float32)
     left = right * np.float32(1.05)
     assert judged(left, right)[0] == "bad"
-    assert judged(left, right, from_flags(0.99, None, None))[0] == "good"
-    assert judged(left, right, from_flags(0.99, 0.01, None))[0] == "bad"
-    assert judged(left, right, from_flags(None, None, 5.0))[0] == "good"
-    assert judged(left, right, from_flags(None, None, 0.01))[0] == "bad"
-    assert from_flags(None, None, None) is None
+    assert judged(left, right, thresholds_from_flags(0.99, None, None))[0] == "good"
+    assert judged(left, right, thresholds_from_flags(0.99, 0.01, None))[0] == "bad"
+    assert judged(left, right, thresholds_from_flags(None, None, 5.0))[0] == "good"
+    assert judged(left, right, thresholds_from_flags(None, None, 0.01))[0] == "bad"
+    assert thresholds_from_flags(None, None, None) is None
 
 
 def test_a_limit_itself_is_allowed() -> None:
@@ -156,11 +164,11 @@ def test_a_single_element_under_a_cosine_flag_is_judged_by_the_defaults() -> Non
 
 
 def test_the_coarser_type_decides() -> None:
-    assert defaults("float32", "bfloat16") == defaults("bfloat16", "bfloat16")
-    assert defaults("float16", "bfloat16") == defaults("bfloat16", "float32")
-    assert defaults("float64", "float32") == defaults("float32", "float32")
-    assert defaults("int64", "float16") == defaults("float16", "float16")
-    limits = [defaults(kind, kind).euclid or 0.0 for kind in ("float64", "float32", "float16", "bfloat16")]
+    assert default_thresholds("float32", "bfloat16") == default_thresholds("bfloat16", "bfloat16")
+    assert default_thresholds("float16", "bfloat16") == default_thresholds("bfloat16", "float32")
+    assert default_thresholds("float64", "float32") == default_thresholds("float32", "float32")
+    assert default_thresholds("int64", "float16") == default_thresholds("float16", "float16")
+    limits = [default_thresholds(kind, kind).euclid or 0.0 for kind in ("float64", "float32", "float16", "bfloat16")]
     assert limits == sorted(limits)
 
 
@@ -223,7 +231,7 @@ STATISTICS = {"min": -3.0, "max": 3.0, "mean": 1e-9, "norm": 31.6, "std": 1.0}
 
 def by_statistics(**changed: float) -> tuple[str, str]:
     sides = ({**STATISTICS, **changed}, STATISTICS)
-    return verdict(measure_statistics(*sides, "float32", "float32", ((1000,), (1000,))))
+    return judge_measures(measure_statistics(*sides, "float32", "float32", ((1000,), (1000,))))
 
 
 def test_a_mean_near_zero_is_not_judged_by_its_own_size() -> None:
@@ -242,6 +250,6 @@ def test_statistics_that_are_not_finite_are_never_good() -> None:
 
 def test_the_same_nan_among_the_statistics_of_both_sides_is_a_flag() -> None:
     both = {**STATISTICS, "norm": math.nan}
-    assert verdict(measure_statistics(both, both, "float32", "float32", ((9,), (9,))))[0] == "flag"
+    assert judge_measures(measure_statistics(both, both, "float32", "float32", ((9,), (9,))))[0] == "flag"
     with pytest.raises(Unmeasurable, match="no finite statistic"):
         measure_statistics(dict.fromkeys(both, math.nan), dict.fromkeys(both, math.nan))

@@ -126,8 +126,8 @@ def test_a_folder_that_may_not_be_written_to(folder: Path, cache: Path, monkeypa
             raise PermissionError(13, "Permission denied")
         return original(path, durable=durable)
 
-    original = sidecar.replacing
-    monkeypatch.setattr(sidecar, "replacing", refuse)
+    original = sidecar.replace_file
+    monkeypatch.setattr(sidecar, "replace_file", refuse)
     index = file_index(shard(folder))
     assert not beside.exists()
     assert elsewhere.is_relative_to(cache)
@@ -138,7 +138,7 @@ def test_nowhere_to_write(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None
     def refuse(path: Path, *, durable: bool = True):
         raise OSError(30, "Read-only file system")
 
-    monkeypatch.setattr(sidecar, "replacing", refuse)
+    monkeypatch.setattr(sidecar, "replace_file", refuse)
     assert len(RecordFolder(folder)) == 15
     assert len(RecordFolder(folder).labels()) == 15
 

@@ -15,6 +15,7 @@ from viaduct.data.records import Records
 from viaduct.data.source import Source
 from viaduct.data.synthetic import EVALUATED_BATCHES, SYNTHETIC, stored_data
 from viaduct.recipes import load, names
+from viaduct.training.networks import apply_source_settings
 
 RECORDS = Records(global_batch=8, size=32, classes=4)
 CPU = torch.device("cpu")
@@ -39,7 +40,8 @@ def test_batches_are_the_same_noise_again_and_again(network: str) -> None:
 
 @pytest.mark.parametrize("name", names())
 def test_every_recipe_has_noise_of_its_own_size(name: str) -> None:
-    source: Source = replace(load(name).recipe.data, global_batch=4, eval_batch=6)
+    recipe = apply_source_settings(load(name).recipe)
+    source: Source = replace(recipe.data, global_batch=4, eval_batch=6)
     images = source.open_images(SYNTHETIC)
     with source.open_batches(images.train, device=CPU, train=True, seed=1) as made:
         batch = next(iter(made.epoch(0)))

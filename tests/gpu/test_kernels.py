@@ -1,5 +1,6 @@
 """The kernels on a real card, in bf16, against float64; `make test-gpu`."""
 
+import random
 import sys
 from pathlib import Path
 
@@ -65,7 +66,7 @@ def test_grouped_in_cuda(size: tuple[int, int], groups_of: int, stride: int, sam
     from kernels.checks import check_grouped_cuda
     from viaduct.kernels import grouped_cuda
 
-    if not grouped_cuda.compiles(0):
+    if not grouped_cuda.can_compile(0):
         pytest.skip("NVRTC does not compile here, or the card is older than Ampere")
     errors = check_grouped_cuda(128, 128 // groups_of, stride, size, same, 21, dtype)
     good({way: errors[way] for way in ("output", "input")}, most=3e-3)  # rounded once
@@ -79,14 +80,14 @@ def test_an_h200_compiles_our_grouped_convolutions() -> None:
     if torch.cuda.get_device_capability() != (9, 0):
         pytest.skip("another card")
     grouped_cuda.kernel("grouped_convolution", 4, 1, False, False, (64, 2, 8), 0)  # raises the compiler's log
-    assert grouped_cuda.compiles(0)
+    assert grouped_cuda.can_compile(0)
 
 
 def test_a_graph_replays_our_grouped_convolutions_on_its_own_stream() -> None:
     from kernels.checks import apart, grouped_case
     from viaduct.kernels import grouped, grouped_cuda
 
-    if not grouped_cuda.compiles(0):
+    if not grouped_cuda.can_compile(0):
         pytest.skip("NVRTC does not compile here, or the card is older than Ampere")
     conv, x, weight, _, _ = grouped_case(128, 32, 1, (14, 14), False, 4, "cuda", torch.bfloat16)
     layer = grouped.layer_of(x, conv)
@@ -165,3 +166,26 @@ def test_plain_average_pools_send_gradients_where_they_belong(size: int, stride:
         (made * torch.arange(made.numel(), device=where, dtype=torch.float64).view(made.shape)).sum().backward()
         grads.append(there.grad.cpu())
     torch.testing.assert_close(*grads)
+
+
+@pytest.mark.parametrize("per_group", [4, 8, 16, 32])
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("kernel", ["grouped_convolution", "grouped_input_gradient", "grouped_weight_gradient"])
+def test_grouped_candidates(kernel: str, stride: int, per_group: int) -> None:
+    """Points of the tuning spaces compute the same."""
+    from kernels.check_tunable import measure_errors
+
+    out = (14 - 1) // stride + 1
+    signature = (8, 14, 14, out, out, 32 * per_group, 1, 1, per_group, stride, "bfloat16")
+    found = measure_errors((kernel, signature), torch.device("cuda", 0), 4, random.Random(0))
+    good(found, most=found.pop("allowed"))
+
+
+def test_triton_candidates() -> None:
+    from kernels.check_tunable import SIGNATURES, measure_errors
+
+    for kernel, signatures in SIGNATURES.items():
+        for signature in signatures:
+            key = (kernel, (*signature[:-1], "bfloat16"))
+            found = measure_errors(key, torch.device("cuda", 0), 4, random.Random(0))
+            good(found, most=found.pop("allowed"))

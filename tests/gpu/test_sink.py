@@ -79,10 +79,10 @@ def test_replayed_steps_are_the_hosts_steps(tmp_path: Path, name: str, show: Sho
         torch.testing.assert_close(one[key], other[key], **allowed)
     assert sunk.scale.state() == plain.scale.state()
     assert [log.lr for log in told.logs] == [log.lr for log in alone.logs if log.step in told.at("log")]
-    if plain.shadow and sunk.shadow:
-        assert sunk.shadow.updates == plain.shadow.updates
-        for key, tensor in plain.shadow.values.items():
-            torch.testing.assert_close(sunk.shadow.values[key], tensor, **allowed)
+    if plain.ema and sunk.ema:
+        assert sunk.ema.updates == plain.ema.updates
+        for key, tensor in plain.ema.values.items():
+            torch.testing.assert_close(sunk.ema.values[key], tensor, **allowed)
 
 
 def test_dropout_in_a_graph_draws_the_numbers_that_the_host_would_have_drawn(tmp_path: Path) -> None:
@@ -177,20 +177,18 @@ def large(model: str, size: int, batch: int, **more: Any) -> tuple[Recipe, Image
 def prepared(recipe: Recipe, images: ImageSet, run: RunDir) -> Training:
     room, device = devices.pick("cuda")
     made = Training(recipe, run, images, room, device, [])
-    made.to_training()
-    if made.shadow:
-        made.shadow.begin()
+    made.prepare()
     return made
 
 
 def milliseconds(made: Training, steps: int) -> float:
     """Of one step, after as many for warming up."""
-    batches = made.coming_batches()
+    batches = made.iterate_batches()
     for begun in (False, True):
         torch.cuda.synchronize()
         end, began = made.step + steps, time.perf_counter()
         while made.step < end:
-            made.proceed(batches)
+            made.advance(batches)
         torch.cuda.synchronize()
         if begun:
             return 1000 * (time.perf_counter() - began) / steps
@@ -198,10 +196,10 @@ def milliseconds(made: Training, steps: int) -> float:
 
 
 def found_losses(made: Training, steps: int) -> list[float]:
-    batches, found = made.coming_batches(), Recorder()
+    batches, found = made.iterate_batches(), Recorder()
     made.callbacks.append(found)
     while made.step < steps:
-        made.proceed(batches)
+        made.advance(batches)
     made.log()
     return losses(found)[:steps]
 

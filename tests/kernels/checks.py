@@ -35,7 +35,7 @@ def apart(ours: Tensor, reference: Tensor) -> float:
     return float((ours - reference).norm() / reference.norm().clamp_min(1e-30))
 
 
-def pictures(*shape: int, device: str = "cpu", dtype: torch.dtype = torch.float32) -> Tensor:
+def draw_images(*shape: int, device: str = "cpu", dtype: torch.dtype = torch.float32) -> Tensor:
     return torch.randn(shape, device=device).to(dtype).contiguous(memory_format=torch.channels_last)
 
 
@@ -55,7 +55,7 @@ def check_stem(
     own: bool = True,
 ) -> Errors:
     """`own` False: PyTorch's own arithmetic in that precision, to see what rounding alone does."""
-    images = pictures(count, 3, size, size, device=device, dtype=dtype)
+    images = draw_images(count, 3, size, size, device=device, dtype=dtype)
     conv = SameConv2d(3, 64, 7, 2) if same else nn.Conv2d(3, 64, 7, 2, padding=3, bias=False)
     layer = lively(nn.BatchNorm2d(64)).to(device)
     conv = conv.to(device)
@@ -69,7 +69,7 @@ def check_stem(
         with torch.autocast(device, dtype):
             y = max_pool_same(F.relu(layer(conv(images))), 3, 2)
     true = max_pool_same(F.relu(true_norm(true_conv(images.double()))), 3, 2)
-    gradient = pictures(*true.shape, device=device, dtype=dtype)
+    gradient = draw_images(*true.shape, device=device, dtype=dtype)
     y.backward(gradient)
     true.backward(gradient.double())
     return {
@@ -97,14 +97,14 @@ def check_blocks(
             layer.weight.data = layer.weight.data.to(dtype).float()
     reference = copy.deepcopy(network).double()
     assert not own or fuse(network, dtype) == 2
-    x = pictures(count, 32, size, size, device=device, dtype=dtype).requires_grad_()
+    x = draw_images(count, 32, size, size, device=device, dtype=dtype).requires_grad_()
     true_x = x.detach().double().requires_grad_()
     with torch.autocast(device, dtype, enabled=not own):
         y = network(x)
     true = reference(true_x)
     if mean:
         y, true = (made.mean((2, 3), keepdim=True) for made in (y, true))
-    gradient = pictures(*true.shape, device=device, dtype=dtype)
+    gradient = draw_images(*true.shape, device=device, dtype=dtype)
     y.backward(gradient)
     true.backward(gradient.double())
     return {"output": apart(y, true), "input": apart(x.grad, true_x.grad), **tensors_apart(network, reference)}
@@ -146,12 +146,12 @@ def grouped_case(
         conv = SameConv2d(channels, channels, 3, stride, groups)
     conv = conv.to(device)
     weight = conv.weight.detach().to(dtype).contiguous(memory_format=torch.channels_last)
-    x = pictures(count, channels, *size, device=device, dtype=dtype)
+    x = draw_images(count, channels, *size, device=device, dtype=dtype)
     reference = copy.deepcopy(conv).double()
     reference.weight.data = weight.double()
     true_x = x.double().requires_grad_()
     output = reference(true_x)
-    gradient = pictures(*output.shape, device=device, dtype=dtype)
+    gradient = draw_images(*output.shape, device=device, dtype=dtype)
     output.backward(gradient.double())
     return conv, x, weight, gradient, {"output": output, "input": true_x.grad, "weight": reference.weight.grad}
 
@@ -161,14 +161,14 @@ def check_norm(rows: int, channels: int, device: str = "cpu", dtype: torch.dtype
     x = (torch.randn(rows, channels, device=device) + (100 if dtype == torch.float32 else 4)).to(dtype)
     layer = lively(nn.BatchNorm2d(channels)).to(device)
     reference = copy.deepcopy(layer).double()
-    found = norm.norm_of(x, layer)
+    found = norm.compute_norm(x, layer)
     true_x = x.double().requires_grad_()
     true = F.relu(reference(true_x[:, :, None, None])[:, :, 0, 0])
     gradient = torch.randn(rows, channels, device=device).to(dtype)
     true.backward(gradient.double())
     sums = norm.gradient_sums(gradient, x, found)
     return {
-        "output": apart(norm.line(x, found), true),
+        "output": apart(norm.apply_scale_shift(x, found), true),
         "input": apart(norm.input_gradient(gradient, x, found, sums, relu=True), true_x.grad),
         "gamma": apart(sums.product, reference.weight.grad),
         "beta": apart(sums.total, reference.bias.grad),
@@ -181,12 +181,12 @@ def check_pool(
     device: str = "cpu", dtype: torch.dtype = torch.float32,
 ) -> Errors:  # fmt: skip
     """The gradient arrives as some of the channels of a larger tensor, as it does from a concatenation."""
-    x = pictures(count, channels, height, width, device=device, dtype=dtype).requires_grad_()
+    x = draw_images(count, channels, height, width, device=device, dtype=dtype).requires_grad_()
     true_x = x.detach().double().contiguous().requires_grad_()  # NCHW: pytorch/pytorch#188344
     reference = {"max": max_pool_same, "average": average_pool_same, "whole": lambda x, *how: F.avg_pool2d(x, *how)}
-    y = pooling.pooled(x, Pool(size, stride, average=kind != "max", whole=kind == "whole"))
+    y = pooling.apply_pool(x, Pool(size, stride, average=kind != "max", whole=kind == "whole"))
     true = reference[kind](true_x, size, stride)
-    gradient = pictures(count, channels + 16, *true.shape[2:], device=device, dtype=dtype)[:, 8:-8]
+    gradient = draw_images(count, channels + 16, *true.shape[2:], device=device, dtype=dtype)[:, 8:-8]
     y.backward(gradient)
     true.backward(gradient.double())
     return {"output": apart(y, true), "input": apart(x.grad, true_x.grad)}
@@ -197,7 +197,7 @@ def check_state(
     dropped: bool = False, device: str = "cpu", dtype: torch.dtype = torch.float32,
 ) -> Errors:  # fmt: skip
     """A sum of terms, one letter each: a norm, a max or average pool of 3x3, or a picture as it is."""
-    xs = [pictures(count, channels, size, size, device=device, dtype=dtype).requires_grad_() for _ in kinds]
+    xs = [draw_images(count, channels, size, size, device=device, dtype=dtype).requires_grad_() for _ in kinds]
     layers = [centred(nn.BatchNorm2d(channels)).to(device) if kind == "n" else None for kind in kinds]
     true_xs = [x.detach().double().contiguous().requires_grad_() for x in xs]  # NCHW: pytorch/pytorch#188344
     true_layers = [copy.deepcopy(layer) for layer in layers]
@@ -209,7 +209,7 @@ def check_state(
     made = state(terms, readers, Home(3).place(1, terms) if home else None)
     true = sum(plain_term(*one) for one in zip(true_xs, true_layers, kinds, keeps, strict=True))
     results = [F.relu(true) if cut else true for cut in readers]
-    gradients = [pictures(count, channels + 8, size, size, device=device, dtype=dtype)[:, 8:] for _ in readers]
+    gradients = [draw_images(count, channels + 8, size, size, device=device, dtype=dtype)[:, 8:] for _ in readers]
     torch.autograd.backward(made, gradients)
     torch.autograd.backward(results, [gradient.double() for gradient in gradients])
     inputs = [*xs, *(p for layer in layers if layer for p in layer.parameters())]
@@ -241,7 +241,7 @@ def check_cells(
     torch.manual_seed(seed)
     cells = prepared(chain(filters), dtype).to(device, memory_format=torch.channels_last)
     reference = copy.deepcopy(cells).double()
-    x = pictures(count, 8, size, size, device=device, dtype=dtype).requires_grad_()
+    x = draw_images(count, 8, size, size, device=device, dtype=dtype).requires_grad_()
     true_x = x.detach().double().requires_grad_()
     share = None if keep is None else torch.tensor(keep, device=device)
     torch.manual_seed(1)  # drop path draws the same numbers for both
@@ -250,7 +250,7 @@ def check_cells(
     before, after = F.relu(true_x), true_x
     for cell in reference:
         before, after = cell(before, after, share), before
-    gradient = pictures(*before.shape, device=device, dtype=dtype)
+    gradient = draw_images(*before.shape, device=device, dtype=dtype)
     y.backward(gradient)
     before.backward(gradient.double())
     return {"output": apart(y, before), "input": apart(x.grad, true_x.grad), **tensors_apart(cells, reference)}
@@ -264,7 +264,7 @@ def check_amoebanet(count: int = 32, size: int = 96) -> tuple[float, float]:
     true = copy.deepcopy(network)
     plain, ours = copy.deepcopy(network), network
     assert fuse(ours, torch.bfloat16) == 8
-    images = pictures(count, 3, size, size, device="cuda")
+    images = draw_images(count, 3, size, size, device="cuda")
     for one, autocast in ((true, False), (plain, True), (ours, True)):
         with torch.autocast("cuda", torch.bfloat16, enabled=autocast):
             logits, auxiliary = one(images)

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from viaduct.kernels import grouped, grouped_compiler, grouped_cuda
+from viaduct.kernels.choices import use_choices
 from viaduct.kernels.grouped_cuda import Cut, Layer, plan, square_tile, window_tile
 
 H200 = 227 * 1024
@@ -31,8 +32,8 @@ def test_blocks_cover_all_pictures_and_have_room_for_their_share(
         for tile in (window_tile(work), window_tile(work, beside=True), square_tile(work)):
             how = plan(tile, work, cut, LIKE)
             assert how.rows * how.strips >= tile.over > how.rows * (how.strips - 1)
-            assert how.pictures * how.stacks >= count > how.pictures * (how.stacks - 1)
-            assert how.pictures == 1 or how.strips == 1
+            assert how.images * how.stacks >= count > how.images * (how.stacks - 1)
+            assert how.images == 1 or how.strips == 1
             assert how.slices * cut.slice == work.channels
             assert how.shared <= H200
             if size[1] <= 56:  # of wider ones a single row may need more than a block's share: fewer blocks at once
@@ -43,14 +44,14 @@ def test_a_small_batch_is_not_heaped_onto_few_blocks(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(grouped_cuda, "processors", lambda like: 132)
     few, many = (layer((7, 7), 1, count, 32) for count in (32, 256))
     cut = Cut(64, 2)
-    assert plan(window_tile(few), few, cut, LIKE).pictures == 1
+    assert plan(window_tile(few), few, cut, LIKE).images == 1
     how = plan(window_tile(many), many, cut, LIKE)
-    assert how.pictures > 4
+    assert how.images > 4
     assert how.stacks * how.slices >= 132 * 2
 
 
 def test_pictures_that_the_kernels_cannot_read_are_left_to_others() -> None:
-    assert not grouped_cuda.ready(torch.empty(1, 64, 4, 4, dtype=torch.bfloat16))  # on the CPU
+    assert not grouped_cuda.can_run(torch.empty(1, 64, 4, 4, dtype=torch.bfloat16))  # on the CPU
 
 
 def test_what_was_compiled_is_there_for_the_next_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -67,20 +68,20 @@ def test_what_was_compiled_is_there_for_the_next_run(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(grouped_compiler, "compiler", Compiler)
     monkeypatch.setattr(grouped_compiler, "compile_source", compile_source)
-    first = grouped_compiler.compiled("text", (("GROUP", 4),), "sm_90")
-    assert grouped_compiler.compiled("text", (("GROUP", 4),), "sm_90") == first
+    first = grouped_compiler.load_or_compile("text", (("GROUP", 4),), "sm_90")
+    assert grouped_compiler.load_or_compile("text", (("GROUP", 4),), "sm_90") == first
     assert made == ["sm_90"]
     others = [
         ("text", (("GROUP", 8),), "sm_90"),
         ("texts", (("GROUP", 4),), "sm_90"),
         ("text", (("GROUP", 4),), "sm_80"),
     ]
-    assert len({first, *(grouped_compiler.compiled(*other) for other in others)}) == 4
+    assert len({first, *(grouped_compiler.load_or_compile(*other) for other in others)}) == 4
 
 
 def test_a_cache_folder_that_cannot_be_written_costs_nothing_but_time(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
-    grouped_compiler.keep(tmp_path / "file" / "kernel.cubin", b"code")
+    grouped_compiler.store_code(tmp_path / "file" / "kernel.cubin", b"code")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
@@ -90,10 +91,10 @@ class Driver:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.asked: list[bool] = []
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
-        monkeypatch.setattr(grouped_cuda, "compiled", self.compiled)
+        monkeypatch.setattr(grouped_cuda, "load_or_compile", self.load_or_compile)
         monkeypatch.setattr(grouped_cuda, "Kernel", self.load)
 
-    def compiled(self, source: str, defines: object, architecture: str, anew: bool = False) -> bytes:
+    def load_or_compile(self, source: str, defines: object, architecture: str, anew: bool = False) -> bytes:
         self.asked.append(anew)
         return b"whole" if anew else b"damaged"
 
@@ -122,7 +123,7 @@ def test_a_kernel_that_cannot_be_had_after_all_leaves_the_layer_to_the_library(m
 
     given_up: set[torch.device] = set()
     monkeypatch.setattr(grouped_cuda, "GIVEN_UP", given_up)
-    monkeypatch.setattr(grouped_cuda, "ready", lambda x: x.device not in given_up)
+    monkeypatch.setattr(grouped_cuda, "can_run", lambda x: x.device not in given_up)
     for name in ("convolution", "input_gradient", "weight_gradient"):
         monkeypatch.setattr(grouped_cuda, name, refuse)
     conv = torch.nn.Conv2d(64, 64, 3, padding=1, groups=16, bias=False)
@@ -134,3 +135,17 @@ def test_a_kernel_that_cannot_be_had_after_all_leaves_the_layer_to_the_library(m
     assert at_input.shape == x.shape
     assert at_weight.shape == conv.weight.shape
     assert asked == ["once"]  # not for every layer of every step again
+
+
+@pytest.mark.parametrize("chosen", ["own", "library", None])
+@pytest.mark.parametrize(("per_group", "default"), [(4, "own"), (32, "library")])
+def test_tuning_may_choose_between_our_kernels_and_the_library(
+    monkeypatch: pytest.MonkeyPatch, chosen: str | None, per_group: int, default: str
+) -> None:
+    monkeypatch.setattr(grouped_cuda, "can_run", lambda x: True)
+    conv = torch.nn.Conv2d(32 * per_group, 32 * per_group, 3, padding=1, groups=32, bias=False)
+    x = torch.empty(2, 32 * per_group, 6, 6)
+    key = ("grouped_input_implementation", grouped.implementation_signature(x, conv))
+    with use_choices({} if chosen is None else {key: {"implementation": chosen}}):
+        assert grouped.uses_own_kernel("input", conv, x) == ((chosen or default) == "own")
+        assert grouped.uses_own_kernel("forward", conv, x) == (default == "own")  # another direction

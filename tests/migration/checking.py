@@ -61,19 +61,39 @@ def comments(text: str) -> set[str]:
     return {token.string for token in tokens if token.type == tokenize.COMMENT}
 
 
-def example(doc: str) -> tuple[str, str]:
-    """The first indented diff of a docstring, as the text before and the text after."""
-    lines, started = [], False
+def examples(doc: str) -> list[tuple[dict[str, str], str, str]]:
+    """Return the indented diffs of a docstring as (options, text before, text after).
+
+    The options of a diff are those that the paragraph before it names: `--to any`.
+    """
+    blocks: list[tuple[dict[str, str], list[str]]] = []
+    paragraph: list[str] = []
+    inside = ended = False
     for line in doc.splitlines():
         if line.startswith("    ") and line[4:5] in (" ", "+", "-"):
-            started = True
-            lines.append(line[4:])
-        elif started and line.strip() == "":
-            lines.append(" ")
-        elif started:
-            break
+            if not inside:
+                blocks.append(({"to": "any"} if "`--to any`" in " ".join(paragraph) else {}, []))
+            inside = ended = True
+            blocks[-1][1].append(line[4:])
+        elif not line.strip():
+            ended = True
+            if inside:
+                blocks[-1][1].append(" ")
+        else:
+            paragraph = [line] if ended else [*paragraph, line]
+            inside = ended = False
+    return [(options, *sides_of(lines)) for options, lines in blocks]
+
+
+def sides_of(lines: list[str]) -> tuple[str, str]:
     while lines and not lines[-1].strip():
         lines.pop()
     before = "\n".join(line[1:] for line in lines if line[0] in " -") + "\n"
     after = "\n".join(line[1:] for line in lines if line[0] in " +") + "\n"
     return before, after
+
+
+def first_example(doc: str) -> tuple[str, str]:
+    """Return the first indented diff of a docstring as the text before and the text after; empty if there is none."""
+    found = examples(doc)
+    return found[0][1:] if found else ("", "")

@@ -10,7 +10,7 @@ from command import viaduct
 from viaduct.migration.options import Options
 from viaduct.migration.project import survey
 from viaduct.migration.run import Outcome, migrate_project
-from viaduct.migration.starting import start_scripts
+from viaduct.migration.start_scripts import start_scripts
 
 TORCH, TF = frozenset({"torch"}), frozenset({"tensorflow"})
 TRAIN = """import torch

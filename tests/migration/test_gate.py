@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from migration.checking import example
+from migration.checking import first_example
 from viaduct.migration.engine import migrate_bytes
 from viaduct.migration.gate import may_concern
 from viaduct.migration.options import Options
@@ -23,7 +23,7 @@ def test_plain_python_is_not_looked_into() -> None:
 
 @pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.name)
 def test_every_example_passes(rule: Rule) -> None:
-    before, _ = example(rule.doc)
+    before, _ = first_example(rule.doc)
     to = rule.targets[0]
     assert not before.strip() or may_concern(before, Options(to=to, only=(rule.name,)))
 

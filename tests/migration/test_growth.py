@@ -12,7 +12,7 @@ import pytest
 from viaduct.migration.engine import migrate_bytes
 from viaduct.migration.options import Options, Target
 from viaduct.migration.project import survey
-from viaduct.migration.source import Source, Token, tokenized
+from viaduct.migration.source import Source, Token, tokenize_part
 
 TORCH, TF = "import torch\n", "import tensorflow as tf\n"
 HOROVOD = f"{TF}import horovod.tensorflow as hvd\nhvd.init()\n"
@@ -84,7 +84,7 @@ def test_a_text_that_is_tokenized_piece_by_piece_has_the_tokens_of_the_whole(tex
         return [token for token in tokens if not token.quiet or token.kind == tokenize.COMMENT]
 
     source = Source(text)
-    whole = shown(tokenized(text, 0))
+    whole = shown(tokenize_part(text, 0))
     assert shown(source.all_from(0)) == whole
     for token in whole:
         assert token.quiet or source.token_before(token.end) == token

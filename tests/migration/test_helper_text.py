@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from command import python
+from viaduct.cards.torch_api import BOTH
 from viaduct.migration import helper_text
 from viaduct.migration.options import Options
-from viaduct.migration.rules.torch._surface import BOTH
 from viaduct.migration.run import migrate_project
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "torch"

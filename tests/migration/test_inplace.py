@@ -376,7 +376,7 @@ def test_a_folder_that_became_a_link_is_not_followed(project: Path) -> None:
 
 
 def test_two_at_once_are_refused_and_the_first_is_not_disturbed(project: Path) -> None:
-    held = inplace.begin(project)
+    held = inplace.start_work(project)
     with pytest.raises(BadValue, match="another `viaduct migrate --in-place` is writing"):
         write_files(project, results())
     with pytest.raises(BadValue, match="another"):

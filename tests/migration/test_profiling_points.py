@@ -13,7 +13,7 @@ from viaduct.migration.checks import check_options
 from viaduct.migration.options import Options
 from viaduct.migration.profiling_points import FILE, read_points
 from viaduct.migration.run import migrate_project
-from viaduct.migration.starting import start_scripts
+from viaduct.migration.start_scripts import start_scripts
 
 POINTS = ("resnet_model/conv2d/Conv2D", "gradients/AddN_70")
 ASKED = {"profile": "/tmp/p", "profile_points": POINTS}

@@ -200,7 +200,7 @@ def lines_of(text: str) -> list[str]:
     return re.split(r"\r\n|\r|\n", text)
 
 
-def unclaimed(text: str, result: Migrated) -> list[str]:
+def find_unclaimed(text: str, result: Migrated) -> list[str]:
     """Original lines that are gone or different though no finding says that they were changed."""
     claimed: set[int] = set()
     for finding in result.findings:
@@ -230,7 +230,7 @@ def check(seed: int) -> bool:
     assert is_python(after), f"no longer Python: {told}"
     missing = comments(text.replace("\r\n", "\n")) - comments(after.replace("\r\n", "\n"))
     assert not missing, f"comments lost: {missing} {told}"
-    assert not unclaimed(text, result), f"changed without a word: {unclaimed(text, result)} {told}"
+    assert not find_unclaimed(text, result), f"changed without a word: {find_unclaimed(text, result)} {told}"
     if "\r\n" in text:
         assert "\n" not in after.replace("\r\n", ""), f"line ends mixed: {told}"
     again = run(after, options)

@@ -6,7 +6,7 @@ import importlib
 
 import pytest
 
-from migration.checking import example, migrated
+from migration.checking import examples, migrated
 from viaduct.migration.rule import Rule, all_rules
 
 
@@ -16,12 +16,24 @@ def test_there_are_rules() -> None:
 
 @pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.name)
 def test_the_example_in_the_docstring_is_replayed(rule: Rule) -> None:
-    options = getattr(importlib.import_module(rule.module), "EXAMPLE_OPTIONS", {})
-    before, after = example(rule.doc)
-    if not before.strip():
+    given = getattr(importlib.import_module(rule.module), "EXAMPLE_OPTIONS", {})
+    found = examples(rule.doc)
+    if not found:
         assert rule.kind in ("report", "advice"), "a rule that rewrites shows it in its docstring"
-        return
-    assert migrated(before, rule.name, **options).after.decode() == after
+    for options, before, after in found:
+        assert migrated(before, rule.name, **(given | options)).after.decode() == after
+
+
+def test_a_rule_for_every_target_shows_both_ways_of_writing() -> None:
+    both = [rule for rule in all_rules() if {"npu", "any"} <= set(rule.targets) and rule.former]
+    shown = {rule.name for rule in both if {"any"} == {given["to"] for given, *_ in examples(rule.doc) if given}}
+    assert {"torch.backend", "torch.cuda_api", "torch.cuda_method", "torch.map_location", "torch.profiler"} <= shown
+
+
+def test_a_former_name_of_a_rule_still_finds_it() -> None:
+    source = 'import torch.distributed as dist\ndist.init_process_group("nccl")\n'
+    assert b"accelerator.backend()" in migrated(source, "any_backend", to="any").after
+    assert b"accelerator.backend()" in migrated(source, "torch.any_backend", to="any").after
 
 
 @pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.name)

@@ -12,7 +12,7 @@ from viaduct.migration.inplace import write_in_place
 from viaduct.migration.options import Options
 from viaduct.migration.project import survey
 from viaduct.migration.run import Outcome
-from viaduct.migration.shell import Declared, declared, migrate
+from viaduct.migration.shell import Declared, declared_options, migrate
 from viaduct.migration.writing import write_out
 
 KNOWN = Declared(frozenset({"device"}), frozenset({"dist_backend"}))
@@ -131,7 +131,7 @@ def test_the_projects_own_options_are_known() -> None:
         "import torch\np.add_argument('--device')\np.add_argument('--where', default='cuda:0')\n"
         "p.add_argument('--dist-backend')\np.add_argument('--how', choices=['nccl', 'gloo'])\np.add_argument('--lr')\n"
     )
-    known = declared(survey([("a.py", source.encode())]))
+    known = declared_options(survey([("a.py", source.encode())]))
     assert known == Declared(frozenset({"device", "where"}), frozenset({"dist_backend", "how"}))
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from viaduct.migration.options import Options
 from viaduct.migration.run import migrate_project
-from viaduct.migration.starting import start_scripts
+from viaduct.migration.start_scripts import start_scripts
 from viaduct.migration.training_flags import Flag, list_flags
 
 TRAIN = """

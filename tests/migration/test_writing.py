@@ -18,7 +18,7 @@ from migration.unprivileged import as_nobody, open_folder
 from viaduct.errors import BadValue
 from viaduct.migration import writing
 from viaduct.migration.inplace import write_in_place
-from viaduct.migration.starting import start_scripts
+from viaduct.migration.start_scripts import start_scripts
 from viaduct.migration.writing import check_clean, check_out, write_out
 
 

@@ -11,12 +11,12 @@ from torch import nn
 from viaduct.models.initialisers import (
     CUT_NORMAL_DEVIATION,
     nvidia,
-    resnext,
     slim,
     small_normal,
     tf_layers,
     variance_scaling,
 )
+from viaduct.models.resnext import initialise as resnext
 
 
 @pytest.fixture(autouse=True)

@@ -331,7 +331,7 @@ def test_a_step_that_compiles_says_how_often_and_how_long(monkeypatch: pytest.Mo
     clock = HandClock()
     collector, _, _ = make_collector(Plan(0, 2, 0), clock)
     figures = iter([(2, 1500.0), (0, 0.0)])
-    monkeypatch.setattr(collector._compilations, "take", lambda: next(figures))
+    monkeypatch.setattr(collector._compilations, "take_new", lambda: next(figures))
     take_step(collector, clock)
     take_step(collector, clock)
     steps: list[Step] = list(finish(collector).steps)
@@ -344,7 +344,7 @@ def test_reasons_to_compile_are_named_only_where_a_timed_step_compiled(
 ) -> None:
     """torch remembers those of the whole process, and of evaluations, too."""
     collector = Collector(Plan(0, 1, 0), "cpu", system=False, clock=HandClock())
-    monkeypatch.setattr(collector._compilations, "take", lambda: (graphs, 10.0))
+    monkeypatch.setattr(collector._compilations, "take_new", lambda: (graphs, 10.0))
     monkeypatch.setattr(collector._compilations, "reasons", lambda: ["train.py:3 forward: size mismatch"])
     collector.mark_forward_start()
     collector.mark_step_end(interruption)

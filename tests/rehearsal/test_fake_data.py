@@ -14,10 +14,10 @@ from viaduct.data.example import decode_example
 from viaduct.data.jpeg import decode
 from viaduct.data.tfrecord import read_records
 from viaduct.rehearsal.fake_data import torchvision_sets
-from viaduct.rehearsal.fake_data.keras_sets import loading
-from viaduct.rehearsal.fake_data.records import Declared, share, write_records
+from viaduct.rehearsal.fake_data.keras_sets import wrap_load_data
+from viaduct.rehearsal.fake_data.records import Declared, records_per_file, write_records
 from viaduct.rehearsal.plan import Plan
-from viaduct.rehearsal.summary import Summary, advice
+from viaduct.rehearsal.summary import Summary, advise
 
 READS = """\
 import sys
@@ -89,7 +89,7 @@ def test_without_being_asked_nothing_is_made_up(tmp_path: Path) -> None:
 def test_missing_data_is_told_from_other_failures(failure: str, steps: int, told: bool) -> None:
     plan = Plan("original", "tf1", "train.py", (), "record", "work")
     found = Summary("", "original", "tf1", "train.py", [], 1, None, 1, steps=steps, failure=failure)
-    assert any("Data is missing" in line for line in advice(found, plan)) == told
+    assert any("Data is missing" in line for line in advise(found, plan)) == told
 
 
 def test_a_record_holds_what_was_declared(tmp_path: Path) -> None:
@@ -114,8 +114,8 @@ def test_a_record_holds_what_was_declared(tmp_path: Path) -> None:
 
 
 def test_many_files_share_the_records() -> None:
-    assert share(1) == 512
-    assert share(1024) == 8
+    assert records_per_file(1) == 512
+    assert records_per_file(1024) == 8
 
 
 PICTURES = """\
@@ -141,7 +141,7 @@ def test_sets_of_torchvision_that_are_missing_are_made_up(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("name", ["MNIST", "CIFAR10"])
 def test_a_made_up_set_holds_its_images_as_the_real_one_does(name: str) -> None:
-    images: Any = torchvision_sets.made_up(object)()
+    images: Any = torchvision_sets.make_fake_class(object)()
     images.make_up(torchvision_sets.KNOWN[name], {})
     image, label = images[3]
     assert numpy.array_equal(numpy.asarray(image), numpy.asarray(images.data[3]))
@@ -157,9 +157,9 @@ def test_an_image_set_of_keras_that_cannot_be_downloaded_is_made_up() -> None:
     def break_down() -> None:
         raise ValueError("another mistake")
 
-    (images, labels), (test_images, _) = loading(fail, "cifar10")("elsewhere.npz")
+    (images, labels), (test_images, _) = wrap_load_data(fail, "cifar10")("elsewhere.npz")
     assert (images.shape, labels.shape, test_images.shape) == ((6000, 32, 32, 3), (6000, 1), (1000, 32, 32, 3))
     assert images.dtype == labels.dtype == "uint8"
     assert labels.max() == 9
     with pytest.raises(ValueError, match="another mistake"):
-        loading(break_down, "mnist")()
+        wrap_load_data(break_down, "mnist")()

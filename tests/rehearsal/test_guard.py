@@ -11,8 +11,8 @@ import pytest
 
 from command import viaduct
 from rehearsal.rehearsing import TRAINS
+from viaduct.rehearsal.environment import ROOT
 from viaduct.rehearsal.guard import Guard
-from viaduct.rehearsal.surroundings import ROOT
 
 WAYS = [
     "open('link/a', 'w')",
@@ -52,7 +52,7 @@ def run_guarded(code: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
     before = (
         f"import os, pathlib, shutil, sqlite3, subprocess, sys\nsys.path.insert(0, {str(ROOT)!r})\n"
         f"from viaduct.rehearsal.guard import Guard\ndata, given = {str(data)!r}, {str(given)!r}\n"
-        f"sys.addaudithook(Guard({str(work.parent)!r}, [data], [given]).hear)\n"
+        f"sys.addaudithook(Guard({str(work.parent)!r}, [data], [given]).audit)\n"
     )
     return subprocess.run([sys.executable, "-c", before + code], cwd=work, capture_output=True, text=True, timeout=600)
 
@@ -78,7 +78,7 @@ def test_a_full_path_into_the_users_own_folder_is_refused(way: str, tmp_path: Pa
 
 def test_a_name_that_only_begins_alike_is_another(tmp_path: Path) -> None:
     guard = Guard(str(tmp_path / "mirror"), [str(tmp_path / "data")], [])
-    guard.hear("open", (str(tmp_path / "data2"), "w", os.O_WRONLY))
+    guard.audit("open", (str(tmp_path / "data2"), "w", os.O_WRONLY))
 
 
 SOURCE = (

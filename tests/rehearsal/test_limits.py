@@ -29,7 +29,7 @@ def run(folder: Path, source: str, name: str = "train.py") -> None:
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(source)
-    exec(compile(source, str(path), "exec"), {"violated": lambda: limits.violated("float64", *SAID)})
+    exec(compile(source, str(path), "exec"), {"violated": lambda: limits.report_violation("float64", *SAID)})
 
 
 def kept(folder: Path) -> list[dict[str, object]]:
@@ -56,7 +56,7 @@ def test_a_package_installed_inside_the_project_is_not_the_users_line(project: P
     with pytest.raises(limits.CardRefuses):
         exec(
             compile(source, str(project / "train.py"), "exec"),
-            {"call": library["call"], "violated": lambda: limits.violated("float64", *SAID)},
+            {"call": library["call"], "violated": lambda: limits.report_violation("float64", *SAID)},
         )
     assert limits.hits[0].place == limits.Place(str(project / "train.py"), 3)
 
@@ -92,7 +92,7 @@ def test_a_warning_goes_on_and_is_told_once(
 
 
 def test_what_is_found_at_the_end_is_kept_and_raises_nothing(project: Path) -> None:
-    limits.violated("session-not-closed", *SAID, at=(str(project / "train.py"), 7), fatal=False)
+    limits.report_violation("session-not-closed", *SAID, at=(str(project / "train.py"), 7), fatal=False)
     assert kept(project)[0]["mode"] == "error"
 
 

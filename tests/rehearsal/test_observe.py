@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from viaduct.rehearsal.counting import Counter
-from viaduct.rehearsal.looking import made, remember
+from viaduct.rehearsal.inspection import creation_line, remember
 from viaduct.rehearsal.observe import folder_of
 from viaduct.rehearsal.plan import Plan
 from viaduct.scripts.runner import StopScript
@@ -128,5 +128,5 @@ def test_the_line_that_made_a_schedule_is_not_in_its_state() -> None:
     before = schedule.state_dict()
     remember(schedule, ("train.py", 3))
     remember(network, ("train.py", 1))
-    assert (made(schedule), made(copy.deepcopy(network))) == (("train.py", 3), ("train.py", 1))
+    assert (creation_line(schedule), creation_line(copy.deepcopy(network))) == (("train.py", 3), ("train.py", 1))
     assert schedule.state_dict() == before

@@ -12,7 +12,7 @@ import pytest
 
 from command import begun, viaduct
 from rehearsal.rehearsing import TRAINS, rehearsed
-from viaduct.rehearsal.surroundings import environment
+from viaduct.rehearsal.environment import replaced_environment
 
 
 def test_nothing_of_the_users_is_overwritten_and_the_exit_code_is_the_scripts(tmp_path: Path) -> None:
@@ -318,6 +318,6 @@ def test_a_persons_mistake_is_answered_in_words(tmp_path: Path, words: list[str]
 def test_the_environment_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KEPT", "1")
     before = dict(os.environ)
-    with environment({"ONLY": "this"}):
+    with replaced_environment({"ONLY": "this"}):
         assert dict(os.environ) == {"ONLY": "this"}
     assert dict(os.environ) == before

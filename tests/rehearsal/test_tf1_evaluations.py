@@ -154,5 +154,5 @@ def test_without_a_bound_nothing_is_counted() -> None:
 def test_only_a_loop_that_awaits_the_end_is_told_of_one(handler: str, awaited: bool, tmp_path: Path) -> None:
     script = tmp_path / f"script{awaited}{len(handler)}.py"
     script.write_text(f"try:\n    work()\nexcept {handler}:\n    after()\n")
-    assert evaluations.awaits_the_end((str(script), 2)) is awaited
-    assert not evaluations.awaits_the_end((str(script), 4)), "the handler itself is not tried"
+    assert evaluations.is_guarded((str(script), 2)) is awaited
+    assert not evaluations.is_guarded((str(script), 4)), "the handler itself is not tried"

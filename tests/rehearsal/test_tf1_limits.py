@@ -193,15 +193,15 @@ def test_what_is_wrong_with_options_is_said_with_what_to_write(monkeypatch: pyte
     """No TensorFlow: the table and its rules alone."""
     from viaduct.rehearsal.tf1_stage import options
 
-    assert options.fault_of("precision_mode", "s", "allow_mix_precision") is None
-    assert options.fault_of("experimental_something", "s", "x") is None
-    misspelled = options.fault_of("sump_mode", "s", "all")
+    assert options.find_fault("precision_mode", "s", "allow_mix_precision") is None
+    assert options.find_fault("experimental_something", "s", "x") is None
+    misspelled = options.find_fault("sump_mode", "s", "all")
     assert misspelled is not None
     assert "dump_mode" in misspelled[1]
-    as_bool = options.fault_of("jit_compile", "b", True)
+    as_bool = options.find_fault("jit_compile", "b", True)
     assert as_bool is not None
     assert ".s" in as_bool[1]
-    assert options.fault_of("dump_mode", "s", "everything") is not None
+    assert options.find_fault("dump_mode", "s", "everything") is not None
     wrong = [
         {"enable_dump": True},
         {"enable_dump": True, "dump_path": "/no/such/folder"},

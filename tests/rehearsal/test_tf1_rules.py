@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from migration.checking import example, migrated
+from migration.checking import first_example, migrated
 from rehearsal.tf1 import needs_tensorflow, rehearsed
 from viaduct.migration.rule import Rule, all_rules
 
@@ -134,7 +134,7 @@ QUICK = {"session_config", "session_close", "distribute_broadcast", "lifecycle_i
 RULES = [
     rule
     for rule in all_rules()
-    if rule.name.startswith("tf1.") and "npu" in rule.targets and example(rule.doc)[0].strip()
+    if rule.name.startswith("tf1.") and "npu" in rule.targets and first_example(rule.doc)[0].strip()
 ]
 
 
@@ -144,7 +144,7 @@ def short(rule: Rule) -> str:
 
 def program(rule: Rule) -> str:
     """The example with definitions behind its imports and a driver at its end."""
-    text, _ = example(rule.doc)
+    text, _ = first_example(rule.doc)
     driver = DRIVERS.get(short(rule), "")
     head, body = imports_first(text)
     known = {**DEFINITIONS, **OTHERWISE.get(short(rule), {})}

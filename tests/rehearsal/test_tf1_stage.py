@@ -358,7 +358,7 @@ def test_without_tensorflow_the_pip_line_is_said() -> None:
 SHAKEN = """
 import sys
 import tensorflow as tf
-from viaduct.rehearsal.tf1_stage import examining, sessions
+from viaduct.rehearsal.tf1_stage import inspection, sessions
 
 with tf.Graph().as_default(), tf.Session() as first:
     tf.get_variable("w", [4], initializer=tf.ones_initializer())
@@ -367,7 +367,7 @@ with tf.Graph().as_default(), tf.Session() as first:
 w = tf.get_variable("w", [4], use_resource=sys.argv[1] == "resource")
 tf.train.init_from_checkpoint("saved/model", {"w": "w"})
 train = tf.train.GradientDescentOptimizer(0.1).minimize(tf.reduce_sum(w))
-sessions.observers.insert(0, examining.Shaking())
+sessions.observers.insert(0, inspection.Perturbation())
 with tf.Session() as sess:
     sess.run(tf.global_variables_initializer())
     sess.run(train)

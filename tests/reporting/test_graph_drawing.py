@@ -6,7 +6,15 @@ import random
 import pytest
 
 from viaduct.reporting import GraphDrawing, Node, Page, Section, render_page
-from viaduct.reporting.graph_drawing import HEIGHT, WIDTH, layered, ordered, placed, shortened, without_circles
+from viaduct.reporting.graph_drawing import (
+    HEIGHT,
+    WIDTH,
+    assign_layers,
+    order_layers,
+    place_nodes,
+    shorten_name,
+    without_circles,
+)
 
 from .large_sample import graph
 from .test_page import Elements
@@ -57,13 +65,13 @@ def test_edges_of_unknown_nodes_and_doubled_edges_are_left_out():
 
 
 def test_neighbours_are_ordered_so_that_lines_need_not_cross():
-    layers, chains = layered("abxy", [("a", "y"), ("b", "x")])
-    places = placed(ordered(layers, chains))
+    layers, chains = assign_layers("abxy", [("a", "y"), ("b", "x")])
+    places = place_nodes(order_layers(layers, chains))
     assert (places["a"][0] < places["b"][0]) == (places["y"][0] < places["x"][0])
 
 
 def test_a_long_name_keeps_both_ends_and_its_tooltip():
-    assert shortened("layer3.0.downsample.1.weight", 21) == "layer3.0.d…e.1.weight"
+    assert shorten_name("layer3.0.downsample.1.weight", 21) == "layer3.0.d…e.1.weight"
     html = render_page(Page("x", sections=[Section("s", "", [graph()])]))
     assert f"<title>{'a' * 80}</title>" in html
     assert html.count("a" * 80) == 1

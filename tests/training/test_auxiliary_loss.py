@@ -47,11 +47,11 @@ def test_one_step_follows_the_gradient_of_both_losses(run: RunDir) -> None:
     loss = loss + 0.4 * F.cross_entropy(auxiliary, labels, label_smoothing=0.1)
     loss.backward()
     done.computation.train(True)
-    done.set_rate()
-    done.optimize(batch)
+    done.train_step.set_rates(0, round_rates=False)
+    done.train_step.optimize(batch)
     for name, parameter in by_hand.named_parameters():
         torch.testing.assert_close(weights(done)[name].cpu(), parameter.detach() - 0.5 * parameter.grad)
-    assert float(done.pending[0][0]) == pytest.approx(float(loss.detach()), rel=1e-6)
+    assert float(done.train_step.results[0][0]) == pytest.approx(float(loss.detach()), rel=1e-6)
 
 
 def test_a_weight_of_zero_leaves_the_second_head_alone(run: RunDir) -> None:

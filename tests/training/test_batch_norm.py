@@ -21,7 +21,7 @@ from viaduct.training.batch_norm import Averages, check_averages, looks_unsettle
 from viaduct.training.checkpoint import Saved
 from viaduct.training.rundir import RunDir
 from viaduct.training.scoring import score_checkpoints
-from viaduct.training.session import Request, conduct
+from viaduct.training.session import Request, run_training
 
 
 def slow(classes: int) -> nn.Module:
@@ -39,7 +39,9 @@ SLOW = replace(RECIPE, model=slow, epochs=6, log=Log(every_steps=5), checkpoint=
 
 
 def conducted(run: RunDir, recipe: Recipe) -> None:
-    assert conduct(Request(Loaded("tiny", recipe, "Tiny.", None), run, None, "cpu", "auto", "viaduct train")).finished
+    assert run_training(
+        Request(Loaded("tiny", recipe, "Tiny.", None), run, None, "cpu", "auto", "viaduct train")
+    ).finished
 
 
 @pytest.fixture(scope="module")
@@ -145,9 +147,9 @@ def test_an_earlier_file_is_not_replaced(run: RunDir, tmp_path: Path, monkeypatc
 
 def test_only_a_clear_gain_is_called_the_reason() -> None:
     found = Averages(32, 100, top1=0.5, loss=1.0, recomputed_top1=0.54, recomputed_loss=0.9, steps=9, momentum=0.1)
-    assert not found.unsettled
-    assert replace(found, recomputed_top1=0.56).unsettled
-    assert not replace(found, recomputed_top1=0.56, recomputed_loss=1.1).unsettled
+    assert not found.is_unsettled
+    assert replace(found, recomputed_top1=0.56).is_unsettled
+    assert not replace(found, recomputed_top1=0.56, recomputed_loss=1.1).is_unsettled
 
 
 def test_freezing_everything_but_the_head_leaves_no_norm(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,7 +39,7 @@ def steps_saved(run: RunDir) -> list[int]:
 def fill(value: float) -> Callable[[Training], None]:
     @torch.no_grad()
     def spoil(training: Training) -> None:
-        for parameter in training.parameters:
+        for parameter in training.train_step.parameters:
             parameter.fill_(value)
 
     return spoil
@@ -82,13 +82,13 @@ def test_a_requested_stop_ends_the_run_as_if_that_step_were_its_last(run: RunDir
     assert recorder.at("step") == [1, 2, 3]
     assert recorder.at("evaluation") == [3]
     assert recorder.at("end: finished") == [3]
-    assert (done.stopping, done.complete, steps_saved(run)) == ("enough", True, [3])
+    assert (done.progress.stop_reason, done.progress.is_complete, steps_saved(run)) == ("enough", True, [3])
 
 
 def test_a_threshold_that_is_not_reached_stops_nothing(run: RunDir) -> None:
     standing = replace(within(RECIPE, "optimizer", lr=0.0), evaluation=Evaluation(stop_threshold=0.99))
     done = trained(standing, run, StopAtThreshold())
-    assert (done.step, done.stopping) == (10, None)
+    assert (done.step, done.progress.stop_reason) == (10, None)
 
 
 def test_a_threshold_of_zero_stops_nothing(run: RunDir) -> None:
@@ -99,8 +99,8 @@ def test_a_threshold_that_is_reached_ends_the_run(run: RunDir) -> None:
     recorder = Recorder()
     done = trained(replace(RECIPE, evaluation=Evaluation(stop_threshold=0.01)), run, recorder, StopAtThreshold())
     assert done.step == 5
-    assert done.stopping is not None
-    assert done.stopping.endswith("reached the stop threshold of 1 %")
+    assert done.progress.stop_reason is not None
+    assert done.progress.stop_reason.endswith("reached the stop threshold of 1 %")
     assert recorder.events[-1] == ("end: finished", 5)
 
 
@@ -216,7 +216,7 @@ def test_the_best_checkpoint_stays(run: RunDir, keep_best: bool, left: list[int]
     assert recorder.scores[0].top1 > recorder.scores[-1].top1
     assert steps_saved(run) == left
     if keep_best:
-        assert done.best == {"step": 5, "top1": recorder.scores[0].top1}
+        assert done.progress.best == {"step": 5, "top1": recorder.scores[0].top1}
         assert checkpoints(run.checkpoints)[0].manifest()["evaluation"]["top1"] == recorder.scores[0].top1
 
 
@@ -227,7 +227,7 @@ def test_a_new_best_replaces_the_old_one(run: RunDir) -> None:
     tops = [score.top1 for score in recorder.scores]
     assert tops[0] < max(tops)
     best = tops.index(max(tops)) + 1
-    assert done.best == {"step": best, "top1": max(tops)}
+    assert done.progress.best == {"step": best, "top1": max(tops)}
     assert steps_saved(run) == sorted({best, 10})
 
 
@@ -304,3 +304,12 @@ def test_an_interrupt_between_log_lines_loses_neither_lines_nor_checkpoint(run: 
     assert recorder.events[-3:] == [("log", 3), ("checkpoint", 3), ("end: interrupted", 3)]
     assert [record["step"] for record in run.records("log")] == [3]
     assert steps_saved(run) == [3]
+
+
+def test_the_former_name_of_needs_every_step_still_works_with_a_notice() -> None:
+    with pytest.warns(FutureWarning, match=r"Old\.closely is now called needs_every_step"):
+
+        class Old(Callback):
+            closely = True
+
+    assert Old().needs_every_step

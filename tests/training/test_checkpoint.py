@@ -287,7 +287,7 @@ def test_a_real_write_that_stops_halfway_leaves_only_whole_checkpoints(tmp_path:
 
 def test_a_file_written_whole_is_the_old_one_or_the_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "summary.json"
-    checkpoint.write_whole(path, b"old")
+    checkpoint.replace_contents(path, b"old")
 
     def no_room(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -295,9 +295,9 @@ def test_a_file_written_whole_is_the_old_one_or_the_new_one(tmp_path: Path, monk
     with monkeypatch.context() as patch:
         patch.setattr(checkpoint.os, "fsync", no_room)
         with pytest.raises(DiskFull, match=r"cannot write .*summary.json: No space left on device"):
-            checkpoint.write_whole(path, b"new")
+            checkpoint.replace_contents(path, b"new")
     assert (path.read_bytes(), names(tmp_path)) == (b"old", ["summary.json"])
-    checkpoint.write_whole(path, b"new")
+    checkpoint.replace_contents(path, b"new")
     assert (path.read_bytes(), names(tmp_path)) == (b"new", ["summary.json"])
 
 

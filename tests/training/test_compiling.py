@@ -110,7 +110,7 @@ def give_kernels(*parts: nn.Module) -> int:
 
 def on_our_kernels(which: Callable[[Any], list[nn.Module]], monkeypatch: pytest.MonkeyPatch) -> None:
     """Every run has kernels of our own in these parts of its network."""
-    monkeypatch.setattr(Training, "fuse", lambda self, network: give_kernels(*which(network)))
+    monkeypatch.setattr(Training, "fuse_kernels", lambda self, network: give_kernels(*which(network)))
 
 
 def test_no_part_that_runs_on_kernels_of_our_own_is_compiled() -> None:
@@ -184,7 +184,7 @@ def test_a_compiled_network_in_bf16_keeps_the_gradient_of_a_single_pixel_whole(r
 def test_equal_blocks_share_their_code(run: RunDir, traced: None) -> None:
     done = training(TOWER, run)
     done.computation.train(True)
-    done.take(next(done.coming_batches()))
+    done.run_step(next(done.iterate_batches()))
     assert compiled(done.model) == ["blocks.0", "blocks.1", "blocks.2", "last"]
     # Three of four are equal, but the first one's input needs no gradient of its own weights; torch may part it off.
     # torch 2.4 compiles each module by itself.
@@ -273,7 +273,7 @@ def test_thors_refreshes_see_blocks_that_are_not_compiled(run: RunDir, traced: N
 
 
 class Close(Callback):
-    closely = True
+    needs_every_step = True
 
 
 def test_who_looks_closely_has_a_network_compiled_whole(run: RunDir, traced: None) -> None:

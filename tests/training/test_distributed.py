@@ -38,10 +38,10 @@ from viaduct.recipes import (
 from viaduct.training import distributed
 from viaduct.training.callbacks import Callback
 from viaduct.training.checkpoint import Saved
-from viaduct.training.distributed import ALONE, Agreement, Group, joined, own_place
+from viaduct.training.distributed import ALONE, Agreement, Group, join_ranks, read_group
 from viaduct.training.loop import Training
 from viaduct.training.rundir import RunDir
-from viaduct.training.session import Outcome, Request, conduct
+from viaduct.training.session import Outcome, Request, run_training
 
 
 class Witness(Callback):
@@ -50,14 +50,14 @@ class Witness(Callback):
     every_rank = True
 
     def start(self, training: Training) -> None:
-        path, optimize = training.run.path.with_suffix(f".seen{training.group.rank}"), training.optimize
+        path, optimize = training.run.path.with_suffix(f".seen{training.group.rank}"), training.train_step.optimize
 
         def look(batch: Any) -> None:
             with path.open("a") as file:
                 file.write(json.dumps([training.step, batch.index.tolist()]) + "\n")
             optimize(batch)
 
-        setattr(training, "optimize", look)  # noqa: B010
+        setattr(training.train_step, "optimize", look)  # noqa: B010
 
 
 def tiny_resnet(classes: int) -> nn.Module:
@@ -98,7 +98,7 @@ TINY = replace(RECIPE, log=Log(every_steps=5), checkpoint=Checkpoint(every_steps
 
 def conducted(run: Path, recipe: Recipe, resume: str = "auto") -> Outcome:
     command = "viaduct train recipe"
-    return conduct(Request(Loaded("recipe", recipe, "A recipe.", None), RunDir(run), None, "cpu", resume, command))
+    return run_training(Request(Loaded("recipe", recipe, "A recipe.", None), RunDir(run), None, "cpu", resume, command))
 
 
 def trained(ranks: int, run: Path, recipe: Recipe) -> list[Ended]:
@@ -298,7 +298,7 @@ def test_every_picture_is_scored_once_whatever_the_ranks(tmp_path: Path) -> None
     file.write_text(RECIPE_FILE)
     loaded = load(str(file))
     recipe = replace(loaded.recipe, steps=10)
-    conduct(Request(replace(loaded, recipe=recipe), RunDir(run), None, "cpu", "auto", "viaduct train"))
+    run_training(Request(replace(loaded, recipe=recipe), RunDir(run), None, "cpu", "auto", "viaduct train"))
     (one,) = score(run)
     ranks = [ended.value for ended in together(3, score, run)]
     assert ranks[1:] == [[], []]
@@ -383,22 +383,22 @@ class Overflow(Callback):
 
     def step(self, training: Training) -> None:
         if training.group.rank == 1:
-            plain = training.objective if not hasattr(self, "plain") else self.plain
+            plain = training.train_step.compute_loss if not hasattr(self, "plain") else self.plain
             self.plain = plain
             huge = 1e38 if training.step == 2 else 1.0
-            setattr(training, "objective", lambda *given: plain(*given) * huge * huge)  # noqa: B010
+            setattr(training.train_step, "compute_loss", lambda *given: plain(*given) * huge * huge)  # noqa: B010
 
 
 def scales_and_weights(run: Path, recipe: Recipe) -> tuple[int, float, dict[str, Tensor]]:
     from viaduct import devices
     from viaduct.training.session import load_images
 
-    with joined("cpu", 30) as group:
+    with join_ranks("cpu", 30) as group:
         room, place = devices.pick("cpu", group.local_rank)
         training = Training(
             recipe, RunDir(run), load_images(recipe.data, None), room, place, list(recipe.callbacks), group=group
         )
-        training.share_start()
+        training.state.broadcast(training.run.checkpoints)
         with training.train_batches, training.validation:
             training.fit()
         return training.scale.skipped, training.scale.value, dict(training.model.state_dict())
@@ -429,7 +429,7 @@ def test_an_error_of_one_rank_names_it(tmp_path: Path) -> None:
 
 
 def fail_on_rank_1() -> None:
-    with joined("cpu", 30) as group:
+    with join_ranks("cpu", 30) as group:
         if group.rank == 1:
             raise BadValue("something was wrong here.")
         group.from_first([0])
@@ -457,13 +457,13 @@ PLACE = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_POR
 )
 def test_wrong_variables_are_named(variables: dict[str, str], message: str) -> None:
     with pytest.raises(BadValue, match=message):
-        own_place(PLACE | variables)
+        read_group(PLACE | variables)
 
 
 def test_without_torchruns_variables_a_run_is_alone() -> None:
-    assert own_place({}) is ALONE
-    assert own_place({"WORLD_SIZE": "8"}) is ALONE
-    assert own_place(PLACE) == Group(1, 2, 1, 2)
+    assert read_group({}) is ALONE
+    assert read_group({"WORLD_SIZE": "8"}) is ALONE
+    assert read_group(PLACE) == Group(1, 2, 1, 2)
 
 
 def test_a_meeting_place_that_nobody_answers_at_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -471,7 +471,7 @@ def test_a_meeting_place_that_nobody_answers_at_is_named(monkeypatch: pytest.Mon
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(distributed, "GRACE", 0.0)
     message = r"rank 1 of 2 cannot reach the meeting place 127.0.0.1:\d+"
-    with pytest.raises(ViaductError, match=message), joined("cpu", 2):
+    with pytest.raises(ViaductError, match=message), join_ranks("cpu", 2):
         pass
 
 

@@ -72,7 +72,7 @@ def test_a_resumed_run_dumps_the_steps_that_it_takes(tmp_path: Path) -> None:
     with second.train_batches, second.validation:
         second.fit()
     dumping.close()
-    assert "Not dumped: step 0" in dumping.told()[0]
+    assert "Not dumped: step 0" in dumping.describe_result()[0]
     for one, other in zip(read(whole).tensors, read(parts).tensors, strict=True):
         assert one.tensor_index == other.tensor_index
         assert np.array_equal(np.load(str(one.path)), np.load(str(other.path)), equal_nan=True)
@@ -85,7 +85,7 @@ def test_nothing_dumped_is_said(tmp_path: Path) -> None:
     run.mkdir()
     trained(CHANCE, RunDir(run), dumping)
     dumping.close()
-    assert "did not come to step 99" in dumping.told()[0]
+    assert "did not come to step 99" in dumping.describe_result()[0]
 
 
 @pytest.mark.parametrize(

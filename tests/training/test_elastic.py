@@ -107,7 +107,7 @@ def processes_of(run: Path) -> dict[int, int]:
 
 def wait_for(run: Path, step: int, process: subprocess.Popen[str]) -> None:
     until = time.monotonic() + 600
-    while RunDir(run).reached() < step:
+    while RunDir(run).read_reached_step() < step:
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < until, f"step {step} was not reached"
         time.sleep(0.005)

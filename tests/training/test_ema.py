@@ -19,9 +19,10 @@ from viaduct.errors import BadValue
 from viaduct.recipes import Checkpoint, Ema, Evaluation, Precision
 from viaduct.training import checkpoint, scoring
 from viaduct.training.checkpoint import Saved
-from viaduct.training.ema import Shadow
+from viaduct.training.ema import AveragedWeights
 from viaduct.training.loop import Training
 from viaduct.training.metrics import evaluate
+from viaduct.training.optim import build_loss
 from viaduct.training.precision import Computation, Plan
 from viaduct.training.rundir import RunDir
 
@@ -48,7 +49,7 @@ def move(model: nn.Module, step: int) -> None:
 @pytest.mark.parametrize("num_updates", [True, False])
 def test_the_shadow_is_tensorflows_average_of_weights_and_statistics(num_updates: bool) -> None:
     model = network()
-    shadow, run = Shadow(Ema(0.4, num_updates), model), computation(model)
+    shadow, run = AveragedWeights(Ema(0.4, num_updates), model), computation(model)
     expected = {name: value.double() for name, value in model.state_dict().items() if value.is_floating_point()}
     for step in range(1, 9):
         move(model, step)
@@ -64,7 +65,7 @@ def test_the_shadow_is_tensorflows_average_of_weights_and_statistics(num_updates
 def test_the_average_is_tensorflows_own() -> None:
     tf = pytest.importorskip("tensorflow", reason="compares with tf.train; install viaduct[tf]").compat.v1
     model = nn.Linear(3, 2, bias=False)
-    start, shadow = model.weight.detach().numpy().copy(), Shadow(Ema(0.3), model)
+    start, shadow = model.weight.detach().numpy().copy(), AveragedWeights(Ema(0.3), model)
     with tf.Graph().as_default(), tf.Session() as session:
         weight = tf.get_variable("weight", initializer=start)
         number = tf.placeholder(tf.float32)
@@ -87,7 +88,7 @@ def test_the_network_shows_the_shadow_and_then_is_itself_again(plan: Plan) -> No
     model = network()
     run, pictures = computation(model, plan), torch.randn(3, 3, 16, 16)
     run.train(False)
-    shadow = Shadow(Ema(0.5), model)
+    shadow = AveragedWeights(Ema(0.5), model)
     before = run(pictures).detach()
     move(model, 3)
     run.publish_weights()
@@ -95,7 +96,7 @@ def test_the_network_shows_the_shadow_and_then_is_itself_again(plan: Plan) -> No
     shadow.updates = 0
     after = run(pictures).detach()
     held = [tensor.data_ptr() for tensor in (*run.network.parameters(), *run.network.buffers())]
-    with shadow.shown(run):
+    with shadow.swap_in(run):
         assert torch.equal(run(pictures), before)
     assert torch.equal(run(pictures), after)
     assert not torch.equal(before, after)
@@ -105,10 +106,10 @@ def test_the_network_shows_the_shadow_and_then_is_itself_again(plan: Plan) -> No
 
 def test_the_network_is_itself_again_after_an_error() -> None:
     model = network()
-    run, shadow = computation(model), Shadow(Ema(0.5), model)
+    run, shadow = computation(model), AveragedWeights(Ema(0.5), model)
     move(model, 2)
     own = model[0].weight.detach().clone()
-    with pytest.raises(KeyboardInterrupt), shadow.shown(run):
+    with pytest.raises(KeyboardInterrupt), shadow.swap_in(run):
         raise KeyboardInterrupt
     assert torch.equal(model[0].weight, own)
 
@@ -118,9 +119,9 @@ def test_a_run_evaluates_the_shadow_and_trains_on_with_its_weights(run: RunDir) 
     averaged = trained(AVERAGED, run)
     for name, tensor in weights(plain).items():
         assert torch.equal(weights(averaged)[name], tensor)
-    assert averaged.shadow is not None
-    assert averaged.shadow.updates == averaged.steps
-    assert loss_of(averaged.shadow.tensors(averaged.model), averaged) == pytest.approx(averaged.score.loss, rel=1e-5)
+    assert averaged.ema is not None
+    assert averaged.ema.updates == averaged.steps
+    assert loss_of(averaged.ema.tensors(averaged.model), averaged) == pytest.approx(averaged.score.loss, rel=1e-5)
     assert loss_of(weights(plain), plain) == pytest.approx(plain.score.loss, rel=1e-5)
     assert averaged.score.loss != pytest.approx(plain.score.loss, rel=1e-3)
 
@@ -133,7 +134,7 @@ def loss_of(tensors: dict[str, Tensor], run: Training) -> float:
     model = normed(4)
     model.load_state_dict(tensors)
     model.eval()
-    found = evaluate(model, validation(), 4, run.plain_loss)
+    found = evaluate(model, validation(), 4, build_loss(run.recipe, training=False))
     assert found is not None
     return found.loss
 
@@ -143,7 +144,7 @@ def test_the_first_average_begins_with_weights_that_were_loaded_meanwhile(run: R
     with torch.no_grad():
         state.model[5].weight.fill_(7.0)
     seen: list[Tensor] = []
-    state.callbacks.append(After(1, lambda now: seen.append(now.shadow.values["5.weight"].clone())))
+    state.callbacks.append(After(1, lambda now: seen.append(now.ema.values["5.weight"].clone())))
     with state.train_batches, state.validation:
         state.fit()
     assert float(seen[0].mean()) == pytest.approx(7.0, abs=0.2)

@@ -39,14 +39,14 @@ from viaduct.recipes import (
 )
 from viaduct.training.callbacks import Callback
 from viaduct.training.checkpoint import Saved
-from viaduct.training.distributed import ALONE, Group, joined
-from viaduct.training.hybrid import Mixed, Shards, SplitLoss, best_classes, count_right, mixed_labels
-from viaduct.training.layout import CannotSplit, choose, find_classifier
+from viaduct.training.distributed import ALONE, Group, join_ranks
+from viaduct.training.hybrid import Mixed, Shards, SplitLoss, best_classes, count_correct, mixed_labels
+from viaduct.training.layout import CannotSplit, choose_layout, find_classifier
 from viaduct.training.loop import Training
 from viaduct.training.mixup import mix
 from viaduct.training.networks import build_model
 from viaduct.training.rundir import RunDir
-from viaduct.training.session import Request, conduct
+from viaduct.training.session import Request, run_training
 
 CLASSES, BATCH = 23, 12  # 23 = 8 + 8 + 7 over three ranks
 
@@ -173,7 +173,7 @@ def test_a_checkpoint_continues_in_any_layout_and_number_of_ranks(before: str, a
 def conducted_file(run: Path, file: Path, steps: int) -> None:
     loaded = load(str(file))
     loaded = replace(loaded, recipe=replace(loaded.recipe, steps=steps))
-    conduct(Request(loaded, RunDir(run), None, "cpu", "auto", "viaduct train"))
+    run_training(Request(loaded, RunDir(run), None, "cpu", "auto", "viaduct train"))
 
 
 @pytest.mark.parametrize("schedule", ["restart", "continue"])
@@ -226,7 +226,7 @@ class BadRows(Overflow):
 
     def step(self, training: Any) -> None:
         if training.group.rank == 1 and training.step == 2:
-            training.hybrid.parameters[0].register_hook(self.spoil)
+            training.parallel.classifier.parameters[0].register_hook(self.spoil)
 
     def spoil(self, gradient: Tensor) -> Tensor | None:
         self.times = getattr(self, "times", 0) + 1
@@ -318,7 +318,7 @@ def logits_and_labels() -> tuple[Tensor, Tensor, Tensor]:
 
 
 def of_a_rank(smoothing: float, mixed: bool) -> dict[str, Any]:
-    with joined("cpu", 30) as group:
+    with join_ranks("cpu", 30) as group:
         counts = (4, 3, 3)
         shards = Shards(CLASSES, group.rank, group.ranks, counts)
         logits, labels, weights = logits_and_labels()
@@ -331,7 +331,7 @@ def of_a_rank(smoothing: float, mixed: bool) -> dict[str, Any]:
         return {
             "loss": float(loss.detach()),
             "gradient": own.grad,
-            "right": int(count_right(own.detach(), given, shards)),
+            "right": int(count_correct(own.detach(), given, shards)),
             "best": best_classes(own.detach(), shards),
         }
 
@@ -424,19 +424,19 @@ def test_what_cannot_be_shared_out_is_refused_with_its_reason(changes: dict[str,
         recipe = replace(recipe, network=Amoebanet(cells=3, filters=16))
     model = build_model(recipe)
     with pytest.raises(BadValue, match=f"parallel.mode hybrid cannot be: {reason}"):
-        choose(recipe, model, TWO)
-    chosen = choose(within(recipe, "parallel", mode="auto"), model, TWO)
+        choose_layout(recipe, model, TWO)
+    chosen = choose_layout(within(recipe, "parallel", mode="auto"), model, TWO)
     assert chosen.classifier is None
-    assert reason in chosen.told()
+    assert reason in chosen.describe()
 
 
 def test_auto_takes_data_for_few_classes_and_hybrid_for_many() -> None:
     for classes, mode in ((10, "data"), (1001, "data"), (200_000, "hybrid")):
         recipe = within(replace(FEW, data=replace(FEW.data, classes=classes)), "parallel", mode="auto")
         recipe = replace(recipe, model=lambda count: nn.Sequential(nn.Flatten(), nn.Linear(192, count)))
-        chosen = choose(recipe, build_model(recipe), TWO)
+        chosen = choose_layout(recipe, build_model(recipe), TWO)
         assert chosen.classifier == ("1" if mode == "hybrid" else None)
-        assert chosen.told().startswith(f"Parallel {mode}")
-        assert "ms with hybrid" in chosen.told()
-    assert choose(recipe, build_model(recipe), ALONE).classifier is None
-    assert choose(within(recipe, "parallel", mode="data"), build_model(recipe), TWO).told() == ""
+        assert chosen.describe().startswith(f"Parallel {mode}")
+        assert "ms with hybrid" in chosen.describe()
+    assert choose_layout(recipe, build_model(recipe), ALONE).classifier is None
+    assert choose_layout(within(recipe, "parallel", mode="data"), build_model(recipe), TWO).describe() == ""

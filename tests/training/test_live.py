@@ -378,7 +378,7 @@ def test_a_page_that_waits_hears_of_the_end_at_once(page: LivePage) -> None:
     visitor.start()
     time.sleep(0.5)
     before = time.monotonic()
-    page.end(Ending("interrupted", "Interrupted by SIGINT after step 300 of 1,000."))
+    page.show_ending(Ending("interrupted", "Interrupted by SIGINT after step 300 of 1,000."))
     assert time.monotonic() - before < 10
     visitor.join()
     assert heard["ended"]["kind"] == "interrupted"
@@ -390,7 +390,7 @@ def test_a_page_that_waits_hears_of_the_end_at_once(page: LivePage) -> None:
 
 def test_an_end_that_nobody_watches_takes_no_time(page: LivePage) -> None:
     before = time.monotonic()
-    page.end(Ending("finished", "Finished."))
+    page.show_ending(Ending("finished", "Finished."))
     assert time.monotonic() - before < 1
 
 

@@ -76,7 +76,7 @@ def test_the_page_grows_with_the_run_and_says_how_it_ended(tmp_path: Path, width
             page.follow(lambda: (217, 1000))
             wait_until(tools, "now.step === '217'")
             write_image(run, 217)
-            page.end(Ending("interrupted", "Interrupted by SIGINT after step 217 of 1,000."))
+            page.show_ending(Ending("interrupted", "Interrupted by SIGINT after step 217 of 1,000."))
             page.close()  # as when the process ends: the page has got all that it shows
             ended = wait_until(tools, "now.callouts.length === 1")
             assert ended["callouts"][0].endswith("Interrupted by SIGINT after step 217 of 1,000.")

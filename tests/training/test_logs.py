@@ -256,7 +256,7 @@ def test_mindspore_prints_the_books_lines(printed: Printed, run: RunDir) -> None
 
 
 def test_mindspore_counts_steps_from_one_in_every_epoch_and_prints_the_last_loss(said: Said) -> None:
-    training = SimpleNamespace(pace=SimpleNamespace(steps_per_epoch=195))
+    training = SimpleNamespace(progress=SimpleNamespace(pace=SimpleNamespace(steps_per_epoch=195)))
 
     def log(lines: Any) -> None:
         for step in (195, 196, 390):

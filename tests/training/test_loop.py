@@ -141,8 +141,8 @@ def test_a_cast_network_resumes_bitwise_too(
 def test_a_step_of_the_best_is_not_forgotten_by_resuming(run: RunDir) -> None:
     recipe = replace(within(RECIPE, "optimizer", lr=0.0), epochs=3)  # stands still: the first evaluation stays the best
     again = resumed(recipe, run, interrupted_at(7, recipe, run))
-    assert again.best is not None
-    assert again.best["step"] == 5
+    assert again.progress.best is not None
+    assert again.progress.best["step"] == 5
 
 
 def test_an_interrupted_evaluation_leaves_no_trace_and_is_made_up_for(run: RunDir) -> None:
@@ -154,7 +154,7 @@ def test_an_interrupted_evaluation_leaves_no_trace_and_is_made_up_for(run: RunDi
     flag, first, rest = Flag(), InTheMiddle(), Recorder()
     done = trained(RECIPE, run, first, Checkpointing(), interrupted=flag)
     assert first.at("evaluation") == []
-    assert (done.score, done.complete, first.events[-1]) == (None, False, ("end: interrupted", 5))
+    assert (done.score, done.progress.is_complete, first.events[-1]) == (None, False, ("end: interrupted", 5))
     again = resumed(RECIPE, run, checkpoints(run.checkpoints)[-1], rest)
     assert rest.at("evaluation") == [5, 10]
     assert same(weights(again), weights(trained(RECIPE, run)))
@@ -167,7 +167,7 @@ def test_a_run_interrupted_after_its_last_step_still_owes_its_evaluation(run: Ru
 
     flag, rest = Flag(), Recorder()
     done = trained(RECIPE, run, AtTheEnd(), Checkpointing(), interrupted=flag)
-    assert (done.step, done.complete) == (10, False)
+    assert (done.step, done.progress.is_complete) == (10, False)
     again = resumed(RECIPE, run, checkpoints(run.checkpoints)[-1], rest)
     assert rest.at("step") == []
     assert rest.at("evaluation") == [10]

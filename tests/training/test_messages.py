@@ -16,7 +16,7 @@ from data.mutations import mutate
 from training.ranks import together
 from viaduct.errors import BadValue, LostRank
 from viaduct.training.checkpoint import Saved
-from viaduct.training.distributed import joined
+from viaduct.training.distributed import join_ranks
 from viaduct.training.messages import decode, encode
 from viaduct.training.metrics import Counted
 
@@ -101,7 +101,7 @@ def test_damaged_messages_end_in_words() -> None:
 
 
 def speak(folder: Path) -> None:
-    with joined("cpu", 30) as group:
+    with join_ranks("cpu", 30) as group:
         every = group.gather({"rank": group.rank, "tensor": torch.full((group.rank + 1,), group.rank)})
         assert [part["rank"] for part in every] == list(range(group.ranks))
         assert [part["tensor"].tolist() for part in every] == [[0], [1, 1], [2, 2, 2]]

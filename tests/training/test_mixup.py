@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from training.test_loop import interrupted_at, resumed, same
 from training.tiny import CLASSES, RECIPE, Recorder, normed, trained, training, weights
 from viaduct.recipes import CrossEntropy
-from viaduct.training.mixup import mix, mixing_weights
+from viaduct.training.mixup import mix, mixing_rows, mixing_weights
 from viaduct.training.rundir import RunDir
 
 MIXED = replace(RECIPE, mixup=0.2, loss=CrossEntropy(label_smoothing=0.1))
@@ -23,7 +23,7 @@ MIXED = replace(RECIPE, mixup=0.2, loss=CrossEntropy(label_smoothing=0.1))
 def test_a_run_without_mixup_sees_its_pictures_and_labels_as_they_are(run: RunDir) -> None:
     plain = training(RECIPE, run)
     batch = next(iter(plain.train_batches.epoch(0)))
-    pictures, labels = plain.mixed(batch)
+    pictures, labels = plain.train_step.mix_batch(batch)
     assert pictures is batch.images
     assert labels is batch.labels
 
@@ -46,7 +46,7 @@ def test_the_loss_of_mixed_labels_is_the_mixture_of_the_losses(run: RunDir) -> N
     logits, labels = torch.randn(6, CLASSES, generator=chance), torch.tensor([0, 1, 2, 3, 1, 1])
     share = torch.rand(6, generator=chance)
     _, shares = mix(torch.zeros(6, 3, 1, 1), labels, share, CLASSES)
-    found = training(MIXED, run).loss(logits, shares)
+    found = training(MIXED, run).train_step.loss(logits, shares)
     log_p = np.log(np.exp(logits.numpy()) / np.exp(logits.numpy()).sum(1, keepdims=True))
     smooth = np.eye(CLASSES)[labels.numpy()] * 0.9 + 0.1 / CLASSES
     target = share.numpy()[:, None] * smooth + (1 - share.numpy()[:, None]) * smooth[::-1]
@@ -139,7 +139,45 @@ def test_training_accuracy_counts_the_stronger_label(run: RunDir) -> None:
     share = mixing_weights(1.0, recipe.seed, 0, 8)
     own, other = batch.labels.cpu().numpy(), batch.labels.cpu().numpy()[::-1]
     expected = np.mean(np.where(share > 0.5, own, other) == 2)
-    stopped.optimize(batch)
-    stopped.step = 1
+    stopped.train_step.optimize(batch)
+    stopped.progress.step = 1
     stopped.log()
     assert recorder.logs[0].top1 == expected
+
+
+def test_cutmix_replaces_a_box_by_the_mirrors_and_mixes_labels_by_its_area() -> None:
+    pictures = torch.arange(4.0).view(4, 1, 1, 1).expand(4, 3, 8, 8)
+    rows = torch.from_numpy(mixing_rows(0.0, 1.0, 1, 0, 4, 8))
+    mixed, shares = mix(pictures, torch.tensor([0, 1, 2, 3]), rows, CLASSES)
+    for index in range(4):
+        own = (mixed[index, 0] == index).float().mean()
+        assert set(mixed[index].unique().tolist()) <= {float(index), 3.0 - index}
+        assert shares[index, index] == pytest.approx(float(own))
+        assert shares[index, 3 - index] == pytest.approx(1 - float(own))
+    assert float(shares.min(1).values.max()) == 0
+    assert float(shares[2].max()) < 1
+
+
+def test_boxes_of_cutmix_have_the_area_that_is_drawn() -> None:
+    rows = mixing_rows(0.0, 1.0, 1, 0, 20_000, 224)
+    areas = (rows[:, 3] - rows[:, 2]) * (rows[:, 5] - rows[:, 4]) / 224**2
+    np.testing.assert_allclose(1 - rows[:, 0], areas, atol=1e-6)
+    inside = (rows[:, 2] > 0) & (rows[:, 3] < 224) & (rows[:, 4] > 0) & (rows[:, 5] < 224)
+    assert areas[inside].max() < 1
+    assert (rows[:, 1] == 1).all()
+    assert 0.25 < areas.mean() < 0.4  # uniform before the edges cut them
+
+
+def test_with_mixup_and_cutmix_each_mixes_half_of_the_pictures() -> None:
+    rows = mixing_rows(0.8, 1.0, 1, 3, 10_000, 32)
+    is_mixed_up = (rows[:, 2:] == 0).all(1) & (rows[:, 1] < 1)
+    assert is_mixed_up.mean() == pytest.approx(0.5, abs=0.03)
+    assert np.array_equal(rows[is_mixed_up, 0], mixing_weights(0.8, 1, 3, 10_000)[is_mixed_up])
+
+
+@pytest.mark.parametrize("sink", [0, 4])
+def test_a_resumed_run_cuts_what_it_would_have_cut(run: RunDir, sink: int) -> None:
+    recipe = replace(MIXED, model=normed, cutmix=1.0, sink=sink)
+    expected = weights(trained(recipe, run))
+    assert same(weights(resumed(recipe, run, interrupted_at(5, recipe, run))), expected)
+    assert not same(weights(trained(replace(recipe, cutmix=0.0), run)), expected)

@@ -65,7 +65,7 @@ def test_histograms_and_images_lie_in_the_run_and_none_of_a_step_taken_again(run
         f"step-{step:08d}.png" for step in (5, 10, 15)
     ]
     again = training(BASE, run, build_board(BASE))
-    again.step = 10
+    again.progress.step = 10
     again.callbacks[0].start(again)
     assert [json.loads(line)["step"] for line in file.read_text().splitlines()] == [5, 10]
 
@@ -108,7 +108,7 @@ def test_a_histogram_of_one_value_or_none_is_one(values: list[float]) -> None:
 def test_images_are_those_that_were_loaded(run: RunDir) -> None:
     recipe = within(within(BASE, "data", flip=False), "data", pad=0)
     done = training(recipe, run)
-    batch = next(done.coming_batches())
+    batch = next(done.iterate_batches())
     pixels = to_pixels(batch.images, recipe)
     assert np.array_equal(pixels, done.images.train.images[batch.index.numpy()])
 

@@ -232,7 +232,7 @@ def test_a_fixed_scale_may_update_with_overflowed_gradients(run: RunDir) -> None
     fixed = Precision("fp16", loss_scale=2.0**40, drop_overflow=False)
     state = training(replace(RECIPE, precision=fixed), run)
     assert not state.scale.watching
-    state.take(next(state.coming_batches()))
+    state.run_step(next(state.iterate_batches()))
     assert state.scale.skipped == 0
     assert not all(bool(parameter.isfinite().all()) for parameter in state.model.parameters())
 
@@ -283,7 +283,7 @@ def test_an_overflow_leaves_weights_and_momentum_as_they_were(run: RunDir) -> No
     fixed = replace(RECIPE, precision=Precision("fp16", loss_scale=2.0**40))
     state = training(fixed, run)
     before = weights(state)
-    state.advance(next(iter(state.train_batches.epoch(0))))
+    state.advance(iter(state.train_batches.epoch(0)))
     assert (state.step, state.scale.skipped, state.scale.value) == (1, 1, 2.0**40)
     assert all(torch.equal(tensor, before[name]) for name, tensor in weights(state).items())
     assert not state.optimizer.state
@@ -306,8 +306,8 @@ def test_one_step_changes_the_master_weights_by_less_than_bf16_can_hold(run: Run
         state.model[5].weight.fill_(1.0)
     state.computation.publish_weights()
     before = weights(state)
-    state.optimizer.param_groups[0]["lr"] = state.initial_rates[0] = 1e-4
-    state.advance(next(iter(state.train_batches.epoch(0))))
+    state.optimizer.param_groups[0]["lr"] = state.progress.initial_rates[0] = 1e-4
+    state.advance(iter(state.train_batches.epoch(0)))
     dense = state.model[5].weight
     assert dense.dtype == torch.float32
     assert not torch.equal(dense, before["5.weight"])

@@ -27,7 +27,7 @@ from viaduct.training.checkpoint import checkpoints
 from viaduct.training.loop import Training
 from viaduct.training.profile_callback import ProfileRequest, Profiling, fit_storage, keep_profiles, split_replays
 from viaduct.training.rundir import RunDir
-from viaduct.training.session import Request, conduct
+from viaduct.training.session import Request, run_training
 from viaduct.training.sink import Capture
 
 BASE = replace(RECIPE, model=forgetful)  # two epochs of five steps, with dropout
@@ -96,7 +96,7 @@ def test_no_planned_evaluation_is_recorded_with_the_steps(run: RunDir, last: int
     own = Profiling(ProfileRequest(Window(last - 8 if last > 7 else 0, last)))
     done = trained(BASE, run, own)
     found = read_profile(run.path / "profile")
-    assert (done.evaluation_every, found.facts.recorded_steps) == (5, recorded)
+    assert (done.progress.evaluation_every, found.facts.recorded_steps) == (5, recorded)
     assert any("No operators: an evaluation" in note for note in found.facts.notes) == (recorded == 0)
     assert bool(found.operators) == bool(recorded)
 
@@ -164,7 +164,7 @@ def test_an_evaluation_alone_has_no_steps_to_profile() -> None:
 
 def conducted(run: RunDir, request: ProfileRequest | None) -> None:
     loaded = Loaded("tiny", within(BASE, "checkpoint", every_steps=4), "Tiny.", None)
-    conduct(Request(loaded, run, None, "cpu", "auto", "viaduct train tiny", profile=request))
+    run_training(Request(loaded, run, None, "cpu", "auto", "viaduct train tiny", profile=request))
 
 
 def test_the_report_of_a_run_without_a_profile_does_not_mention_one(tmp_path: Path) -> None:
@@ -336,14 +336,14 @@ def log(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def watch(training: Training, log: list[str]) -> None:
-    batches, network, optimizer = training.coming_batches, training.model, training.optimizer
+    batches, network, optimizer = training.iterate_batches, training.model, training.optimizer
 
     def fetch() -> Iterator[Any]:
         for batch in batches():
             log.append("batch")
             yield batch
 
-    training.coming_batches = fetch  # type: ignore[method-assign]
+    training.iterate_batches = fetch  # type: ignore[method-assign]
     network.register_forward_pre_hook(lambda module, inputs: log.append("network"))
     next(network.parameters()).register_post_accumulate_grad_hook(lambda parameter: log.append("gradient"))
     optimizer.register_step_post_hook(lambda *words: log.append("update"))

@@ -61,7 +61,7 @@ def begin(run: Path, file: Path) -> RunDir:
     if callable(loaded.recipe.model):
         loaded.recipe.model(4)  # as a training builds it before the run is begun
     begun = RunDir(run)
-    begun.begin(loaded, {"name": loaded.name, "file": str(file), "recipe": to_record(loaded.recipe)})
+    begun.record_start(loaded, {"name": loaded.name, "file": str(file), "recipe": to_record(loaded.recipe)})
     return begun
 
 

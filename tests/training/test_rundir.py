@@ -25,7 +25,7 @@ def loaded(recipe: Recipe = RECIPE, name: str = "mine") -> Loaded:
 
 
 def begin(run: RunDir, recipe: Recipe = RECIPE) -> None:
-    run.begin(loaded(recipe), {"name": "mine", "file": None, "recipe": to_record(recipe)})
+    run.record_start(loaded(recipe), {"name": "mine", "file": None, "recipe": to_record(recipe)})
 
 
 def test_nothing_is_refused_to_the_recipe_that_began_the_run(run: RunDir) -> None:
@@ -97,16 +97,16 @@ def test_another_part_is_one_difference_called_by_its_name(run: RunDir) -> None:
 def test_a_folder_that_is_no_run_is_called_that(run: RunDir) -> None:
     assert not run.begun
     with pytest.raises(BadRun, match=r"run' is not a run: it has no recipe.json"):
-        run.stored()
+        run.read_recipe()
     (run.path / "recipe.json").write_text('{"name": "mi')
     with pytest.raises(BadRun, match=r"recipe.json is damaged"):
-        run.stored()
+        run.read_recipe()
 
 
 def test_a_run_remembers_the_recipe_it_was_begun_with(run: RunDir) -> None:
     taster = load("shapes_taster")
     changed = replace(taster, recipe=override(taster.recipe, "optimizer.lr", "0.25"))
-    run.begin(changed, {"name": "shapes_taster", "file": None, "recipe": to_record(changed.recipe)})
+    run.record_start(changed, {"name": "shapes_taster", "file": None, "recipe": to_record(changed.recipe)})
     assert run.begun
     assert run.recipe().recipe == changed.recipe
 
@@ -123,7 +123,7 @@ def test_a_recipe_file_that_has_changed_since_is_not_the_one_that_continues(run:
     file = tmp_path / "own_recipe.py"
     file.write_text(OWN.format(word="first"))
     own = load(str(file))
-    run.begin(own, {"name": own.name, "file": str(file), "recipe": to_record(own.recipe)})
+    run.record_start(own, {"name": own.name, "file": str(file), "recipe": to_record(own.recipe)})
     file.write_text(OWN.format(word="second"))
     again = run.recipe()
     assert (again.name, again.recipe.model(4)) == ("own_recipe", "first")
@@ -141,7 +141,7 @@ HOLD = """
 import sys
 from pathlib import Path
 from viaduct.training.rundir import RunDir
-with RunDir(Path(sys.argv[1])).locked():
+with RunDir(Path(sys.argv[1])).lock():
     print("locked", flush=True)
     sys.stdin.read()
 """
@@ -159,21 +159,21 @@ def holder(run: RunDir) -> Iterator[subprocess.Popen[str]]:
 
 
 def test_a_second_process_is_kept_out_until_the_first_one_dies(run: RunDir, holder: subprocess.Popen[str]) -> None:
-    with pytest.raises(BadRun, match=rf"is in use: process {holder.pid} is training there"), run.locked():
+    with pytest.raises(BadRun, match=rf"is in use: process {holder.pid} is training there"), run.lock():
         raise AssertionError("it was let in")
     assert (run.path / ".lock").read_text() == str(holder.pid)
     holder.send_signal(signal.SIGKILL)
     holder.wait()
-    with run.locked():
+    with run.lock():
         assert (run.path / ".lock").read_text() == str(os.getpid())
 
 
 def test_a_lock_can_be_taken_again_after_it_was_given_back(run: RunDir) -> None:
-    with run.locked(), pytest.raises(BadRun, match="is in use"), RunDir(run.path).locked():
+    with run.lock(), pytest.raises(BadRun, match="is in use"), RunDir(run.path).lock():
         raise AssertionError("it was let in")
-    with pytest.raises(KeyError), run.locked():
+    with pytest.raises(KeyError), run.lock():
         raise KeyError("a bug in the loop")
-    with run.locked():
+    with run.lock():
         pass
 
 

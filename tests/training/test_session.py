@@ -24,7 +24,7 @@ from viaduct.training.callbacks import Callback, MetricsFile
 from viaduct.training.checkpoint import checkpoints
 from viaduct.training.loop import Training
 from viaduct.training.rundir import RunDir
-from viaduct.training.session import Request, conduct, load_images
+from viaduct.training.session import Request, load_images, run_training
 
 TINY = replace(RECIPE, log=Log(every_steps=5), checkpoint=Checkpoint(every_steps=2, every_minutes=0, keep_best=False))
 
@@ -37,7 +37,7 @@ def a_stored_recipe_can_be_reloaded(monkeypatch: pytest.MonkeyPatch) -> None:
 def conducted(run: RunDir, recipe: Recipe = TINY, resume: str = "auto") -> str:
     """Train; what was said meanwhile is in capsys."""
     request = Request(Loaded("tiny", recipe, "Tiny.", None), run, None, "cpu", resume, "viaduct train tiny")
-    return "finished" if conduct(request).finished else "interrupted"
+    return "finished" if run_training(request).finished else "interrupted"
 
 
 def said(capsys: pytest.CaptureFixture[str]) -> str:
@@ -72,7 +72,7 @@ def test_nothing_is_written_where_there_is_nothing_to_resume(run: RunDir) -> Non
 
 
 class Close(Callback):
-    closely = True
+    needs_every_step = True
 
 
 def test_the_summary_says_how_the_steps_were_run(run: RunDir, capsys: pytest.CaptureFixture[str]) -> None:
@@ -176,7 +176,7 @@ def test_a_damaged_checkpoint_ahead_never_costs_the_run_its_whole_ones(
 def test_what_was_learned_before_a_picture_that_cannot_be_read_is_kept(
     run: RunDir, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    usual = Training.coming_batches
+    usual = Training.iterate_batches
 
     def spoiled(training: Training) -> Iterator[Batch]:
         for number, batch in enumerate(usual(training)):
@@ -185,7 +185,7 @@ def test_what_was_learned_before_a_picture_that_cannot_be_read_is_kept(
             yield batch
 
     with monkeypatch.context() as meanwhile:
-        meanwhile.setattr(Training, "coming_batches", spoiled)
+        meanwhile.setattr(Training, "iterate_batches", spoiled)
         with pytest.raises(BadData, match="record 7"):
             conducted(run)
     told = said(capsys)
@@ -251,14 +251,14 @@ def test_the_page_says_how_often_each_class_is_seen_when_they_are_balanced(run: 
 
 def test_a_run_does_not_continue_on_other_pictures(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
     conducted(run, replace(TINY, steps=4))
-    before, whole = run.stored(), make(None)
+    before, whole = run.read_recipe(), make(None)
     relabelled = replace(whole.train, labels=whole.train.labels[::-1].copy())
     for train, words in ((pictures(32, seed=1), "32 now"), (relabelled, "40 now, with other labels")):
         changed = replace(whole, train=train)
         monkeypatch.setattr("viaduct.training.session.load_images", lambda data, path, changed=changed: changed)
         with pytest.raises(BadRun, match=f"training: 40 pictures then, {words}"):
             conducted(run, replace(TINY, steps=6))
-    assert run.stored() == before
+    assert run.read_recipe() == before
 
 
 def test_a_run_without_a_checkpoint_begins_anew_with_other_values(run: RunDir) -> None:
@@ -266,7 +266,7 @@ def test_a_run_without_a_checkpoint_begins_anew_with_other_values(run: RunDir) -
         conducted(run, within(replace(TINY, log=Log(every_steps=1)), "optimizer", lr=1e38))
     assert run.begun
     assert conducted(run, within(TINY, "optimizer", lr=0.05)) == "finished"
-    assert run.stored()["recipe"]["optimizer"]["lr"] == 0.05
+    assert run.read_recipe()["recipe"]["optimizer"]["lr"] == 0.05
 
 
 def test_a_run_that_diverges_leaves_its_page(run: RunDir, capsys: pytest.CaptureFixture[str]) -> None:

@@ -60,13 +60,13 @@ def order(run: RunDir, *callbacks: Callback) -> list[list[int]]:
     """Return the images of every step."""
     seen: list[list[int]] = []
     done = training(BASE, run, *callbacks)
-    optimize = done.optimize
+    optimize = done.train_step.optimize
 
     def note(batch: Any) -> None:
         seen.append(batch.index.tolist())
         optimize(batch)
 
-    done.optimize = note  # type: ignore[method-assign]
+    done.train_step.optimize = note  # type: ignore[method-assign]
     with done.train_batches, done.validation:
         done.fit()
     return seen

@@ -42,8 +42,10 @@ from viaduct.training.callbacks import (
 )
 from viaduct.training.checkpoint import checkpoints
 from viaduct.training.loop import Training
+from viaduct.training.optimizer_support import support_optimizer
 from viaduct.training.rundir import RunDir
-from viaduct.training.sink import Capture, Feed, Work, describe_sink, obstacle_of_optimizer
+from viaduct.training.sink import Capture, Feed, Work, describe_sink
+from viaduct.training.step import TrainingStep
 
 BASE = replace(RECIPE, model=normed, epochs=3, schedule=Cosine(warmup_epochs=1))
 FP16 = Precision("fp16", loss_scale="dynamic", scale_start=2.0**24, scale_grow_every=4)
@@ -135,7 +137,7 @@ def test_a_stop_is_asked_for_and_takes_place_at_the_end_of_a_sink(run: RunDir) -
     recorder = Recorder()
     done = trained(replace(BASE, sink=4), run, StopsAt(6), recorder, Checkpointing())
     assert done.step == 8  # 4, 5 (an evaluation), 8
-    assert done.stopping == "enough"
+    assert done.progress.stop_reason == "enough"
     assert recorder.at("evaluation") == [5, 8]
     assert recorder.at("checkpoint")[-1] == 8
 
@@ -206,20 +208,20 @@ def test_a_captured_step_leaves_nothing_in_python(run: RunDir) -> None:
 
     def capture(work: Work) -> Work:
         def state() -> dict[str, Any]:
-            training: Training = work.training  # type: ignore[attr-defined]
+            step: TrainingStep = work.step  # type: ignore[attr-defined]
             groups = [
                 {name: value for name, value in group.items() if name != "params"}
-                for group in training.optimizer.param_groups
+                for group in step.optimizer.param_groups
             ]
-            addresses = [tensor.data_ptr() for tensor in training.model.state_dict().values()]
-            assert training.shadow is not None
+            addresses = [tensor.data_ptr() for tensor in step.computation.master.state_dict().values()]
+            assert step.ema is not None
             return {
                 "groups": groups,
                 "addresses": addresses,
-                "gradients": [parameter.grad for parameter in training.parameters],
-                "pending": len(training.pending),
-                "updates": training.shadow.updates,
-                "step": training.step,
+                "gradients": [parameter.grad for parameter in step.parameters],
+                "pending": len(step.results),
+                "updates": step.ema.updates,
+                "step": step.progress.step,
             }
 
         before = state()
@@ -253,10 +255,10 @@ def test_the_step_that_is_captured_computes_the_same(tmp_path: Any, name: str) -
         torch.testing.assert_close(one, other, **CLOSE)
     assert sunk.scale.state() == plain.scale.state()
     assert [log.lr for log in told.logs] == [log.lr for log in alone.logs if log.step in told.at("log")]
-    if plain.shadow and sunk.shadow:
-        assert sunk.shadow.updates == plain.shadow.updates
-        for key, tensor in plain.shadow.values.items():
-            torch.testing.assert_close(sunk.shadow.values[key], tensor, **CLOSE)
+    if plain.ema and sunk.ema:
+        assert sunk.ema.updates == plain.ema.updates
+        for key, tensor in plain.ema.values.items():
+            torch.testing.assert_close(sunk.ema.values[key], tensor, **CLOSE)
 
 
 @pytest.mark.parametrize("optimizer", [Sgd(0.1, weight_decay=1e-3), Sgd(0.1, nesterov=True), Sgd(0.1, momentum=0.0)])
@@ -269,19 +271,19 @@ def test_sgd_that_is_not_fused_reads_its_rate_on_the_device_too(run: RunDir, opt
     recipe, alone, told = replace(BASE, optimizer=optimizer, sink=4), Recorder(), Recorder()
     trained(replace(recipe, sink=0), run, alone, Unfused())
     sunk = on_device(recipe, run, lambda work: work, told, Unfused())
-    assert obstacle_of_optimizer(sunk.optimizer, skips=False) is None
-    assert "cannot skip" in str(obstacle_of_optimizer(sunk.optimizer, skips=True))
+    assert support_optimizer(sunk.optimizer).find_capture_obstacle(skips_steps=False) is None
+    assert "cannot skip" in str(support_optimizer(sunk.optimizer).find_capture_obstacle(skips_steps=True))
     torch.testing.assert_close(losses(told), losses(alone), **CLOSE)
 
 
 def test_steps_that_overflow_on_the_device_are_skipped_and_counted(run: RunDir) -> None:
     recipe = replace(RECIPES["loss scale that overflows now and then"], sink=4)
     sunk, first = on_device(recipe, run, lambda work: work), training(recipe, run)
-    first.take(next(first.coming_batches()))
+    first.run_step(next(first.iterate_batches()))
     assert first.scale.skipped == 0  # the first step is the host's
     assert sunk.scale.skipped > 1
-    assert sunk.shadow is not None
-    assert sunk.shadow.updates == sunk.step - sunk.scale.skipped
+    assert sunk.ema is not None
+    assert sunk.ema.updates == sunk.step - sunk.scale.skipped
 
 
 def test_a_step_that_cannot_be_captured_is_the_hosts_and_says_so(
@@ -462,7 +464,7 @@ def test_the_length_of_automatic_sinks_follows_the_time_of_a_step(run: RunDir) -
     assert sink is not None
     assert (sink.length, sink.longest) == (10, 100)
     for seconds, steps in ((0.029, 34), (0.001, 100), (0.4, 2), (7.0, 1)):
-        sink.adapt(seconds)
+        sink.adapt_length(seconds)
         assert sink.length == steps
 
 
@@ -544,8 +546,8 @@ def test_what_was_learned_before_an_image_that_cannot_be_read_is_kept(run: RunDi
                 raise BadData("image 7 cannot be decoded.")
             yield batch
 
-    whole = sunk.coming_batches()
-    sunk.coming_batches = broken  # type: ignore[method-assign]
+    whole = sunk.iterate_batches()
+    sunk.iterate_batches = broken  # type: ignore[method-assign]
     with sunk.train_batches, sunk.validation:
         with pytest.raises(BadData, match="image 7"):
             sunk.fit()
@@ -635,9 +637,9 @@ def test_a_batch_is_made_beside_the_step_and_read_after_it_is_there() -> None:
     feed, batches = Feed("cpu"), made()
     feed.vendor, feed.side = card, card.Stream()
     for number in range(4):
-        feed.now(batches)
+        feed.take_batch(batches)
         card.told.append(f"step {number}")
-        feed.ran()
+        feed.mark_step()
         feed.prepare(batches)
     assert card.told == [
         "batch 0 on usual",

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from training.ranks import together
 from viaduct.errors import BadValue
-from viaduct.training.distributed import joined
-from viaduct.training.syncnorm import Norm2d, synchronise
+from viaduct.training.distributed import join_ranks
+from viaduct.training.syncnorm import Norm2d, synchronise_norms
 
 SHARES = (5, 2, 3)  # ranks need not have equally many pictures
 
@@ -41,9 +41,9 @@ def passes(net: nn.Module, x: Tensor, first: int) -> dict[str, Tensor]:
 
 
 def of_a_rank(momentum: float | None, affine: bool, dtype: torch.dtype) -> dict[str, Tensor]:
-    with joined("cpu", 30) as group:
+    with join_ranks("cpu", 30) as group:
         net = network(momentum, affine, dtype)
-        synchronise(net, "cpu")
+        synchronise_norms(net, "cpu")
         first = sum(SHARES[: group.rank])
         return passes(net, pictures(dtype)[first : first + SHARES[group.rank]], first)
 
@@ -78,7 +78,7 @@ def test_ranks_compute_what_one_would(
 
 def test_without_other_ranks_it_is_the_plain_norm() -> None:
     synced = network(0.1, True)
-    synchronise(synced, "cpu")
+    synchronise_norms(synced, "cpu")
     ours, plain = passes(synced, pictures(torch.float32), 0), passes(network(0.1, True), pictures(torch.float32), 0)
     assert all(torch.equal(ours[name], plain[name]) for name in plain)
 
@@ -86,8 +86,8 @@ def test_without_other_ranks_it_is_the_plain_norm() -> None:
 def test_names_kinds_and_values_stay() -> None:
     net = network(0.1, True)
     before = dict(net.state_dict())
-    synchronise(net, "cpu")
-    synchronise(net, "cpu")
+    synchronise_norms(net, "cpu")
+    synchronise_norms(net, "cpu")
     assert isinstance(net[0], Norm2d)
     assert isinstance(net[0], nn.BatchNorm2d)
     assert {name: tensor.data_ptr() for name, tensor in net.state_dict().items()} == {
@@ -97,7 +97,7 @@ def test_names_kinds_and_values_stay() -> None:
 
 def test_accelerators_get_torchs_own() -> None:
     net = network(0.1, True)
-    synchronise(net, "cuda")
+    synchronise_norms(net, "cuda")
     assert isinstance(net[0], nn.SyncBatchNorm)
     assert isinstance(net[0], nn.BatchNorm2d)
     assert type(net[0]).forward is nn.SyncBatchNorm.forward
@@ -110,4 +110,4 @@ class Own(nn.BatchNorm2d):
 
 def test_a_norm_of_ones_own_is_named() -> None:
     with pytest.raises(BadValue, match="1 is a Own, which may compute in a way of its own"):
-        synchronise(nn.Sequential(nn.Identity(), Own(4)), "cpu")
+        synchronise_norms(nn.Sequential(nn.Identity(), Own(4)), "cpu")

@@ -299,13 +299,13 @@ def test_a_loss_scale_leaves_the_factors_alone() -> None:
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The layers whose covariances are taken, one entry for each of the two sides."""
     seen: list[str] = []
-    see = curvature.Watch.see
+    see = curvature.Watch.record_use
 
     def note(self: Any, layer: Any, *rest: Any, **named: Any) -> None:
         seen.append(layer.name)
         see(self, layer, *rest, **named)
 
-    monkeypatch.setattr(curvature.Watch, "see", note)
+    monkeypatch.setattr(curvature.Watch, "record_use", note)
     return seen
 
 
@@ -333,7 +333,7 @@ def test_parts_of_a_batch_do_not_change_the_size_of_the_factors(run: RunDir) -> 
         state = training(replace(RECIPE, optimizer=Thor(0.01), accumulate=parts), run)
         first = next(iter(state.train_batches.epoch(0)))
         same = first._replace(images=first.images[:1].expand(8, -1, -1, -1), labels=first.labels[:1].expand(8))
-        state.advance(same)
+        state.advance(iter([same]))
         found.append(state.optimizer.inverses)
     for name, inverses in found[0].items():
         for one, other in zip(inverses, found[1][name], strict=True):
@@ -366,11 +366,11 @@ def test_a_graph_run_refreshes_uncompiled_and_takes_the_same_steps(
 def test_a_skipped_step_makes_up_for_its_refresh(run: RunDir) -> None:
     state = training(replace(RECIPE, optimizer=Thor(0.01), precision=Precision("fp16", loss_scale=2.0**40)), run)
     batches = iter(state.train_batches.epoch(0))
-    state.advance(next(batches))
+    state.advance(batches)
     assert state.scale.skipped == 1
     assert state.optimizer.refreshing
     state.scale.value = 1.0
-    state.advance(next(batches))
+    state.advance(batches)
     assert not state.optimizer.refreshing
     assert all(inverse.isfinite().all() for pair in state.optimizer.inverses.values() for inverse in pair)
 

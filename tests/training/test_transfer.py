@@ -22,7 +22,7 @@ from viaduct.training import session
 from viaduct.training.callbacks import Checkpointing
 from viaduct.training.freezing import matching
 from viaduct.training.rundir import RunDir
-from viaduct.training.transfer import begin_from
+from viaduct.training.transfer import load_initial_weights
 from viaduct.weights.bundle import Bundle, write_bundle
 from viaduct.weights.maps import layouts_of
 
@@ -56,7 +56,7 @@ def donor(tmp_path: Path) -> RunDir:
 
 def begun(recipe: Recipe, run: RunDir, source: Path, **init: Any) -> tuple[Any, list[str]]:
     made = training(replace(recipe, init=Init(source=str(source), **init)), run)
-    return made, begin_from(made)
+    return made, load_initial_weights(made)
 
 
 def equal(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
@@ -185,7 +185,7 @@ def test_weights_of_another_network_are_refused_and_recognised(run: RunDir, tmp_
     made = training(replace(RECIPE, model=small_resnet, init=Init(str(tmp_path / "w.safetensors"))), run)
     before = weights(made)
     with pytest.raises(BadData, match="does not hold this network") as refusal:
-        begin_from(made)
+        load_initial_weights(made)
     for fragment in ("missing there, ", "not in this network, ", "looks like resnet20_cifar_v2", "--init-exclude"):
         assert fragment in str(refusal.value)
     assert equal(weights(made), before)
@@ -311,7 +311,7 @@ def test_a_step_that_cannot_be_continued_from_is_refused(
 
 
 def conduct(recipe: Recipe, run: Path) -> None:
-    session.conduct(session.Request(Loaded("mine", recipe, "", None), RunDir(run), None, "cpu", "auto", "test"))
+    session.run_training(session.Request(Loaded("mine", recipe, "", None), RunDir(run), None, "cpu", "auto", "test"))
 
 
 def test_a_resumed_run_does_not_read_the_weights_again(donor: RunDir, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from viaduct.benching import peers
 from viaduct.benching.record import BEGINS
 from viaduct.errors import BadData
 from viaduct.reporting.results import read_results, render
-from viaduct.verbs.bench import begin, main
+from viaduct.verbs.bench import main, run_bench
 
 QUICK = ("bench", "shapes_taster", "--device", "cpu", "--batch", "2", "--steps", "1", "--windows", "2")
 
@@ -126,7 +126,7 @@ def test_figures_that_cannot_be_written_at_the_end_are_shown_all_the_same(
     monkeypatch.setattr("sys.argv", ["viaduct"])
     monkeypatch.setattr("viaduct.benching.record.write_record", full)
     with pytest.raises(BadData, match="No space left"):
-        begin({**defaults(), "recipe": "shapes_taster", "json": tmp_path / "figures.json"})
+        run_bench({**defaults(), "recipe": "shapes_taster", "json": tmp_path / "figures.json"})
     assert "images/s" in capsys.readouterr().out
 
 
@@ -322,7 +322,7 @@ def test_the_title_of_ours_says_what_is_compiled(
     real = torch.compile  # graphs are found as ever and run as they are: the compiler takes a minute
     monkeypatch.setattr(torch, "compile", lambda work, **options: real(work, backend="eager", dynamic=False))
     monkeypatch.setattr("sys.argv", ["viaduct"])
-    begin({**defaults(), "recipe": "shapes_taster", "mode": "graph", "compile": how, "json": tmp_path / "it.json"})
+    run_bench({**defaults(), "recipe": "shapes_taster", "mode": "graph", "compile": how, "json": tmp_path / "it.json"})
     record = read(tmp_path / "it.json")
     assert record["way"].endswith(named)
     assert record["compiled"] == how

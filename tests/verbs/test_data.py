@@ -60,7 +60,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def built(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("built") / "records"
     said = answered("data", "build", photos, "--out", out, "--shards", "2")
-    assert said == f"{out}: 36 training and 4 validation pictures of 2 classes, 3 files written\n"
+    assert said == f"{out}: 36 training and 4 validation images of 2 classes, 3 files written\n"
     return out
 
 
@@ -85,7 +85,7 @@ def test_a_list_of_pictures_is_built(photos: Path, tmp_path: Path) -> None:
     lines = [f"{path},{path.parent.name}" for path in sorted(photos.rglob("*.jpg"))]
     (tmp_path / "list.csv").write_text("path,label\n" + "\n".join(lines) + "\n")
     said = answered("data", "build", "list.csv", "--out", "records", "--first-label", "0", cwd=tmp_path)
-    assert "36 training and 4 validation pictures of 2 classes" in said
+    assert "36 training and 4 validation images of 2 classes" in said
     assert (tmp_path / "records/labels.txt").read_text() == "0:ant\n1:bee\n"
 
 
@@ -101,7 +101,7 @@ def test_the_files_of_mnist_are_built(tmp_path: Path) -> None:
     train, validation = idx_pair(tmp_path, "train", 30), idx_pair(tmp_path, "t10k", 10)
     out = tmp_path / "records"
     said = answered("data", "build", "--idx", *train, "--idx-validation", *validation, "--out", out)
-    assert "30 training and 10 validation pictures of 10 classes" in said
+    assert "30 training and 10 validation images of 10 classes" in said
     assert "nothing wrong was found" in answered("data", "check", out, "--deep")
 
 
@@ -136,7 +136,7 @@ def test_mistakes_are_named_by_flag_and_reasons_have_no_numbers(photos: Path, tm
 def test_a_build_without_validation_pictures_warns(photos: Path, tmp_path: Path) -> None:
     answer = viaduct("data", "build", photos, "--out", tmp_path / "out", "--validation-share", "0")
     assert answer.returncode == 0
-    assert answer.stderr == "warning: there are no validation pictures; training needs some to evaluate with.\n"
+    assert answer.stderr == "warning: there are no validation images; training needs some to evaluate with.\n"
 
 
 def test_a_build_passes_over_what_it_is_told_to_ignore(photos: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from viaduct.errors import BadValue
 from viaduct.verbs.dump import main
-from viaduct.verbs.train import dump_asked_for
+from viaduct.verbs.train import read_dump_options
 
 SCRIPT = """
 import argparse, atexit, torch
@@ -74,10 +74,10 @@ def test_a_script_that_does_not_train_is_described(tmp_path: Path) -> None:
 @pytest.mark.parametrize("flags", [{"only": "a"}, {"mode": "input"}, {"level": "op"}, {"statistics_only": True}])
 def test_what_train_should_dump_of_no_step_is_refused(flags: dict[str, Any]) -> None:
     plain: dict[str, Any] = {"steps": None, "mode": "all", "only": None, "level": "module", "statistics_only": False}
-    assert dump_asked_for(**plain) is None
+    assert read_dump_options(**plain) is None
     with pytest.raises(BadValue, match="need --dump-steps"):
-        dump_asked_for(**{**plain, **flags})
-    assert dump_asked_for(**{**plain, **flags, "steps": "0|5|10-12"}) is not None
+        read_dump_options(**{**plain, **flags})
+    assert read_dump_options(**{**plain, **flags, "steps": "0|5|10-12"}) is not None
 
 
 @pytest.mark.parametrize(

@@ -42,17 +42,20 @@ TABLE = ("ranktable", "make", "--servers", "10.255.255.1,10.255.255.2", "--devic
         (["--ranks", "2", "--", "gone"], "no program 'gone'"),
         (["--ranks", "2", "--server", "10.0.0.1", "--", "true"], "--server is for --ranktable"),
         (["--ranks", "2", "--nodes", "2", "--", "true"], "where do the 2 machines meet?"),
-        (["--ranks", "2", "--servers", "2", "--", "true"], "--servers is for --plan"),
+        (["--ranks", "2", "--servers", "2", "--", "true"], "no option called '--servers'"),
         (["--ranktable", "gone.json", "--", "true"], "there is no file gone.json"),
         (["--ranktable", "x", "--rdzv", "a:1", "--", "true"], "--rdzv and --ranktable"),
         (["--write-scripts", "d", "--", "train", "x"], "scripts for which devices?"),
         (["--write-scripts", "d", "--target", "npu"], "scripts for which command?"),
         (["--plan", "no_such_recipe"], "no recipe called 'no_such_recipe'"),
-        (["--plan", "shapes_taster", "--nodes", "2"], "--nodes means nothing to --plan"),
-        (["--plan", "shapes_taster", "--ranktable", "t.json"], "--ranktable means nothing to --plan"),
-        (["--plan", "shapes_taster", "--write-scripts", "d"], "--write-scripts means nothing to --plan"),
-        (["--plan", "shapes_taster", "--", "train", "x"], "--plan starts nothing, but there is a command: train x"),
+        (["plan", "no_such_recipe"], "no recipe called 'no_such_recipe'"),
+        (["plan", "shapes_taster", "--nodes", "2"], "no option called '--nodes'"),
+        (["plan", "shapes_taster", "--", "train", "x"], "train"),
+        (["plan", "shapes_taster", "--link", "inf"], "--link is inf; it must be a finite number"),
+        (["--plan", "shapes_taster", "--write-scripts", "d"], "no option called '--write-scripts'"),
         (["--plan", "shapes_taster", "--link", "inf"], "--link is inf; it must be a finite number"),
+        (["scripts", "d", "--", "train", "x"], "scripts for which devices?"),
+        (["scripts", "d", "--target", "npu"], "scripts for which command?"),
         (["--ranks", "2", "--port", "80000", "--", "true"], "there is no port 80000"),
         (["--ranks", "2", "--port", "8000", "--", "true"], "--port is for --ranktable"),
         (["--ranks", "2", "--rdzv", "a:1", "--", "true"], "how many machines meet at a:1?"),
@@ -68,7 +71,7 @@ def test_a_mistake_is_named_and_nothing_is_started(words: list[str], expected: s
     answer = viaduct("launch", *words, cwd=tmp_path)
     assert answer.returncode == 2
     assert expected in answer.stderr
-    assert answer.stderr.startswith("viaduct launch: ")
+    assert answer.stderr.startswith("viaduct launch")
     assert "Traceback" not in answer.stderr
     assert list(tmp_path.iterdir()) == []
 
@@ -108,7 +111,7 @@ def test_cards_that_are_not_here_are_said_once(tmp_path: Path) -> None:
 
 
 def test_scripts_are_written_and_listed(tmp_path: Path) -> None:
-    words = ["--write-scripts", "d", "--target", "mlu", "--", "train", "resnet50_imagenet"]
+    words = ["scripts", "d", "--target", "mlu", "--", "train", "resnet50_imagenet"]
     answer = viaduct("launch", *words, cwd=tmp_path)
     assert answer.returncode == 0
     listed = [line.split()[0] for line in answer.stdout.splitlines()]
@@ -117,7 +120,7 @@ def test_scripts_are_written_and_listed(tmp_path: Path) -> None:
 
 
 def test_a_plan_is_printed_and_given_to_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["--plan", "resnet50_imagenet", "--servers", "16", "--batch", "8192", "--step-ms", "150", "--json"]
+    words = ["plan", "resnet50_imagenet", "--servers", "16", "--batch", "8192", "--step-ms", "150", "--json"]
     plan = json.loads(viaduct("launch", *words, cwd=tmp_path).stdout)
     assert plan["batch_per_device"] == 64
     assert plan["gradient_bytes"] == pytest.approx(4 * 25.6e6, rel=0.01)
@@ -129,6 +132,27 @@ def test_a_plan_is_printed_and_given_to_programs(tmp_path: Path, capsys: pytest.
     assert "128 (16 servers of 8)" in shown
     assert f"{plan['step_ms']:.2f} ms" in shown
     assert f"{plan['efficiency']:.1%}" in shown
+
+
+def test_the_old_flags_work_with_a_notice(tmp_path: Path) -> None:
+    scripts = ["--target", "mlu", "--write-scripts=d", "--", "train", "resnet50_imagenet", "--plan"]
+    answer = viaduct("launch", *scripts, cwd=tmp_path)
+    assert answer.returncode == 0, answer.stderr
+    assert answer.stderr == (
+        "viaduct launch: --write-scripts is now `viaduct launch scripts DIR`; the flag goes with the next release.\n"
+    )
+    assert (tmp_path / "d").is_dir()
+    answer = viaduct("launch", "--servers", "2", "--plan", "resnet50_imagenet", "--json", cwd=tmp_path)
+    assert json.loads(answer.stdout)["servers"] == 2
+    assert "is now `viaduct launch plan RECIPE`" in answer.stderr
+
+
+def test_help_shows_the_flags_and_both_subcommands(tmp_path: Path) -> None:
+    shown = viaduct("launch", "--help", cwd=tmp_path).stdout
+    assert all(word in shown for word in ("--ranktable", "--max-restarts", "  plan ", "  scripts "))
+    assert "--step-ms" not in shown
+    assert "--step-ms" in viaduct("launch", "plan", "--help", cwd=tmp_path).stdout
+    assert "--force" in viaduct("launch", "scripts", "--help", cwd=tmp_path).stdout
 
 
 def test_the_exit_code_of_the_ranks_becomes_ours(tmp_path: Path) -> None:
@@ -145,8 +169,9 @@ def test_the_exit_code_of_the_ranks_becomes_ours(tmp_path: Path) -> None:
 def test_every_command_of_the_document_is_understood(tmp_path: Path) -> None:
     commands = re.findall(r"^    viaduct launch (.+)$", DOCUMENT.read_text(), re.MULTILINE)
     assert len(commands) >= 8
-    known = viaduct("launch", "--help", cwd=tmp_path).stdout
+    known = {name: viaduct("launch", *name, "--help", cwd=tmp_path).stdout for name in ((), ("plan",), ("scripts",))}
     for command in commands:
         words = shlex.split(command)
+        shown = known[(words[0],)] if words[0] in ("plan", "scripts") else known[()]
         for word in words[: words.index("--")] if "--" in words else words:
-            assert not word.startswith("--") or f"{word} " in known, f"{word} of {command}"
+            assert not word.startswith("--") or f"{word} " in shown, f"{word} of {command}"

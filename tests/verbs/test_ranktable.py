@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
-from cluster.tables import GUIDE_1, GUIDE_2, edit, table_1
+from cluster.rank_tables import GUIDE_1, GUIDE_2, edit, table_1
 from viaduct import cli
 from viaduct.cluster import RULES, read
 

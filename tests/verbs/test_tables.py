@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from cluster.tables import table_1
+from cluster.rank_tables import table_1
 from viaduct import cli
 from viaduct.benching import table as bench_table
 from viaduct.benching.record import COLUMNS
@@ -84,7 +84,7 @@ def test_an_evaluation_keeps_its_losses(piped: Call) -> None:
     score = {"top1": 0.33333, "top5": 1.0, "loss": 4.685e8, "precision": 0.25, "recall": 0.5, "f1": 0.125}
     rows = [{"step": 1_000_000 + step, "epoch": 10.0, "count": 50_000, **score} for step in range(3)]
     rows = [{**row, "checkpoint_time": "2026-01-02 03:04:05"} for row in rows]
-    row = row_with(piped(evaluate.show, rows), "1000002")
+    row = row_with(piped(evaluate.print_evaluations, rows), "1000002")
     figures = ["1000002", "10.0", "33.33", "100", "4.685e+08", "0.25", "0.5", "0.125", "50000"]
     assert row == [*figures, "2026-01-02", "03:04:05"]
 

@@ -256,7 +256,9 @@ def test_evaluate_shows_the_latest_or_all(finished: Path) -> None:
 def test_only_the_first_of_equal_checkpoints_is_the_best(capsys: pytest.CaptureFixture[str]) -> None:
     figures = {"epoch": 1.0, "top5": 1.0, "loss": 0.5, "precision": 0.5, "recall": 0.5, "f1": 0.5, "count": 16}
     saved = {"checkpoint_time": "2026-01-02 03:04:05"}
-    evaluate.show([{"step": step, "top1": top1, **figures, **saved} for step, top1 in ((1, 0.25), (2, 0.5), (3, 0.5))])
+    evaluate.print_evaluations(
+        [{"step": step, "top1": top1, **figures, **saved} for step, top1 in ((1, 0.25), (2, 0.5), (3, 0.5))]
+    )
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines if "best" in line] == ["2"]
 
@@ -288,11 +290,11 @@ def test_the_recipes_are_listed_with_what_to_expect() -> None:
 def test_ranks_that_are_not_those_that_were_started_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "8")
-    assert train.among_ranks(8)
+    assert train.is_rank(8)
     with pytest.raises(BadValue, match="--ranks 2, but this is one of 8 ranks on this machine"):
-        train.among_ranks(2)
+        train.is_rank(2)
     monkeypatch.delenv("RANK")
-    assert not train.among_ranks(2)
+    assert not train.is_rank(2)
 
 
 @pytest.mark.parametrize(
@@ -338,7 +340,7 @@ def test_a_finished_run_starts_no_ranks(finished: Path) -> None:
 def test_a_flag_and_a_setting_that_say_the_same_are_no_contradiction() -> None:
     flags = {"sink": ("sink", "4"), "precision": ("precision.compute", "bf16"), "lr": ("optimizer.lr", "0.10")}
     settings = ["sink=4", "precision.compute = BF16", "optimizer.lr=.1", "mode=graph"]
-    changes = train.changes_from(flags, settings)
+    changes = train.merge_changes(flags, settings)
     assert dict(changes) == {"sink": "4", "precision.compute": "BF16", "optimizer.lr": ".1", "mode": "graph"}
 
 

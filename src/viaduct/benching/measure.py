@@ -24,7 +24,7 @@ from viaduct.recipes import Recipe
 from viaduct.training.networks import build_model
 from viaduct.training.precision import DTYPES, plan_for, software_note
 from viaduct.training.rundir import RunDir
-from viaduct.training.session import limits_named
+from viaduct.training.session import explain_limits
 
 Tell = Callable[[str], None]
 OURS = "viaduct"
@@ -138,7 +138,7 @@ class Run:
 
     def begin(self, peers: list[Peer]) -> None:
         recipe = self.setting.recipe
-        with limits_named(RunDir(self.setting.scratch), recipe), memory_named(self.setting):
+        with explain_limits(RunDir(self.setting.scratch), recipe), memory_named(self.setting):
             self.admit(OURS, OURS, lambda: Ours(self.setting), lambda: build_model(recipe))
         ours = self.measured[0]
         if isinstance(ours.variant, Ours):

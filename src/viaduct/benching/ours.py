@@ -90,10 +90,8 @@ class Ours:
     def __init__(self, setting: Setting) -> None:
         run = RunDir(setting.scratch)
         self.training = Training(setting.endless, run, setting.images, setting.device, setting.place, callbacks=[])
-        self.training.to_training()
-        if self.training.shadow:
-            self.training.shadow.begin()
-        self.batches = self.marked(self.training.coming_batches())
+        self.training.prepare()
+        self.batches = self.marked(self.training.iterate_batches())
         self.way = self.described()
 
     def marked(self, batches: Iterator[Batch]) -> Iterator[Batch]:
@@ -104,7 +102,7 @@ class Ours:
 
     def described(self) -> str:
         recipe = self.training.recipe
-        compiled = self.training.computation.compilation.came_of_it
+        compiled = self.training.computation.compilation.outcome
         blocks = [compiled] if compiled != "off" else []
         sink = [f"sink {recipe.sink}"] if recipe.sink else []
         kernels = ["own kernels"] if self.training.computation.fused else []
@@ -112,12 +110,13 @@ class Ours:
 
     def first(self) -> None:
         """The first step, driven by the host, sink or not."""
-        self.training.advance(next(self.batches))
+        self.training.run_step(next(self.batches))
+        self.training.finish_steps(is_log_due=False)
 
     def __call__(self, steps: int) -> None:
         end = self.training.step + steps
         while self.training.step < end:
-            self.training.proceed(self.batches)
+            self.training.advance(self.batches)
 
     def told(self) -> list[str]:
         """Why a sink is none, if so, and what else was asked for in vain."""
@@ -130,7 +129,7 @@ class Ours:
         return {
             "mode": training.mode,
             "compile": training.recipe.compile,
-            "compiled": training.computation.compilation.came_of_it,
+            "compiled": training.computation.compilation.outcome,
             "kernels": training.recipe.kernels,
             "own_kernels": training.computation.fused,
             "sink": training.recipe.sink,

@@ -16,20 +16,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from viaduct import models
 from viaduct.devices.base import first_line
 from viaduct.errors import BadValue, UnknownName
 from viaduct.recipes import Recipe
 from viaduct.training.networks import build_model, place_model
 
-# Ours -> what others call it. Only networks that do the same work: a stem for small pictures is another network.
-RESNETS = {f"resnet{depth}_v1": f"resnet{depth}" for depth in (18, 34, 50, 101, 152)}
-NETWORKS = {
-    **RESNETS,
-    "resnet50_v15": "resnet50",
-    "resnet50_book": "resnet50",
-    "resnext50": "resnext50_32x4d",
-    "resnext101": "resnext101_32x4d",
-}
 PACKAGES = {"torchvision": "torchvision.models", "timm": "timm"}
 NAMES = (*PACKAGES, "plain")
 # Way -> what torch.compile is told; None: it is not compiled.
@@ -109,7 +101,7 @@ def maker(name: str, recipe: Recipe) -> tuple[str, Callable[[], nn.Module]]:
     if name == "plain":
         return str(recipe.model) if isinstance(recipe.model, str) else "own network", lambda: build_model(recipe)
     package = load(name)
-    network = NETWORKS.get(str(recipe.model))
+    network = find_peer_network(recipe)
     if network is None:
         raise Absent(f"it has no network like {recipe.model if isinstance(recipe.model, str) else 'this one'}")
     if name == "torchvision":
@@ -120,6 +112,13 @@ def maker(name: str, recipe: Recipe) -> tuple[str, Callable[[], nn.Module]]:
     if not package.is_model(network):
         raise Absent(f"it has no {network}")
     return network, lambda: package.create_model(network, pretrained=False, num_classes=classes)
+
+
+def find_peer_network(recipe: Recipe) -> str | None:
+    """Return what torchvision and timm call the recipe's network; only networks that do the same work count."""
+    if not isinstance(recipe.model, str) or recipe.model not in models.names():
+        return None
+    return models.record_of(recipe.model).peers.get(recipe.model)
 
 
 def load(name: str) -> Any:

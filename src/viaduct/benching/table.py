@@ -13,7 +13,7 @@ from rich.table import Table
 from viaduct.benching.record import COLUMNS
 from viaduct.errors import BadData
 from viaduct.terminal import figure_columns, make_console, print_table
-from viaduct.training.outlet import lead_nowhere
+from viaduct.training.output_streams import redirect_to_null
 
 
 def show(record: dict[str, Any], kept: Path | None = None) -> None:
@@ -23,9 +23,9 @@ def show(record: dict[str, Any], kept: Path | None = None) -> None:
         sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
-        lead_nowhere(sys.stdout)
+        redirect_to_null(sys.stdout)
     except OSError as error:
-        lead_nowhere(sys.stdout)
+        redirect_to_null(sys.stdout)
         instead = "--json FILE writes them to a file." if kept is None else f"They are in {kept}."
         raise BadData(f"the figures cannot be printed: {error.strerror}.", instead) from None
 

@@ -1,10 +1,10 @@
-"""Whether two rehearsals computed the same: losses of every step, gradients of the first, weights at the end.
+"""Agreement of two rehearsals: losses of every step, gradients of the first, weights at the end.
 
 The same kernels compute both, with the same seed and data, so that most migrations agree in every bit. Where a rewrite
 takes a sum in another order the last bit changes, and training magnifies it: by how much, a run of the original shows
-whose weights were moved by one unit in the last place (`rehearsal/shaking.py`). FACTOR times that drift is allowed, for
-each tensor its own; a wrong number is beyond it by orders of magnitude. What was not magnified may differ by a few
-units in the last place. Integers, counters of steps among them, are equal or not.
+whose weights were moved by one unit in the last place (`rehearsal/perturbation.py`). FACTOR times that drift is
+allowed, for each tensor its own; a wrong number is beyond it by orders of magnitude. What was not magnified may differ
+by a few units in the last place. Integers, counters of steps among them, are equal or not.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ Kind = Literal["loss", "gradient", "weight"]
 Verdict = Literal["same", "rounding", "differ", "unsure"]
 FACTOR = 16.0  # times the drift of the shaken run
 UNITS = 4.0  # in the last place, where the shaken run shows less
-TELLS = 0.05  # beyond it a relative drift tells nothing about the migration any more
+INFORMATIVE = 0.05  # beyond it a relative drift tells nothing about the migration any more
 OBVIOUS = 0.02  # of the first loss: no rounding does that
 REPEATS = 0.01  # of the first loss: a run that differs by more from its shaken self does not repeat itself
 SINGLE = float(np.finfo(np.float32).eps)
 # What the adapters keep beside the script's own variables.
-OF_THE_ADAPTER = re.compile(
+ADAPTER_VARIABLES = re.compile(
     r"(?:^|/)(?:loss_scale|good_steps|bad_steps|current_loss_scale|iterations_per_loop)(?:_\d+)?$"
 )
 
@@ -56,51 +56,59 @@ class Pair:
 
     @property
     def same(self) -> bool:
+        """Return True if both sides are equal in every bit."""
         return self.error == 0 and not self.why
 
     @property
-    def told(self) -> bool:
-        """Whether it can show a mistake at all."""
-        return self.allowed < TELLS
+    def is_informative(self) -> bool:
+        """Return True if a mismatch in this value would be visible beside the script's own rounding."""
+        return self.allowed < INFORMATIVE
 
     @property
     def bad(self) -> bool:
-        return bool(self.why) or (self.told and not self.error <= self.allowed)
+        """Return True if the sides differ by more than rounding."""
+        return bool(self.why) or (self.is_informative and not self.error <= self.allowed)
 
     @property
     def key(self) -> tuple[Kind, str, int, int | None]:
+        """Return kind, name, rank and step."""
         return self.kind, self.name, self.rank, self.step
 
 
 @dataclass(frozen=True)
 class Agreement:
+    """Verdict on all pairs, with remarks for the user."""
+
     verdict: Verdict
     pairs: list[Pair]
     remarks: list[str] = field(default_factory=list)
 
     @property
     def bad(self) -> list[Pair]:
+        """Return the pairs that differ."""
         return [pair for pair in self.pairs if pair.bad]
 
     @property
     def first(self) -> Pair | None:
-        """The earliest in the course of training: a step's losses, the first step's gradients, the weights last."""
-        return min(self.bad, key=moment, default=None)
+        """Return the first divergence in training order: losses, then first gradients, then final weights."""
+        return min(self.bad, key=training_order, default=None)
 
     @property
     def earliest(self) -> Pair | None:
-        """The earliest that is not the same, judged or not."""
-        return min((pair for pair in self.pairs if not pair.same), key=moment, default=None)
+        """Return the earliest pair that is not equal in every bit."""
+        return min((pair for pair in self.pairs if not pair.same), key=training_order, default=None)
 
-    def of(self, kind: Kind) -> list[Pair]:
+    def pairs_of(self, kind: Kind) -> list[Pair]:
+        """Return the pairs of one kind."""
         return [pair for pair in self.pairs if pair.kind == kind]
 
-    def judged(self, kind: Kind) -> list[Pair]:
-        """Those that can show a mistake."""
-        return [pair for pair in self.of(kind) if pair.told or pair.why]
+    def informative_pairs(self, kind: Kind) -> list[Pair]:
+        """Return the pairs of one kind that can show a mistake."""
+        return [pair for pair in self.pairs_of(kind) if pair.is_informative or pair.why]
 
 
-def moment(pair: Pair) -> tuple[float, int, int]:
+def training_order(pair: Pair) -> tuple[float, int, int]:
+    """Return the position of a pair in the course of training."""
     if pair.kind == "weight":
         return math.inf, 2, pair.rank
     return pair.step or 0, pair.kind == "gradient", pair.rank
@@ -110,26 +118,28 @@ def moment(pair: Pair) -> tuple[float, int, int]:
 
 
 def measure(left: Observed, right: Observed) -> list[Pair]:
-    """Every pair of both sides, nothing allowed yet."""
+    """Return every pair of both sides, without tolerances."""
     ours, theirs = ({rank.number: rank for rank in side.ranks} for side in (left, right))
-    return [pair for rank in sorted({*ours, *theirs}) for pair in of_rank(ours.get(rank), theirs.get(rank))]
+    return [pair for rank in sorted({*ours, *theirs}) for pair in pair_ranks(ours.get(rank), theirs.get(rank))]
 
 
-def of_rank(left: Rank | None, right: Rank | None) -> Iterator[Pair]:
+def pair_ranks(left: Rank | None, right: Rank | None) -> Iterator[Pair]:
+    """Yield the pairs of one rank."""
     if left is None or right is None:
         number = (left or right or Rank(0)).number
         side = "the migrated script" if left is None else "the original"
         yield Pair("loss", "loss", number, 0, math.nan, math.nan, math.inf, why=f"only {side} has a rank {number}")
         return
-    yield from of_losses(left, right)
-    yield from of_arrays("gradient", left.gradients, right.gradients, left.number)
-    yield from of_arrays("weight", left.weights, right.weights, left.number)
+    yield from pair_losses(left, right)
+    yield from pair_arrays("gradient", left.gradients, right.gradients, left.number)
+    yield from pair_arrays("weight", left.weights, right.weights, left.number)
 
 
-def of_losses(left: Rank, right: Rank) -> Iterator[Pair]:
+def pair_losses(left: Rank, right: Rank) -> Iterator[Pair]:
+    """Yield the losses of both sides, step by step."""
     for step, (ours, theirs) in enumerate(zip_longest(left.losses, right.losses)):
-        for place, (a, b) in enumerate(zip_longest(ours or [], theirs or [])):
-            name = "loss" if place == 0 else f"loss {place + 1}"
+        for index, (a, b) in enumerate(zip_longest(ours or [], theirs or [])):
+            name = "loss" if index == 0 else f"loss {index + 1}"
             if a is None or b is None:
                 why = f"only the {'migrated script' if a is None else 'original'} has it"
                 yield Pair("loss", name, left.number, step, a or math.nan, b or math.nan, math.inf, why=why)
@@ -137,20 +147,22 @@ def of_losses(left: Rank, right: Rank) -> Iterator[Pair]:
                 yield Pair("loss", name, left.number, step, a, b, distance(np.asarray(a), np.asarray(b)))
 
 
-def of_arrays(kind: Kind, left: Arrays, right: Arrays, rank: int) -> Iterator[Pair]:
+def pair_arrays(kind: Kind, left: Arrays, right: Arrays, rank: int) -> Iterator[Pair]:
+    """Yield the arrays of both sides by name."""
     step = 0 if kind == "gradient" else None
     for name in [*left, *(name for name in right if name not in left)]:
         a, b = left.get(name), right.get(name)
-        if a is None and OF_THE_ADAPTER.search(name):
+        if a is None and ADAPTER_VARIABLES.search(name):
             continue
-        why = mismatch(a, b)
+        why = describe_mismatch(a, b)
         if a is None or b is None or why:
-            yield Pair(kind, name, rank, step, size(a), size(b), math.inf, why=why)
+            yield Pair(kind, name, rank, step, norm_of(a), norm_of(b), math.inf, why=why)
         else:
-            yield Pair(kind, name, rank, step, size(a), size(b), distance(a, b), unit_of(a, b))
+            yield Pair(kind, name, rank, step, norm_of(a), norm_of(b), distance(a, b), epsilon_of(a, b))
 
 
-def mismatch(left: NDArray[Any] | None, right: NDArray[Any] | None) -> str:
+def describe_mismatch(left: NDArray[Any] | None, right: NDArray[Any] | None) -> str:
+    """Return why two arrays cannot be compared; empty if they can."""
     if right is None:
         return "only the original has it"
     if left is None:
@@ -177,41 +189,44 @@ def distance(left: NDArray[Any], right: NDArray[Any]) -> float:
     return math.inf if found.mismatched or math.isnan(error) or not found.right.norm else error
 
 
-def size(array: NDArray[Any] | None) -> float:
+def norm_of(array: NDArray[Any] | None) -> float:
+    """Return the Euclidean norm of an array; NaN where there is none."""
     if array is None or not array.size or array.dtype.kind not in "biuf":
         return math.nan
     return float(np.linalg.norm(array.astype(np.float64)))
 
 
-def unit_of(left: NDArray[Any], right: NDArray[Any]) -> float:
-    units = [float(np.finfo(one.dtype).eps) for one in (left, right) if one.dtype.kind == "f"]
+def epsilon_of(left: NDArray[Any], right: NDArray[Any]) -> float:
+    """Return the larger machine epsilon of two arrays; 0 for integers."""
+    units = [float(np.finfo(array.dtype).eps) for array in (left, right) if array.dtype.kind == "f"]
     return max(units, default=0.0)
 
 
 # ---- judging
 
 
-def needs_a_yardstick(pairs: list[Pair]) -> bool:
-    """Whether a shaken run would decide something: not where all is equal, nor where no rounding can be the reason."""
+def needs_perturbed_run(pairs: list[Pair]) -> bool:
+    """Return True if a run with perturbed weights would decide: bits differ, and rounding may be the reason."""
     if all(pair.same for pair in pairs) or any(pair.why for pair in pairs):
         return False
     return all(pair.error <= OBVIOUS for pair in pairs if pair.kind == "loss" and pair.step == 0)
 
 
 def judge(pairs: list[Pair], yardstick: list[Pair] | None = None, repeats: bool = False) -> Agreement:
-    """`repeats`: the original is known to repeat itself, so that the yardstick shows what it makes of rounding."""
+    """Return the agreement of some pairs. `repeats`: the original is known to be deterministic."""
     if not any(pair.kind == "loss" for pair in pairs):
         return Agreement("unsure", pairs, ["No loss was seen: nothing that trains could be compared step by step."])
     if all(pair.same for pair in pairs):
         return Agreement("same", pairs)
-    if yardstick and not repeats and (remark := not_repeated(yardstick)):
+    if yardstick and not repeats and (remark := describe_nondeterminism(yardstick)):
         return Agreement("unsure", pairs, [remark])
-    judged = allowed(pairs, yardstick or [])
+    judged = set_tolerances(pairs, yardstick or [])
     verdict: Verdict = "differ" if any(pair.bad for pair in judged) else "rounding"
-    return Agreement(verdict, judged, list(untold(judged)))
+    return Agreement(verdict, judged, list(describe_uninformative(judged)))
 
 
-def not_repeated(yardstick: list[Pair]) -> str:
+def describe_nondeterminism(yardstick: list[Pair]) -> str:
+    """Return a remark if the original does not repeat itself; empty if it does."""
     begin = [pair for pair in yardstick if pair.kind == "loss" and pair.step == 0]
     if any(pair.why for pair in yardstick) or any(pair.error > REPEATS for pair in begin):
         return (
@@ -222,7 +237,8 @@ def not_repeated(yardstick: list[Pair]) -> str:
     return ""
 
 
-def allowed(pairs: list[Pair], yardstick: list[Pair]) -> list[Pair]:
+def set_tolerances(pairs: list[Pair], yardstick: list[Pair]) -> list[Pair]:
+    """Return the pairs with the tolerance that the perturbed run gives each of them."""
     noise = {pair.key: pair.error for pair in yardstick if math.isfinite(pair.error)}
     usual = {kind: median([0.0, *(v for k, v in noise.items() if k[0] == kind)]) for kind in ("gradient", "weight")}
     rising = rising_noise(noise, usual["gradient"])
@@ -236,7 +252,7 @@ def allowed(pairs: list[Pair], yardstick: list[Pair]) -> list[Pair]:
 
 
 def rising_noise(noise: dict[tuple[Kind, str, int, int | None], float], begin: float) -> dict[int, float]:
-    """Of losses by step: one value may agree by luck, so that the largest so far counts."""
+    """Return the noise of the losses by step: the largest so far, since one value may agree by luck."""
     by_step: dict[int, float] = {}
     for (kind, _, _, step), error in noise.items():
         if kind == "loss" and step is not None:
@@ -246,16 +262,16 @@ def rising_noise(noise: dict[tuple[Kind, str, int, int | None], float], begin: f
     return by_step
 
 
-def untold(pairs: list[Pair]) -> Iterator[str]:
-    """What the script itself magnifies so much that nothing can be said about it."""
-    losses = [pair.step for pair in pairs if pair.kind == "loss" and not pair.told and pair.step is not None]
+def describe_uninformative(pairs: list[Pair]) -> Iterator[str]:
+    """Yield remarks on values that the script's own rounding hides."""
+    losses = [pair.step for pair in pairs if pair.kind == "loss" and not pair.is_informative and pair.step is not None]
     if losses:
         yield (
             f"From step {min(losses)} on the script magnifies one unit in the last place to more than "
-            f"{TELLS / FACTOR:.1%} of the loss: losses are compared up to there."
+            f"{INFORMATIVE / FACTOR:.1%} of the loss: losses are compared up to there."
         )
     for kind, when in (("gradient", "of the first step"), ("weight", "at the end")):
-        hidden = [pair for pair in pairs if pair.kind == kind and not pair.told]
+        hidden = [pair for pair in pairs if pair.kind == kind and not pair.is_informative]
         if hidden:
             count = sum(pair.kind == kind for pair in pairs)
             some = "is" if len(hidden) == 1 else "are"

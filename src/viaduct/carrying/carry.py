@@ -1,4 +1,4 @@
-"""A carrying from end to end: migrate, rehearse both sides, compare, explain."""
+"""A carry from end to end: migrate, rehearse both sides, compare, explain."""
 
 from __future__ import annotations
 
@@ -8,39 +8,39 @@ from pathlib import Path
 from typing import Any, Literal
 
 from viaduct.carrying import agreement as judging
-from viaduct.carrying import coverage, reference, sharing
+from viaduct.carrying import coverage, reference, shared_paths
 from viaduct.carrying.agreement import Agreement
-from viaduct.carrying.asked import Asked
-from viaduct.carrying.branching import Branch, branches
-from viaduct.carrying.causes import Explanation, Other, explain, idle, without_effect
+from viaduct.carrying.causes import Explanation, Other, explain, find_idle_optimizers, find_ineffective
 from viaduct.carrying.coverage import Edit
+from viaduct.carrying.device_branches import Branch, find_branches
 from viaduct.carrying.doubts import Doubt, find_doubts
 from viaduct.carrying.drift import compare_tensors
 from viaduct.carrying.earlier import Earlier, add_earlier, read_earlier, refuse_changed_files
-from viaduct.carrying.migrated import Sides, migrate, write
-from viaduct.carrying.observed import together
+from viaduct.carrying.observed import are_joined
 from viaduct.carrying.outcomes import Outcomes, compare_outcomes
-from viaduct.carrying.places import check_out, prepared
-from viaduct.carrying.repeating import Repetition, SecondRun, compare_runs
+from viaduct.carrying.output_folder import check_output_folder, prepare_folder
+from viaduct.carrying.repetition import Repetition, SecondRun, compare_runs
+from viaduct.carrying.request import Request
 from viaduct.carrying.running import (
     Interrupted,
     Run,
+    choose_stage,
+    derive_plan,
+    describe_side,
     find_step_at,
+    make_original_plan,
     move_step_at,
-    plan_for,
-    plan_of,
-    run,
-    side_words,
-    stage_of,
+    run_side,
 )
+from viaduct.carrying.sides import Sides, migrate, write
 from viaduct.carrying.speed import Speed, measure_speed
-from viaduct.carrying.suspects import Suspect, suspects
-from viaduct.carrying.written import Runs, Written, compare_written
+from viaduct.carrying.suspects import Suspect, find_suspects
+from viaduct.carrying.written_files import Runs, Written, compare_written
 from viaduct.comparison.drift import Drift
-from viaduct.rehearsal.looking import Fact
+from viaduct.rehearsal.inspection import Fact
 from viaduct.rehearsal.plan import StageName
 
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 Verdict = Literal["agrees", "differs", "not proved", "could not run"]
 NO_YARDSTICK = (
     "They are not equal in every bit, and whether rounding explains it is not known: the run of the original with its "
@@ -51,10 +51,13 @@ EXIT_CODES: dict[Verdict, int] = {"agrees": 0, "differs": 1, "could not run": 2,
 
 @dataclass
 class Carried:
-    """What came of it. `base` is the run that the migrated one is compared with: the original, or one that has those
-    changes of the migration which are known to change numbers."""
+    """Result of a carry.
 
-    asked: Asked
+    `base` is the run with which the migrated one is compared: the original, or one with the changes that are known to
+    change numbers.
+    """
+
+    request: Request
     sides: Sides
     stage: StageName
     original: Run
@@ -88,98 +91,104 @@ class Carried:
     @property
     def failed_run(self) -> Run | None:
         """The run that did not come through; None where both did."""
-        return next((run for run in (self.original, self.migrated) if run is not None and not run.finished), None)
+        return next((run for run in (self.original, self.migrated) if run is not None and not run.is_finished), None)
 
     @property
     def limits(self) -> list[dict[str, Any]]:
+        """Return the limits that the migrated run met."""
         return self.migrated.summary.limits if self.migrated is not None else []
 
 
-def carry(asked: Asked, tell: Tell, finish: Callable[[Carried], None]) -> Carried:
-    """`finish` writes the report while OUT is still being made: an error of ours leaves nothing half-written."""
-    check_out(asked.source, asked.out, asked.force)
-    earlier = [read_earlier(folder, asked.out, asked.to, asked.limits) for folder in asked.earlier]
-    sides = migrate(asked)
-    stage = stage_of(asked, sides)
-    move_step_at(find_step_at(asked, sides), sides)  # which refuses a line that is not there
-    tell(f"this executes {sides.entry}, with your rights, each time in a folder of its own.")
-    with prepared(asked.out) as aside:
-        write(sides, asked)
+def carry(request: Request, report: Report, finish: Callable[[Carried], None]) -> Carried:
+    """Migrate, run, compare. `finish` writes the report before OUT is complete, so that an error leaves nothing."""
+    check_output_folder(request.source, request.out, request.force)
+    earlier = [read_earlier(folder, request.out, request.to, request.limits) for folder in request.earlier]
+    sides = migrate(request)
+    stage = choose_stage(request, sides)
+    move_step_at(find_step_at(request, sides), sides)  # which refuses a line that is not there
+    report(f"this executes {sides.entry}, with your rights, each time in a folder of its own.")
+    with prepare_folder(request.out) as aside:
+        write(sides, request)
         refuse_changed_files(earlier, sides.root.resolve(), sides.folder.resolve())
-        carried = travel(asked, sides, stage, earlier, tell)
+        carried = run_both_sides(request, sides, stage, earlier, report)
         carried.aside = aside
         finish(carried)
     return carried
 
 
-def travel(asked: Asked, sides: Sides, stage: StageName, earlier: list[Earlier], tell: Tell) -> Carried:
-    plan = plan_of(asked, sides, stage, tell)
-    tell(f"the original is run: {sides.entry}, its CUDA calls on the CPU, {asked.steps} steps, seed {asked.seed}.")
-    before = sharing.newest(asked.arguments)
+def run_both_sides(request: Request, sides: Sides, stage: StageName, earlier: list[Earlier], report: Report) -> Carried:
+    """Run both sides twice and compare them."""
+    plan = make_original_plan(request, sides, stage, report)
+    report(
+        f"the original is run: {sides.entry}, its CUDA calls on the CPU, {request.steps} steps, seed {request.seed}."
+    )
+    before = shared_paths.find_newest(request.arguments)
     with SecondRun("original", plan) as second:
-        original = run("original", plan, sides, tell)
-        carried = Carried(asked, sides, stage, original, "could not run", base=original, earlier=earlier)
-        carried.branches = branches(sides.original, sides.root.resolve())
-        carried.shared = sharing.written_since(before)
-        if not original.finished:
+        original = run_side("original", plan, sides, report)
+        carried = Carried(request, sides, stage, original, "could not run", base=original, earlier=earlier)
+        carried.branches = find_branches(sides.original_script, sides.root.resolve())
+        carried.shared = shared_paths.find_written_since(before)
+        if not original.is_finished:
             second.stop()
             return carried
-        again = repeat(second, tell)
-    tell(f"the migrated script is run: a stand-in on the CPU plays the {asked.to}.")
-    plan = plan_for("migrated", plan, asked, sides)
+        again = repeat(second, report)
+    report(f"the migrated script is run: a stand-in on the CPU plays the {request.to}.")
+    plan = derive_plan("migrated", plan, request, sides)
     with SecondRun("migrated", plan) as second:
-        carried.migrated = run("migrated", plan, sides, tell)
-        if carried.migrated.finished:
+        carried.migrated = run_side("migrated", plan, sides, report)
+        if carried.migrated.is_finished:
             carried.repeated = [compare_runs(original, again, "original")] if again is not None else []
-            if (again := repeat(second, tell)) is not None:
+            if (again := repeat(second, report)) is not None:
                 carried.repeated.append(compare_runs(carried.migrated, again, "migrated"))
         else:
             second.stop()
     edits = [*coverage.read(carried.migrated.plan, sides, "migrated"), *coverage.read(original.plan, sides, "original")]
     carried.edits = add_earlier(edits, earlier)
-    if not carried.migrated.finished:
+    if not carried.migrated.is_finished:
         return carried
     carried.speed = measure_speed(carried)
-    compare(carried, tell)
+    compare_sides(carried, report)
     if any(hit["mode"] == "error" for hit in carried.limits):
         carried.verdict = "could not run"
     return carried
 
 
-def repeat(second: SecondRun, tell: Tell) -> Run | None:
+def repeat(second: SecondRun, report: Report) -> Run | None:
+    """Return the second run of a side; None if it left nothing."""
     again = second.finish()
     if again is None:
-        tell(f"the second run of the {second.side} has left nothing; its output is in {second.plan.record}.")
+        report(f"the second run of the {second.side} has left nothing; its output is in {second.plan.record}.")
     elif again.summary.interrupted:
-        raise Interrupted(again.summary.interrupted, f"while {side_words(second.side)} ran")
+        raise Interrupted(again.summary.interrupted, f"while {describe_side(second.side)} ran")
     return again
 
 
-def compare(carried: Carried, tell: Tell) -> None:
-    found = carried.agreement = judged(carried, tell)
+def compare_sides(carried: Carried, report: Report) -> None:
+    """Judge the agreement, find causes, suspects and doubts, and set the verdict."""
+    found = carried.agreement = judge_agreement(carried, report)
     if found.verdict != "differ":
         compare_results(carried)
     if found.verdict == "differ" or has_other_results(carried):
-        known = reference.rules_that_count(carried.sides)
+        known = reference.find_changing_rules(carried.sides)
         if known or joins_ranks(carried):
-            found = with_known_changes(carried, known, joins_ranks(carried), tell) or found
+            found = judge_with_known_changes(carried, known, joins_ranks(carried), report) or found
     carried.agreement = found
     assert carried.base is not None
     assert carried.migrated is not None
-    shaken = carried.shaken.plan.record if carried.shaken is not None and carried.shaken.finished else None
+    shaken = carried.shaken.plan.record if carried.shaken is not None and carried.shaken.is_finished else None
     carried.drift = compare_tensors(carried.migrated.plan.record, carried.base.plan.record, shaken, found)
-    carried.idle = idle(carried.base.observed, carried.migrated.observed)
+    carried.idle = find_idle_optimizers(carried.base.observed, carried.migrated.observed)
     if found.verdict != "differ":
         unlike = {(str((carried.sides.folder / f).resolve()), n) for f, ns in carried.sides.unlike.items() for n in ns}
-        carried.unfelt = without_effect(carried.base.observed, carried.migrated.observed, unlike)
+        carried.unfelt = find_ineffective(carried.base.observed, carried.migrated.observed, unlike)
     if found.verdict == "differ":
         carried.explanation = explain(
-            found, carried.base.observed, carried.migrated.observed, carried.drift, carried.asked.to
+            found, carried.base.observed, carried.migrated.observed, carried.drift, carried.request.to
         )
-        carried.suspects = suspects(carried.sides, carried.explanation)
-        at = [str((carried.sides.folder / one.file).resolve()) + f":{one.line}" for one in carried.suspects]
+        carried.suspects = find_suspects(carried.sides, carried.explanation)
+        at = [str((carried.sides.folder / suspect.file).resolve()) + f":{suspect.line}" for suspect in carried.suspects]
         words = carried.explanation.words
-        carried.explanation.others.sort(key=lambda other: rank_of(other, at, words))
+        carried.explanation.others.sort(key=lambda other: relevance_of(other, at, words))
     compare_results(carried)
     carried.doubts = find_doubts(carried)
     carried.verdict = decide(carried)
@@ -199,12 +208,12 @@ def compare_results(carried: Carried) -> None:
     assert carried.agreement is not None
     assert carried.base is not None
     assert carried.migrated is not None
-    again = {one.side: one.again for one in carried.repeated}
-    judged = [pair.allowed for pair in carried.agreement.judged("loss")]
+    again = {repetition.side: repetition.again for repetition in carried.repeated}
+    judged = [pair.allowed for pair in carried.agreement.informative_pairs("loss")]
     allowed = max([1e-6, *judged]) if carried.agreement.verdict != "same" else 0.0
     base = again.get("original") if carried.base is carried.original else None
     carried.outcomes = compare_outcomes(carried.base, base, carried.migrated, again.get("migrated"), allowed)
-    shaken = carried.shaken if carried.shaken is not None and carried.shaken.finished else None
+    shaken = carried.shaken if carried.shaken is not None and carried.shaken.is_finished else None
     shaken = shaken if carried.agreement.verdict != "same" else None
     carried.written = compare_written(
         Runs(carried.base, carried.migrated, base, again.get("migrated"), shaken, allowed)
@@ -221,42 +230,42 @@ def decide(carried: Carried) -> Verdict:
     return "not proved" if carried.doubts else "agrees"
 
 
-def rank_of(other: Other, suspected: list[str], words: tuple[str, ...]) -> tuple[bool, int]:
-    """What the difference is about comes first, then what was made in a suspected line."""
-    place = f"{other.right_at[0]}:{other.right_at[1]}" if other.right_at else ""
-    named = any(word in f"{other.name} {other.what}" for word in words)
-    likeliest = bool(suspected) and place == suspected[0]
-    return not (named or likeliest), suspected.index(place) if place in suspected else len(suspected)
+def relevance_of(other: Other, suspected: list[str], keywords: tuple[str, ...]) -> tuple[bool, int]:
+    """Return a sort key: facts about the difference first, then those made in suspected lines."""
+    location = f"{other.right_at[0]}:{other.right_at[1]}" if other.right_at else ""
+    named = any(keyword in f"{other.name} {other.what}" for keyword in keywords)
+    likeliest = bool(suspected) and location == suspected[0]
+    return not (named or likeliest), suspected.index(location) if location in suspected else len(suspected)
 
 
-def judged(carried: Carried, tell: Tell) -> Agreement:
-    """Against `base`; a shaken run of it where rounding may be the reason."""
+def judge_agreement(carried: Carried, report: Report) -> Agreement:
+    """Judge against `base`; run it with perturbed weights where rounding may be the reason."""
     assert carried.base is not None
     assert carried.migrated is not None
     base = carried.base
     pairs = judging.measure(base.observed, carried.migrated.observed)
-    if not judging.needs_a_yardstick(pairs):
+    if not judging.needs_perturbed_run(pairs):
         return judging.judge(pairs)
-    tell(
+    report(
         "they are not equal in every bit: the original is run once more, its weights moved by one unit, as a yardstick."
     )
-    shaken = run_shaken(carried, base, tell)
-    if not shaken.finished:
+    shaken = run_perturbed(carried, base, report)
+    if not shaken.is_finished:
         reason = shaken.summary.failure or f"exit code {shaken.summary.script_exit_code}"
         return Agreement("unsure", pairs, [NO_YARDSTICK.format(reason=reason.splitlines()[0].rstrip("."))])
     yardstick = judging.measure(base.observed, shaken.observed)
     return judging.judge(pairs, yardstick, repeats=repeats_itself(carried))
 
 
-def run_shaken(carried: Carried, base: Run, tell: Tell) -> Run:
-    """Run `base` with its weights moved by one unit, once."""
+def run_perturbed(carried: Carried, base: Run, report: Report) -> Run:
+    """Run `base` with its weights moved by one unit in the last place, once."""
     shaken = carried.shaken
     if shaken is None or (shaken.plan.script, shaken.plan.joined) != (base.plan.script, base.plan.joined):
-        plan = plan_for("shaken", carried.original.plan, carried.asked, carried.sides, Path(base.plan.script))
+        plan = derive_plan("shaken", carried.original.plan, carried.request, carried.sides, Path(base.plan.script))
         plan = replace(plan, joined=base.plan.joined)
         if shaken is not None:
-            plan = reference.renamed(plan, "shaken_reference")
-        carried.shaken = shaken = run("shaken", plan, carried.sides, tell)
+            plan = reference.rename_record(plan, "shaken_reference")
+        carried.shaken = shaken = run_side("shaken", plan, carried.sides, report)
     return shaken
 
 
@@ -268,18 +277,20 @@ def repeats_itself(carried: Carried) -> bool:
 def joins_ranks(carried: Carried) -> bool:
     """Return True where ranks train together after the migration, each for itself before, and we can join them."""
     assert carried.migrated is not None
-    return carried.stage == "tf1" and not together(carried.original.observed) and together(carried.migrated.observed)
+    return (
+        carried.stage == "tf1" and not are_joined(carried.original.observed) and are_joined(carried.migrated.observed)
+    )
 
 
-def with_known_changes(carried: Carried, rules: dict[str, str], joined: bool, tell: Tell) -> Agreement | None:
-    """The original once more, with the changes that are known to change numbers: what is left is not meant."""
+def judge_with_known_changes(carried: Carried, rules: dict[str, str], joined: bool, report: Report) -> Agreement | None:
+    """Judge against the original with only those changes that are known to change numbers."""
     names = [*rules, *(["ranks that train together"] if joined else [])]
-    tell(f"known to change numbers: {', '.join(names)}; the original is run once more with that alone.")
-    script = reference.write(carried.asked, carried.sides, tuple(rules)) if rules else None
-    plan = plan_for("reference", carried.original.plan, carried.asked, carried.sides, script)
+    report(f"known to change numbers: {', '.join(names)}; the original is run once more with that alone.")
+    script = reference.write(carried.request, carried.sides, tuple(rules)) if rules else None
+    plan = derive_plan("reference", carried.original.plan, carried.request, carried.sides, script)
     plan = replace(plan, joined=joined)
-    made = run("reference", plan, carried.sides, tell)
-    if not made.finished:
+    made = run_side("reference", plan, carried.sides, report)
+    if not made.is_finished:
         return None
     carried.base, carried.known = made, [*rules.values(), *([reference.JOINED] if joined else [])]
-    return judged(carried, tell)
+    return judge_agreement(carried, report)

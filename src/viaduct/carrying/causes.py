@@ -1,4 +1,4 @@
-"""Where a difference comes from: which moment of a step, which module, what was made with other numbers, which lines.
+"""Causes of a difference: which step, which module, what was created with other numbers, which lines.
 
 Nothing here decides whether two runs agree; it only says where to look when they do not.
 """
@@ -18,7 +18,7 @@ from viaduct.carrying.drift import find_first_call, kind_key
 from viaduct.carrying.observed import Observed, Rank
 from viaduct.comparison.drift import Drift
 from viaduct.comparison.rows import Row
-from viaduct.rehearsal.looking import IDLE, LAST_RATE, RANKS, Fact
+from viaduct.rehearsal.inspection import IDLE, LAST_RATE, RANKS, Fact
 
 RATIO = 1e-3  # within which all gradients have one factor
 ABSENT = "(not there)"
@@ -30,7 +30,7 @@ At = tuple[str, int]
 
 @dataclass(frozen=True)
 class Other:
-    """Something that was made with another number on the other side."""
+    """A value that is different on the other side."""
 
     kind: str
     name: str
@@ -42,7 +42,8 @@ class Other:
 
     @property
     def words(self) -> str:
-        left, right = shown_value(self.left), shown_value(self.right)
+        """Return the difference as a sentence."""
+        left, right = format_value(self.left), format_value(self.right)
         return f"{self.name}: {self.what} is {left} in the original and {right} after the migration"
 
 
@@ -59,21 +60,23 @@ class Explanation:
 
 
 def explain(agreement: Agreement, left: Observed, right: Observed, drift: Drift, to: str) -> Explanation:
+    """Return what is known about the first divergence."""
     first = agreement.first
     if first is None:
         return Explanation("They agree.")
-    found = Explanation(headline(first, to))
-    others = other_facts(left.first.facts, right.first.facts)
+    found = Explanation(make_headline(first, to))
+    others = find_other_facts(left.first.facts, right.first.facts)
     found.others = [other for other in others if other.kind != LAST_RATE]
-    by_steps(found, agreement, left, right)
-    by_calls(found, agreement, right, drift)
-    for say in (by_ranks, by_gradients, by_update):
-        say(found, agreement, left, right)
-    found.places += [one.right_at for one in found.others if one.right_at]
+    explain_steps(found, agreement, left, right)
+    explain_calls(found, agreement, right, drift)
+    for add_remarks in (explain_ranks, explain_gradients, explain_update):
+        add_remarks(found, agreement, left, right)
+    found.places += [fact.right_at for fact in found.others if fact.right_at]
     return found
 
 
-def headline(first: Pair, to: str) -> str:
+def make_headline(first: Pair, to: str) -> str:
+    """Return the first divergence in one sentence."""
     rank = f" of rank {first.rank}" if first.rank else ""
     if first.why:
         return f"They differ: {first.kind} {first.name!r}{rank}: {first.why}."
@@ -83,18 +86,19 @@ def headline(first: Pair, to: str) -> str:
             f"{first.right:.7g} on the {to.upper()} stand-in."
         )
     when = "in the first step, though its loss is the same" if first.kind == "gradient" else "at the end"
-    return f"They differ {when}: the {first.kind} of {first.name}{rank} is off by {percent(first.error)}."
+    return f"They differ {when}: the {first.kind} of {first.name}{rank} is off by {format_error(first.error)}."
 
 
-def percent(error: float) -> str:
+def format_error(error: float) -> str:
+    """Return a relative error as text."""
     return "everything" if not math.isfinite(error) else f"{error:.2%}" if error > 1e-4 else f"{error:.1e} of its size"
 
 
 # ---- what was made with other numbers
 
 
-def other_facts(left: list[Fact], right: list[Fact]) -> Iterator[Other]:
-    """In the original's order. What only one side has is left out: a migration adds and removes much on purpose."""
+def find_other_facts(left: list[Fact], right: list[Fact]) -> Iterator[Other]:
+    """Yield facts that differ, in the original's order. Those of one side only are ignored."""
     theirs = {(fact.kind, fact.name): fact for fact in right}
     for fact in left:
         if fact.kind == RANKS:
@@ -110,42 +114,48 @@ def other_facts(left: list[Fact], right: list[Fact]) -> Iterator[Other]:
                 yield Other(fact.kind, fact.name, name, a, b, fact.at, partner.at)
 
 
-def without_effect(left: Observed, right: Observed, unlike: set[At]) -> list[Other]:
-    """Of two runs that agree: numbers that differ all the same. Of TensorFlow's operators only those of lines
-    (`unlike`) that our rules would not write so: others follow from shapes, or have the name of another operator."""
+def find_ineffective(left: Observed, right: Observed, unlike: set[At]) -> list[Other]:
+    """Return numbers that differ although the runs agree.
+
+    Of TensorFlow's operators only those of lines (`unlike`) that the rules would not write so: others follow from
+    shapes, or have the name of another operator.
+    """
     return [
-        one
-        for one in other_facts(left.first.facts, right.first.facts)
-        if one.what not in HOW and is_number(one.left, one.right) and (one.kind != "op" or one.right_at in unlike)
+        other
+        for other in find_other_facts(left.first.facts, right.first.facts)
+        if other.what not in HOW
+        and is_number(other.left, other.right)
+        and (other.kind != "op" or other.right_at in unlike)
     ]
 
 
-def idle(*sides: Observed) -> list[Fact]:
-    """Optimizers that took no step, on whichever side."""
+def find_idle_optimizers(*sides: Observed) -> list[Fact]:
+    """Return optimizers that took no step, on either side."""
     return list({fact.name: fact for side in sides for fact in side.first.facts if fact.kind == IDLE}.values())
 
 
 def is_number(*values: Any) -> bool:
-    """Of operators only numbers are worth a word: types and shapes follow from each other."""
+    """Return True if all values are numbers: types and shapes of operators follow from each other."""
     return all(isinstance(value, (bool, int, float, list)) or re.match(r"[fib]: ", str(value)) for value in values)
 
 
-def shown_value(value: Any) -> str:
-    """A float32 as it was written: 0.9, not 0.8999999761581421."""
+def format_value(value: Any) -> str:
+    """Return a float32 as it was written: 0.9, not 0.8999999761581421."""
     return f"{value:.7g}" if isinstance(value, float) else str(value)
 
 
 # ---- what the numbers themselves say
 
 
-def by_steps(found: Explanation, agreement: Agreement, left: Observed, right: Observed) -> None:
+def explain_steps(found: Explanation, agreement: Agreement, left: Observed, right: Observed) -> None:
+    """Note different numbers of steps."""
     counts = len(left.first.losses), len(right.first.losses)
     if counts[0] != counts[1]:
         found.remarks.append(f"The original took {counts[0]} steps, the migrated script {counts[1]}.")
         found.words += ("step", "epoch", "batch", "drop_remainder", "drop_last", "//", "size")
 
 
-def by_calls(found: Explanation, agreement: Agreement, right: Observed, drift: Drift) -> None:
+def explain_calls(found: Explanation, agreement: Agreement, right: Observed, drift: Drift) -> None:
     """Name the first module, in the order of the calls, whose output differs; or what the network was given."""
     row = find_first_call(drift)
     if row is not None:
@@ -156,7 +166,7 @@ def by_calls(found: Explanation, agreement: Agreement, right: Observed, drift: D
             return
         found.module = row.op
         found.remarks.append(f"The first module{where} whose output differs is {row.op}{likely_cause(drift, row)}.")
-        rank = next((one for one in right.ranks if one.number == row.stored.rank), right.first)
+        rank = next((candidate for candidate in right.ranks if candidate.number == row.stored.rank), right.first)
         found.places += [fact.at for fact in rank.facts if (fact.kind, fact.name) == ("module", row.op) and fact.at]
         return
     first = agreement.first
@@ -175,7 +185,8 @@ def likely_cause(drift: Drift, row: Row) -> str:
     return f" (likely {causes[0].name}: {causes[0].evidence.rstrip('.')})"
 
 
-def by_ranks(found: Explanation, agreement: Agreement, left: Observed, right: Observed) -> None:
+def explain_ranks(found: Explanation, agreement: Agreement, left: Observed, right: Observed) -> None:
+    """Note ranks that start differently or do not average their gradients."""
     if len(left.ranks) < 2 or len(right.ranks) != len(left.ranks):
         return
     begin = {pair.rank for pair in agreement.bad if pair.kind == "loss" and pair.step == 0}
@@ -184,7 +195,7 @@ def by_ranks(found: Explanation, agreement: Agreement, left: Observed, right: Ob
             "Rank 0 begins as it should, the others do not: its weights are not broadcast, or they get other data."
         )
         found.words += ("broadcast", "Broadcast", "DistributedDataParallel", "shard")
-    if alike(left.ranks) and not alike(right.ranks):
+    if have_equal_gradients(left.ranks) and not have_equal_gradients(right.ranks):
         found.remarks.append(
             "In the original all ranks apply the same gradients; after the migration each applies its own: they are "
             "not averaged over the ranks."
@@ -192,7 +203,8 @@ def by_ranks(found: Explanation, agreement: Agreement, left: Observed, right: Ob
         found.words += ("DistributedOptimizer", "allreduce", "all_reduce", "DistributedDataParallel", "DDP")
 
 
-def alike(ranks: list[Rank]) -> bool:
+def have_equal_gradients(ranks: list[Rank]) -> bool:
+    """Return True if all ranks have the same gradients."""
     first = ranks[0].gradients
     return all(
         np.allclose(rank.gradients.get(name, math.nan), array, rtol=1e-4, atol=0)
@@ -201,7 +213,8 @@ def alike(ranks: list[Rank]) -> bool:
     )
 
 
-def by_gradients(found: Explanation, agreement: Agreement, left: Observed, right: Observed) -> None:
+def explain_gradients(found: Explanation, agreement: Agreement, left: Observed, right: Observed) -> None:
+    """Note a common factor of all gradients."""
     first = agreement.first
     if first is None or first.kind != "gradient":
         return
@@ -213,14 +226,15 @@ def by_gradients(found: Explanation, agreement: Agreement, left: Observed, right
 
 
 def common_ratio(left: Rank, right: Rank) -> float | None:
+    """Return the common factor of all gradients; None if there is none."""
     ratios = []
     for name, ours in left.gradients.items():
         theirs = right.gradients.get(name)
-        whole = float(np.vdot(ours, ours).real) if ours.dtype.kind == "f" else 0.0
+        energy = float(np.vdot(ours, ours).real) if ours.dtype.kind == "f" else 0.0
         if theirs is None or theirs.shape != ours.shape:
             return None
-        if whole > 0:
-            ratio = float(np.vdot(ours, theirs).real) / whole
+        if energy > 0:
+            ratio = float(np.vdot(ours, theirs).real) / energy
             if not np.linalg.norm(theirs - ratio * ours) <= RATIO * np.linalg.norm(theirs):
                 return None
             ratios.append(ratio)
@@ -229,8 +243,8 @@ def common_ratio(left: Rank, right: Rank) -> float | None:
     return float(np.median(ratios))
 
 
-def by_update(found: Explanation, agreement: Agreement, left: Observed, right: Observed) -> None:
-    """The first step's loss and gradients agree: what is done with them, or comes after, does not."""
+def explain_update(found: Explanation, agreement: Agreement, left: Observed, right: Observed) -> None:
+    """Note that loss and gradients of the first step agree, so that the update or later data differ."""
     first = agreement.first
     if first is None or first.why or first.kind == "gradient" or (first.kind == "loss" and first.step == 0):
         return
@@ -238,7 +252,9 @@ def by_update(found: Explanation, agreement: Agreement, left: Observed, right: O
     step = next((step for step, (a, b) in enumerate(rates) if a != b), None)
     if step is not None:
         ours, theirs = left.first.rates[step], right.first.rates[step]
-        found.remarks.append(f"The learning rate differs from step {step} on: {listed(ours)} and {listed(theirs)}.")
+        found.remarks.append(
+            f"The learning rate differs from step {step} on: {join_rates(ours)} and {join_rates(theirs)}."
+        )
     found.remarks.append(
         "The first step's loss and gradients are the same: what the optimizer makes of them, or the data of later "
         "steps, is not."
@@ -257,5 +273,6 @@ def by_update(found: Explanation, agreement: Agreement, left: Observed, right: O
     )
 
 
-def listed(values: list[float]) -> str:
+def join_rates(values: list[float]) -> str:
+    """Return learning rates as text."""
     return ", ".join(f"{value:.6g}" for value in values)

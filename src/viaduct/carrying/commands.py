@@ -5,27 +5,28 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from viaduct.carrying.asked import Asked
-from viaduct.carrying.migrated import Sides
+from viaduct.carrying.request import Request
+from viaduct.carrying.sides import Sides
 from viaduct.rehearsal.plan import StageName
 from viaduct.scripts.notebook_runs import is_notebook
 
 
-def commands(asked: Asked, sides: Sides, stage: StageName) -> list[tuple[str, str]]:
-    """(what it is for, the command): given in the folder that holds the migrated copy's parent."""
+def list_commands(request: Request, sides: Sides, stage: StageName) -> list[tuple[str, str]]:
+    """Return pairs of purpose and command, to be run in the folder above the migrated copy."""
     folder = sides.folder
-    words = shlex.join(asked.arguments)
+    words = shlex.join(request.arguments)
     return [
         ("Bring it over", f"scp -r {shlex.quote(str(folder))} USER@MACHINE:"),
         ("Look at the machine", "viaduct devices --test"),
-        ("One card", one_card(folder, sides.entry, words, asked.module)),
-        *several(asked, sides, stage, words),
-        *dumps(asked, sides, stage, words),
+        ("One card", single_card_command(folder, sides.entry, words, request.module)),
+        *multi_card_commands(request, sides, stage, words),
+        *dump_commands(request, sides, stage, words),
     ]
 
 
-def one_card(folder: Path, entry: str, words: str, module: str = "") -> str:
-    start = script_of(folder, "run_1p.sh")
+def single_card_command(folder: Path, entry: str, words: str, module: str = "") -> str:
+    """Return the command for one card."""
+    start = find_start_script(folder, "run_1p.sh")
     name = folder.name
     if module:
         return f"cd {name} && python3 -m {module} {words}".strip()
@@ -36,31 +37,34 @@ def one_card(folder: Path, entry: str, words: str, module: str = "") -> str:
     ).strip()
 
 
-def several(asked: Asked, sides: Sides, stage: StageName, words: str) -> list[tuple[str, str]]:
-    start, name = script_of(sides.folder, "run_8p.sh"), sides.folder.name
-    if asked.ranks < 2:
+def multi_card_commands(request: Request, sides: Sides, stage: StageName, words: str) -> list[tuple[str, str]]:
+    """Return the command for all cards of a machine."""
+    start, name = find_start_script(sides.folder, "run_8p.sh"), sides.folder.name
+    if request.ranks < 2:
         return []
     if start:
         return [("All cards of a machine", f"cd {name} && bash {start} {words}".strip())]
     if stage == "torch":
-        started = f"-m {asked.module}" if asked.module else shlex.quote(sides.entry)
+        started = f"-m {request.module}" if request.module else shlex.quote(sides.entry)
         line = f"cd {name} && torchrun --nproc_per_node=8 {started} {words}"
         return [("All cards of a machine", line.strip())]
     line = f"cd {name} && viaduct launch --ranks 8 -- python3 {shlex.quote(sides.entry)} {words}"
     return [("All cards of a machine", line.strip())]
 
 
-def dumps(asked: Asked, sides: Sides, stage: StageName, words: str) -> list[tuple[str, str]]:
-    """Here the truth, there the card's: the first operator that parts says why."""
+def dump_commands(request: Request, sides: Sides, stage: StageName, words: str) -> list[tuple[str, str]]:
+    """Return the commands that dump both sides and compare them."""
     given = f" -- {words}" if words else ""
     if is_notebook(sides.entry):
         return []
-    module = f"-m {asked.module}" if asked.module else ""
+    module = f"-m {request.module}" if request.module else ""
     here = f"viaduct dump {module or shlex.quote(str(sides.root / sides.entry))} --steps 0 --out golden{given}"
     there = f"viaduct dump {module or shlex.quote(sides.entry)} --steps 0 --out card{given}"
     if stage == "tf1":
         source = shlex.quote(str(sides.root))
-        there = f"viaduct migrate {source} --to {asked.to} --dump card --dump-step 0 --out dumping, then run that copy"
+        there = (
+            f"viaduct migrate {source} --to {request.to} --dump card --dump-step 0 --out dumping, then run that copy"
+        )
     return [
         ("If its numbers are off: the truth, here", here),
         ("the card's, there", there),
@@ -68,6 +72,7 @@ def dumps(asked: Asked, sides: Sides, stage: StageName, words: str) -> list[tupl
     ]
 
 
-def script_of(folder: Path, name: str) -> str:
+def find_start_script(folder: Path, name: str) -> str:
+    """Return the path of a generated start script; empty if there is none."""
     found = sorted(folder.glob(f"*scripts/{name}"))
     return str(found[0].relative_to(folder)) if found else ""

@@ -1,4 +1,4 @@
-"""What a file that a script wrote contains: tensors by name, plain values, scalars of TensorBoard, lines, pixels.
+"""Contents of files that a script wrote: tensors by name, plain values, scalars, lines, pixels.
 
 Nothing of it is executed: a pickle may name NumPy's arrays and plain containers only, a PyTorch checkpoint is read with
 `weights_only`. `Unreadable` says why a file cannot be compared.
@@ -72,13 +72,14 @@ def read_content(path: Path) -> Content:
 
 
 def find_reader(path: Path) -> Callable[[Path], Content]:
+    """Return the reader for a file, by its name and first bytes."""
     name, begin = path.name.lower(), read_begin(path)
     if "tfevents" in name:
         return read_events
     if name.endswith(".index"):
         return read_tensorflow
     if name.endswith((".meta", "graph.pbtxt", ".pb", ".onnx", ".om")):
-        return refuse("it holds a graph, which the migration changes")
+        return make_refusal("it holds a graph, which the migration changes")
     if name.endswith(".safetensors"):
         return read_safetensors
     if begin.startswith(b"\x93NUMPY") or name.endswith(".npz"):
@@ -99,7 +100,7 @@ def read_begin(path: Path) -> bytes:
         return file.read(32)
 
 
-def refuse(why: str) -> Callable[[Path], Content]:
+def make_refusal(why: str) -> Callable[[Path], Content]:
     def read(path: Path) -> Content:
         raise Unreadable(why)
 
@@ -206,7 +207,7 @@ def read_storages(path: Path, why: str) -> Content:
 
 
 def harmless_classes() -> list[Any]:
-    """What people put into checkpoints beside tensors, and what does nothing when it is made."""
+    """Return classes that checkpoints contain beside tensors and that do nothing when created."""
     import importlib
     import pathlib
 
@@ -245,7 +246,7 @@ def flatten(value: Any) -> Content:
 
 
 def leaves(value: Any, name: str, above: tuple[int, ...]) -> Iterator[tuple[str, Any]]:
-    """Every value of nested containers with a name such as `optimizer.state.0.exp_avg`."""
+    """Yield every value of nested containers with a name such as `optimizer.state.0.exp_avg`."""
     inside: Any = None
     if isinstance(value, argparse.Namespace):
         inside = vars(value).items()

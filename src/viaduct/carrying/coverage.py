@@ -1,4 +1,4 @@
-"""Which of the changed lines were executed, and how often: an edit that never ran is not proved.
+"""Coverage of the migration's edits: an edit that was never executed is not proved.
 
 Added and changed lines are counted in the migrated script, removed ones in the original.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from viaduct.carrying.migrated import Sides
+from viaduct.carrying.sides import Sides
 from viaduct.migration.diffing import Row
 from viaduct.rehearsal import counters
 from viaduct.rehearsal.counters import Edited, Span
@@ -69,7 +69,7 @@ def marked_spans(row: Row, line: int) -> Iterator[Span]:
 
 
 def find_edited(tree: Path, sides: Sides, side: Side) -> dict[str, tuple[list[Span], Edited]]:
-    """Of each file that can be executed the changed parts; of notebooks only the one that is run."""
+    """Return the changed spans of each executable file; of notebooks only the one that is run."""
     found, entry = {}, sides.entry
     for path, rows in sides.files.items():
         spans = list(spans_of(rows, side))

@@ -1,4 +1,4 @@
-"""What keeps two runs that agree from being a proof: files of the wrong tree, edits that never ran, and their like."""
+"""Reasons why two runs that agree are no proof: foreign files, edits that never ran, and similar."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from viaduct.carrying.agreement import Agreement
-from viaduct.carrying.observed import together
-from viaduct.carrying.repeating import describe_place
-from viaduct.carrying.values import changed_values
+from viaduct.carrying.observed import are_joined
+from viaduct.carrying.repetition import describe_place
+from viaduct.carrying.values import find_changed_values
 
 if TYPE_CHECKING:
     from viaduct.carrying.carry import Carried
@@ -36,35 +36,37 @@ class Doubt:
         """Return True where the runs were not runs of the two sides, so that a difference says nothing either."""
         return self.kind in ("not deterministic", "other ranks", "wrong tree", "not the file", "changed files")
 
-    def say(self, language: str) -> str:
+    def text_in(self, language: str) -> str:
+        """Return the text in the given language."""
         return self.chinese if language == "zh" else self.text
 
 
 def find_doubts(carried: Carried) -> list[Doubt]:
+    """Return all reasons that apply."""
     assert carried.agreement is not None
     return [
-        *not_deterministic(carried),
-        *joined_ranks(carried),
-        *strange_files(carried),
-        *unexecuted_edits(carried),
-        *unexecuted_files(carried),
-        *no_effect(carried),
-        *hand_changed(carried),
-        *not_compared(carried),
-        *other_outcomes(carried),
-        *changed_originals(carried),
-        *other_files(carried),
+        *find_nondeterminism(carried),
+        *find_joined_ranks(carried),
+        *find_foreign_files(carried),
+        *find_unexecuted_edits(carried),
+        *find_unexecuted_files(carried),
+        *find_ineffective_values(carried),
+        *find_manual_changes(carried),
+        *find_uncompared(carried),
+        *find_other_outcomes(carried),
+        *find_changed_originals(carried),
+        *find_other_files(carried),
     ]
 
 
-def not_deterministic(carried: Carried) -> Iterator[Doubt]:
-    """A side whose second run was not like its first, or could not be made."""
+def find_nondeterminism(carried: Carried) -> Iterator[Doubt]:
+    """Yield a side whose second run differs from its first, or failed."""
     for side, first in (("original", carried.original), ("migrated", carried.migrated)):
-        repetition = next((one for one in carried.repeated if one.side == side), None)
+        repetition = next((run for run in carried.repeated if run.side == side), None)
         name = "original" if side == "original" else "migrated script"
         if first is None or (repetition is not None and repetition.is_deterministic):
             continue
-        if repetition is None or not repetition.again.finished:
+        if repetition is None or not repetition.again.is_finished:
             failure = repetition.again.summary.failure if repetition is not None else ""
             yield Doubt(
                 "not deterministic",
@@ -75,13 +77,13 @@ def not_deterministic(carried: Carried) -> Iterator[Doubt]:
             continue
         pair = Agreement("differ", repetition.pairs).earliest
         assert pair is not None
-        place = describe_place(first, repetition.again, pair)
+        location = describe_place(first, repetition.again, pair)
         when = "at the end" if pair.step is None else f"from step {pair.step}"
         moment = "结束时" if pair.step is None else f"从第 {pair.step} 步起"
         yield Doubt(
             "not deterministic",
-            f"the {name} is not deterministic {when} ({place}): two runs of it with the same seed differ",
-            f"{SIDES[side]}{moment}不确定({place}):相同种子的两次运行结果不同",
+            f"the {name} is not deterministic {when} ({location}): two runs of it with the same seed differ",
+            f"{SIDES[side]}{moment}不确定({location}):相同种子的两次运行结果不同",
             list(describe_shared_model_dir(carried, first)),
         )
 
@@ -89,8 +91,8 @@ def not_deterministic(carried: Carried) -> Iterator[Doubt]:
 def describe_shared_model_dir(carried: Carried, run: Run) -> Iterator[str]:
     """Name the folder of checkpoints that the ranks of an Estimator share: who comes late restores another's."""
     folders = sorted({name.rpartition("/")[0] for name in run.summary.wrote if name.rpartition("/")[2] == "checkpoint"})
-    script = carried.sides.migrated if run.side == "migrated" else carried.sides.original
-    if carried.asked.ranks < 2 or carried.stage != "tf1" or not folders or b"Estimator(" not in script.read_bytes():
+    script = carried.sides.migrated_script if run.side == "migrated" else carried.sides.original_script
+    if carried.request.ranks < 2 or carried.stage != "tf1" or not folders or b"Estimator(" not in script.read_bytes():
         return
     yield (
         f"the ranks share the model_dir {folders[0] or '.'}: one that starts late may restore what another saved by "
@@ -98,11 +100,11 @@ def describe_shared_model_dir(carried: Carried, run: Run) -> Iterator[str]:
     )
 
 
-def joined_ranks(carried: Carried) -> Iterator[Doubt]:
-    """Ranks that train together on one side only: their data and averages have no counterpart on the other."""
+def find_joined_ranks(carried: Carried) -> Iterator[Doubt]:
+    """Yield if ranks train together on one side only."""
     assert carried.base is not None
     assert carried.migrated is not None
-    before, after = together(carried.base.observed), together(carried.migrated.observed)
+    before, after = are_joined(carried.base.observed), are_joined(carried.migrated.observed)
     if after and not before:
         yield Doubt(
             "other ranks",
@@ -113,7 +115,8 @@ def joined_ranks(carried: Carried) -> Iterator[Doubt]:
         )
 
 
-def strange_files(carried: Carried) -> Iterator[Doubt]:
+def find_foreign_files(carried: Carried) -> Iterator[Doubt]:
+    """Yield files of the other side's tree, or code that is not what the file contains."""
     for run in (carried.base, carried.migrated):
         if run is None:
             continue
@@ -140,7 +143,8 @@ def strange_files(carried: Carried) -> Iterator[Doubt]:
             )
 
 
-def unexecuted_files(carried: Carried) -> Iterator[Doubt]:
+def find_unexecuted_files(carried: Carried) -> Iterator[Doubt]:
+    """Yield migrated files that were never executed."""
     assert carried.migrated is not None
     ran = carried.migrated.provenance.positions
     edited = {edit.file for edit in carried.edits if edit.side == "migrated" and not edit.is_executed}
@@ -148,14 +152,14 @@ def unexecuted_files(carried: Carried) -> Iterator[Doubt]:
     if missed:
         yield Doubt(
             "never executed",
-            f"{write_count(len(missed), 'file')} that the migration rewrote {were(len(missed))} never executed",
+            f"{write_count(len(missed), 'file')} that the migration rewrote {verb_for(len(missed))} never executed",
             f"迁移改写的 {len(missed)} 个文件从未执行",
             missed,
         )
 
 
-def unexecuted_edits(carried: Carried) -> Iterator[Doubt]:
-    """Changed lines of files that were executed; those of other files are not listed one by one."""
+def find_unexecuted_edits(carried: Carried) -> Iterator[Doubt]:
+    """Yield edits that were never executed, of files that were."""
     assert carried.migrated is not None
     ran = carried.migrated.provenance.positions
     missed = [edit for edit in carried.edits if not edit.is_executed and (edit.file in ran or edit.side == "original")]
@@ -163,51 +167,52 @@ def unexecuted_edits(carried: Carried) -> Iterator[Doubt]:
         count = len(missed)
         yield Doubt(
             "never executed",
-            f"{write_count(count, 'edit')} {were(count)} never executed",
+            f"{write_count(count, 'edit')} {verb_for(count)} never executed",
             f"{count} 处修改从未执行",
             [f"{edit.side} {edit.place}: {edit.text}" for edit in missed],
         )
 
 
-def no_effect(carried: Carried) -> Iterator[Doubt]:
-    """Something was made with another number, and the run was too short or too simple to show it."""
+def find_ineffective_values(carried: Carried) -> Iterator[Doubt]:
+    """Yield values that differ without effect: the run was too short or too simple."""
     if carried.unfelt:
         count = len(carried.unfelt)
         yield Doubt(
             "no effect",
-            f"{write_count(count, 'value')} {were(count)} made differently, without effect in "
+            f"{write_count(count, 'value')} {verb_for(count)} made differently, without effect in "
             f"{write_count(carried.original.summary.steps, 'step')}",
             f"{count} 处数值不同,但在 {carried.original.summary.steps} 步内没有产生影响",
             [other.words for other in carried.unfelt],
         )
 
 
-def hand_changed(carried: Carried) -> Iterator[Doubt]:
-    """Where the runs differ these lines are suspects; where they do not, nobody has seen what the lines do."""
+def find_manual_changes(carried: Carried) -> Iterator[Doubt]:
+    """Yield values changed by hand that nothing compared shows."""
     assert carried.agreement is not None
-    lines = changed_values(carried.sides) if carried.agreement.verdict != "differ" else []
+    lines = find_changed_values(carried.sides) if carried.agreement.verdict != "differ" else []
     if lines:
         count = len(lines)
         yield Doubt(
             "no effect",
-            f"{write_count(count, 'line')} {were(count)} given other numbers or operators by hand, and nothing that "
-            "was compared shows it",
+            f"{write_count(count, 'line')} {verb_for(count)} given other numbers or operators by hand, and nothing "
+            "that was compared shows it",
             f"手工修改了 {count} 处数值或运算符,但比较的内容没有体现其影响",
             lines,
         )
 
 
-def not_compared(carried: Carried) -> Iterator[Doubt]:
+def find_uncompared(carried: Carried) -> Iterator[Doubt]:
+    """Yield what rounding or missing losses keep from being compared."""
     assert carried.agreement is not None
     found = carried.agreement
-    yield from unseen_ranks(carried)
+    yield from find_unseen_ranks(carried)
     if found.verdict == "unsure":
         yield Doubt("not compared", found.remarks[0], found.remarks[0])
     if found.verdict != "rounding":
         return
-    losses, weights = (found.of(kind) for kind in ("loss", "weight"))
-    hidden = len(losses) - len(found.judged("loss"))
-    if hidden or len(found.judged("weight")) * 2 < len(weights):
+    losses, weights = (found.pairs_of(kind) for kind in ("loss", "weight"))
+    hidden = len(losses) - len(found.informative_pairs("loss"))
+    if hidden or len(found.informative_pairs("weight")) * 2 < len(weights):
         yield Doubt(
             "not compared",
             "the script magnifies rounding so much that later values show nothing; fewer --steps show more",
@@ -216,36 +221,37 @@ def not_compared(carried: Carried) -> Iterator[Doubt]:
         )
 
 
-def unseen_ranks(carried: Carried) -> Iterator[Doubt]:
-    """Ranks that neither side saw train; one that a single side saw is a difference."""
+def find_unseen_ranks(carried: Carried) -> Iterator[Doubt]:
+    """Yield ranks that took no step on either side."""
     assert carried.base is not None
     assert carried.migrated is not None
     seen = {rank.number for run in (carried.base, carried.migrated) for rank in run.observed.ranks}
-    unseen = [f"rank {number}" for number in range(carried.asked.ranks) if number not in seen]
+    unseen = [f"rank {number}" for number in range(carried.request.ranks) if number not in seen]
     if unseen:
         yield Doubt(
             "not compared",
-            f"{len(unseen)} of {carried.asked.ranks} ranks took no step on either side",
-            f"{carried.asked.ranks} 个 rank 中有 {len(unseen)} 个在两侧都没有执行训练步",
+            f"{len(unseen)} of {carried.request.ranks} ranks took no step on either side",
+            f"{carried.request.ranks} 个 rank 中有 {len(unseen)} 个在两侧都没有执行训练步",
             unseen,
         )
 
 
-def other_outcomes(carried: Carried) -> Iterator[Doubt]:
-    """Printed numbers and evaluations that differ, though each side repeats its own."""
+def find_other_outcomes(carried: Carried) -> Iterator[Doubt]:
+    """Yield printed numbers and evaluations that differ, though each side repeats its own."""
     differing = carried.outcomes.differing if carried.outcomes is not None else []
     if differing:
         count = len(differing)
         yield Doubt(
             "printed",
-            f"{write_count(count, 'further result')} (data, evaluations, printed numbers) {were(count)} not the same",
+            f"{write_count(count, 'further result')} (data, evaluations, printed numbers) {verb_for(count)} not the "
+            "same",
             f"另有 {count} 项结果(数据、评估、打印的数值)不一致",
             differing,
         )
 
 
-def changed_originals(carried: Carried) -> Iterator[Doubt]:
-    """In a mirror, files of the user's that a run has written through a link: the next run found them changed."""
+def find_changed_originals(carried: Carried) -> Iterator[Doubt]:
+    """Yield files of the user's that a run changed through a link: the next run found them changed."""
     runs = [run for run in (carried.original, carried.migrated) if run is not None]
     runs += [repetition.again for repetition in carried.repeated]
     changed = sorted({path for run in runs for path in run.summary.changed})
@@ -259,8 +265,8 @@ def changed_originals(carried: Carried) -> Iterator[Doubt]:
         )
 
 
-def other_files(carried: Carried) -> Iterator[Doubt]:
-    """Files that the sides wrote, and that are not the same."""
+def find_other_files(carried: Carried) -> Iterator[Doubt]:
+    """Yield written files that differ."""
     differing = [f"{file.name}: {file.detail}" for file in carried.written if file.state == "differs"]
     if differing:
         count = len(differing)
@@ -276,5 +282,5 @@ def write_count(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def were(count: int) -> str:
+def verb_for(count: int) -> str:
     return "was" if count == 1 else "were"

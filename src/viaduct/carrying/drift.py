@@ -1,4 +1,4 @@
-"""All tensors of two runs compared as `viaduct compare` does it, with measured thresholds.
+"""Comparison of all tensors of two runs as `viaduct compare` does it, with measured thresholds.
 
 The migrated run is the left side, the original the right one, which is taken for the truth. Both runs name their
 tensors in the same way, so that they are paired by name. OUT/comparison holds the page, drift.csv and summary.json.
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from viaduct.carrying.agreement import FACTOR, TELLS, UNITS, Agreement, Kind
+from viaduct.carrying.agreement import FACTOR, INFORMATIVE, UNITS, Agreement, Kind
 from viaduct.carrying.agreement import Pair as Judged
 from viaduct.comparison.drift import Drift, Limits, Options, compare_pairs
 from viaduct.comparison.readers import rehearsal
@@ -24,7 +24,7 @@ from viaduct.comparison.thresholds import DEFAULTS, WHOLE_NUMBERS, Thresholds
 EQUAL = Thresholds(euclid=0.0, differing=0.0)
 NOTABLE = 1e-5  # relative difference of a module's output where no run with moved weights shows what is usual
 MEASURED = f"measured, for each tensor: {FACTOR:g} times the drift of a run whose weights were moved by one unit"
-MAGNIFIED = f"it tells nothing: the script magnifies one unit in the last place to {TELLS:.0%} of it or more"
+MAGNIFIED = f"it tells nothing: the script magnifies one unit in the last place to {INFORMATIVE:.0%} of it or more"
 
 Key = tuple[int, int, str, str, int, int]  # rank, step, role, operator, index and call
 
@@ -33,7 +33,7 @@ def compare_records(migrated: str | Path, original: str | Path, limits: Limits, 
     """Compare what two rehearsals have recorded."""
     left, right = rehearsal.read(Path(migrated)), rehearsal.read(Path(original))
     return compare_pairs(
-        left, right, pair_by_name(left.tensors, right.tensors), Options(measured=measured), limits=limits
+        left, right, pair_by_name(left.tensors, right.tensors), Options(threshold_source=measured), limits=limits
     )
 
 
@@ -42,9 +42,11 @@ def compare_tensors(
 ) -> Drift:
     """Compare with the tolerance of the agreement; that of modules is what the shaken run makes of rounding."""
     noise = measure_forward_noise(shaken, original) if shaken is not None else {}
-    found = compare_records(migrated, original, limits_of(agreement, noise), MEASURED)
+    found = compare_records(migrated, original, make_limits(agreement, noise), MEASURED)
     judged = {pair.key: pair for pair in agreement.pairs}
-    rows = (row if (key := kind_key(row.stored)) is None else agree_on(row, judged.get(key)) for row in found.rows)
+    rows = (
+        row if (key := kind_key(row.stored)) is None else apply_agreement(row, judged.get(key)) for row in found.rows
+    )
     return replace(found, rows=tuple(rows))
 
 
@@ -52,13 +54,13 @@ def pair_by_name(left: tuple[Stored, ...], right: tuple[Stored, ...]) -> list[Pa
     """Pair tensors of the same name, step, rank and call; those without a partner come as they are."""
     theirs = {key_of(tensor): tensor for tensor in right}
     ours = {key_of(tensor) for tensor in left}
-    pairs = [pair_of(tensor, theirs.get(key_of(tensor))) for tensor in left]
-    pairs += [pair_of(None, tensor) for tensor in right if key_of(tensor) not in ours]
-    pairs.sort(key=place_of)
+    pairs = [make_pair(tensor, theirs.get(key_of(tensor))) for tensor in left]
+    pairs += [make_pair(None, tensor) for tensor in right if key_of(tensor) not in ours]
+    pairs.sort(key=execution_order)
     return [replace(pair, group=number) for number, pair in enumerate(pairs)]
 
 
-def pair_of(left: Stored | None, right: Stored | None) -> Pair:
+def make_pair(left: Stored | None, right: Stored | None) -> Pair:
     names = (left.op if left else "", right.op if right else "")
     if left and right:
         return Pair(0, left, right, *names, "name")
@@ -70,13 +72,14 @@ def key_of(tensor: Stored) -> Key:
     return tensor.rank, tensor.step, tensor.role, tensor.op, tensor.index, tensor.call
 
 
-def place_of(pair: Pair) -> tuple[int, int, int]:
+def execution_order(pair: Pair) -> tuple[int, int, int]:
+    """Return the position of a pair in execution order."""
     tensor = pair.left or pair.right
     assert tensor is not None
     return tensor.step, tensor.order, tensor.rank
 
 
-def limits_of(agreement: Agreement, noise: Mapping[Key, float]) -> Limits:
+def make_limits(agreement: Agreement, noise: Mapping[Key, float]) -> Limits:
     """Return the thresholds of a pair: what the agreement allows, or of a module's output the noise of rounding."""
     allowed = {pair.key: pair.allowed for pair in agreement.pairs}
 
@@ -89,7 +92,7 @@ def limits_of(agreement: Agreement, noise: Mapping[Key, float]) -> Limits:
             return Thresholds(euclid=allowed.get(key, 0.0))
         if not noise:
             return Thresholds(euclid=NOTABLE)
-        return Thresholds(euclid=FACTOR * noise.get(key_of(tensor), 0.0) + UNITS * unit_of(tensor))
+        return Thresholds(euclid=FACTOR * noise.get(key_of(tensor), 0.0) + UNITS * epsilon_of(tensor))
 
     return limits
 
@@ -103,7 +106,8 @@ def kind_key(tensor: Stored) -> tuple[Kind, str, int, int | None] | None:
     return ("weight", tensor.op, tensor.rank, None) if tensor.role == "parameter" else None
 
 
-def unit_of(tensor: Stored) -> float:
+def epsilon_of(tensor: Stored) -> float:
+    """Return the machine epsilon of a tensor's dtype; 0 for integers."""
     return float(np.finfo(np.dtype(tensor.dtype)).eps) if tensor.dtype in ("float16", "float32", "float64") else 0.0
 
 
@@ -117,11 +121,11 @@ def measure_forward_noise(shaken: str | Path, original: str | Path) -> dict[Key,
     }
 
 
-def agree_on(row: Row, judged: Judged | None) -> Row:
+def apply_agreement(row: Row, judged: Judged | None) -> Row:
     """Refuse what rounding hides; what the agreement calls different is bad, a whole number among many too."""
     if judged is None or judged.same:
         return row
-    if not judged.told and not judged.why:
+    if not judged.is_informative and not judged.why:
         return replace(row, result="refused", reason=MAGNIFIED, follows_from="")
     return replace(row, result="bad", reason=row.reason or judged.why) if judged.bad else row
 
@@ -139,4 +143,5 @@ def find_first_difference(again: str | Path, first: str | Path) -> str | None:
 
 
 def describe_call(row: Row) -> str:
+    """Return a module's name, with the number of its input."""
     return f"{row.op} {row.stored.role} {row.stored.index}" if row.stored.role == "input" else row.op

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from viaduct.carrying.coverage import Edit
-from viaduct.carrying.places import RECORD
+from viaduct.carrying.output_folder import RECORD
 from viaduct.errors import BadValue
 
 Key = tuple[str, str, int, str]
@@ -23,7 +23,7 @@ Key = tuple[str, str, int, str]
 
 @dataclass(frozen=True)
 class Earlier:
-    """What counts of an earlier carry: its folder, its arguments, and the edits that it executed."""
+    """An earlier carry: its folder, its arguments, and the edits that it executed."""
 
     folder: str
     arguments: list[str]
@@ -64,6 +64,7 @@ def read_earlier(folder: Path, out: Path, to: str, limits: str) -> Earlier:
 
 
 def read_executed(record: dict[str, Any]) -> dict[Key, list[int]]:
+    """Return the executed edits of a record."""
     return {
         (edit["side"], edit["file"], edit["line"], edit["text"]): edit.get("parts", [edit["executed"]])
         for edit in record["edits"]
@@ -71,6 +72,7 @@ def read_executed(record: dict[str, Any]) -> dict[Key, list[int]]:
 
 
 def read_hashes(record: dict[str, Any]) -> dict[str, dict[str, str]]:
+    """Return the hashes of the files that each side executed."""
     return {
         side: {file["position"]: file["sha256"] for file in record["runs"][side]["modules"]}
         for side in ("original", "migrated")
@@ -90,6 +92,7 @@ def refuse_changed_files(found: Iterable[Earlier], original: Path, migrated: Pat
 
 
 def find_changed(hashes: dict[str, str], root: Path) -> Iterator[str]:
+    """Yield files whose content is no longer what ran."""
     for position, sha256 in hashes.items():
         path = root / position
         if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != sha256:

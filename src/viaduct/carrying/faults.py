@@ -1,4 +1,4 @@
-"""Whose fault it is that a run did not come through: the script's, something missing, a limit of the card, or ours."""
+"""The reason why a run failed: the script, something missing, a limit of the card, or viaduct."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Literal
 
 import viaduct
-from viaduct.carrying.places import REPRODUCER
+from viaduct.carrying.output_folder import REPRODUCER
 from viaduct.carrying.running import FRAME, Run
 from viaduct.extras import is_installed
 from viaduct.rehearsal.limits import StandInFails
 from viaduct.rehearsal.project import FRAMEWORKS, PROVIDED, pip_line
-from viaduct.rehearsal.summary import MISSING, SILENT, ends_at_once, signal_name
+from viaduct.rehearsal.summary import MISSING, SILENT, has_empty_input, signal_name
 
 Whose = Literal["script", "package", "file", "limit", "bound", "viaduct"]
 _OURS = str(Path(viaduct.__file__).resolve().parent) + "/"
@@ -53,6 +53,8 @@ FATAL = (139, 134, 136, 132)  # SIGSEGV, SIGABRT, SIGFPE, SIGILL
 
 @dataclass(frozen=True)
 class Fault:
+    """The reason of a failure, with advice, in two languages."""
+
     whose: Whose
     text: str
     chinese: str
@@ -62,12 +64,12 @@ class Fault:
 
 def find_fault(run: Run) -> Fault:
     """Say why a run failed, from what it left; the first that fits."""
-    summary, who, wer = run.summary, *names(run)
+    summary, who, wer = run.summary, *name_side(run)
     if any(hit["mode"] == "error" for hit in summary.limits):
         text = f"{who} goes beyond a documented limit of the card"
         return Fault("limit", text, f"{wer}超出了加速卡的文档限制")
     if summary.bound == "watch":
-        return our_fault(run, who, wer)
+        return make_our_fault(run, who, wer)
     if summary.silent:
         return Fault("script", f"of {who}, {summary.silent}", f"{wer}的进程没有留下报告", SILENT, SILENT_ZH)
     if summary.bound:
@@ -84,22 +86,22 @@ def find_fault(run: Run) -> Fault:
     if match := NOT_IMPORTED.search(summary.failure):
         return broken_package(run, who, wer)
     if is_ours(run):
-        return our_fault(run, who, wer)
+        return make_our_fault(run, who, wer)
     if package := find_other_release(run):
         return other_release(run, package, who, wer)
     if NO_NETWORK.search(summary.failure):
         return Fault(
             "file",
-            f"{who} cannot download what it needs: {short(summary.failure)}",
-            f"{wer}无法下载所需文件:{short(summary.failure)}",
+            f"{who} cannot download what it needs: {shorten_error(summary.failure)}",
+            f"{wer}无法下载所需文件:{shorten_error(summary.failure)}",
             "Put the file where the script looks for it, or give --fake-data.",
             "请将文件放到脚本查找的位置,或使用 --fake-data。",
         )
-    if NO_FILE.search(summary.failure) or ends_at_once(summary):
+    if NO_FILE.search(summary.failure) or has_empty_input(summary):
         return Fault(
             "file",
-            f"{who} does not find a file: {short(summary.failure)}",
-            f"{wer}找不到文件:{short(summary.failure)}",
+            f"{who} does not find a file: {shorten_error(summary.failure)}",
+            f"{wer}找不到文件:{shorten_error(summary.failure)}",
             "Give it after -- where its data is, or --fake-data. A relative path is read from the folder in which the "
             "command is given.",
             "请在 -- 之后给出数据路径,或使用 --fake-data;相对路径以执行命令的目录为准。",
@@ -118,11 +120,11 @@ def find_fault(run: Run) -> Fault:
             "一步指优化器的一次更新,或在反向传播与下一次前向传播之间手工完成的更新。请在 -- 之后给出训练所需的参数,"
             "或用 --step-at 文件:行号 指出一步在哪里结束。",
         )
-    how = short(summary.failure) or f"{ending(summary.script_exit_code)}{last_line(run)}"
+    how = shorten_error(summary.failure) or f"{describe_ending(summary.script_exit_code)}{last_line(run)}"
     return Fault("script", f"{who} fails: {how}", f"{wer}运行失败:{how}")
 
 
-def names(run: Run) -> tuple[str, str]:
+def name_side(run: Run) -> tuple[str, str]:
     return ("the migrated script", "迁移后的脚本") if run.side == "migrated" else ("the original", "原脚本")
 
 
@@ -133,7 +135,7 @@ def missing_package(run: Run, name: str, who: str, wer: str) -> Fault:
             "viaduct",
             f"TensorFlow 2.15, which plays TensorFlow 1 here, has no module {name!r}, which {who} imports",
             f"此处由 TensorFlow 2.15 扮演 TensorFlow 1,它没有{wer}导入的模块 {name!r}",
-            *report_words(run),
+            *describe_reproducer(run),
         )
     if top == "horovod" and run.plan.on == "npu":
         return Fault(
@@ -148,7 +150,7 @@ def missing_package(run: Run, name: str, who: str, wer: str) -> Fault:
             "viaduct",
             f"the stand-in has no module {name!r}, which {who} imports",
             f"替身没有 {wer}导入的模块 {name!r}",
-            *report_words(run),
+            *describe_reproducer(run),
         )
     return Fault(
         "package", f"{who} needs the package {top!r}", f"{wer}需要软件包 {top!r}", pip_line([top]), pip_line([top])
@@ -162,16 +164,18 @@ SILENT_ZH = "os._exit 或在原进程中启动其他程序时不会留下报告;
 
 def broken_package(run: Run, who: str, wer: str) -> Fault:
     """An import that fails though the package is there; its innermost frame says whether the project is meant."""
-    how = short(run.summary.failure)
+    how = shorten_error(run.summary.failure)
     if lacks_contrib(run.summary.failure):
-        return our_fault(run, who, wer)
+        return make_our_fault(run, who, wer)
     if package := find_other_release(run):
         return other_release(run, package, who, wer)
-    frames = [file for file, _ in FRAME.findall(run.said_by(run.summary.failed_rank)) if not file.startswith("<")]
+    frames = [
+        file for file, _ in FRAME.findall(run.output_of_rank(run.summary.failed_rank)) if not file.startswith("<")
+    ]
     if not frames or frames[-1].startswith(f"{run.plan.tree or run.plan.project}/"):
         return Fault("script", f"{who} cannot import what it needs: {how}", f"{wer}无法导入所需内容:{how}")
     if frames[-1].startswith(_OURS):
-        return our_fault(run, who, wer)
+        return make_our_fault(run, who, wer)
     return Fault(
         "package",
         f"{who} imports a package that cannot be loaded: {how}",
@@ -208,7 +212,7 @@ def read_release(package: str) -> str:
 
 
 def other_release(run: Run, package: str, who: str, wer: str) -> Fault:
-    how, release = short(run.summary.failure.splitlines()[0]), read_release(package)
+    how, release = shorten_error(run.summary.failure.splitlines()[0]), read_release(package)
     return Fault(
         "package",
         f"{who} needs another release of {package!r} than {release}: {how}",
@@ -225,7 +229,7 @@ REPORT = (
 REPORT_ZH = "这是 viaduct 的问题,不是脚本的问题。请附上 {file} 进行反馈,其中有命令、版本、出错位置附近的代码和调用栈。"
 
 
-def report_words(run: Run) -> tuple[str, str]:
+def describe_reproducer(run: Run) -> tuple[str, str]:
     file = shown_path(Path(run.plan.record).parents[1] / REPRODUCER)
     return REPORT.format(file=file), REPORT_ZH.format(file=file)
 
@@ -235,13 +239,13 @@ def shown_path(path: Path) -> str:
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 
-def our_fault(run: Run, who: str, wer: str) -> Fault:
-    how = short(run.summary.failure) or ending(run.summary.script_exit_code)
+def make_our_fault(run: Run, who: str, wer: str) -> Fault:
+    how = shorten_error(run.summary.failure) or describe_ending(run.summary.script_exit_code)
     return Fault(
         "viaduct",
         f"viaduct's stand-in fails under {who}: {how}",
         f"viaduct 的替身在运行{wer}时出错:{how}",
-        *report_words(run),
+        *describe_reproducer(run),
     )
 
 
@@ -253,21 +257,21 @@ def is_ours(run: Run) -> bool:
         return True
     if lacks_contrib(run.summary.failure):
         return True
-    frames = FRAME.findall(run.said_by(run.summary.failed_rank))
+    frames = FRAME.findall(run.output_of_rank(run.summary.failed_rank))
     return bool(frames) and frames[-1][0].startswith(_OURS) and run.summary.failure.startswith(MISTAKES)
 
 
-def ending(code: int) -> str:
+def describe_ending(code: int) -> str:
     return f"it was ended by {signal_name(code - 128)}" if code > 128 else f"it ended with exit code {code}"
 
 
 def last_line(run: Run) -> str:
     """Return what the run said last, as argparse does of a wrong argument; nothing where it said nothing."""
-    lines = [line.strip() for line in run.said_by(run.summary.failed_rank).splitlines() if line.strip()]
-    return f" ({short(lines[-1])})" if lines else ""
+    lines = [line.strip() for line in run.output_of_rank(run.summary.failed_rank).splitlines() if line.strip()]
+    return f" ({shorten_error(lines[-1])})" if lines else ""
 
 
-def short(text: str, length: int = 300) -> str:
+def shorten_error(text: str, length: int = 300) -> str:
     """Return the line of an error that says what happened."""
     if graph := GRAPH_ERROR.match(text):
         text = f"{graph[1]}: {graph[3]} (node {graph[2]})"

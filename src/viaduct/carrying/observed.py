@@ -1,4 +1,4 @@
-"""What a rehearsal has left for a comparison, read back: losses, gradients, weights, facts; of each rank."""
+"""Observations of a rehearsal, read back: losses, gradients, weights and facts of each rank."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from viaduct.rehearsal.looking import FACTS, RANKS, Fact
+from viaduct.rehearsal.inspection import FACTS, RANKS, Fact
 from viaduct.rehearsal.observe import EVALUATED, folder_of
 from viaduct.rehearsal.plan import Plan
 
@@ -43,7 +43,7 @@ class Observed:
         return self.ranks[0] if self.ranks else Rank(0)
 
 
-def together(observed: Observed) -> bool:
+def are_joined(observed: Observed) -> bool:
     """Return True if ranks were seen to train together."""
     return any(fact.kind == RANKS and fact.what["together"] for rank in observed.ranks for fact in rank.facts)
 
@@ -62,16 +62,16 @@ def read_rank(folder: Path, number: int) -> Rank:
         number,
         [line["losses"] for line in lines],
         [line["lr"] for line in lines],
-        arrays(folder / "gradients.npz"),
-        arrays(folder / "weights.npz"),
-        [Fact(one["kind"], one["name"], one["what"], tuple(one["at"]) if one["at"] else None) for one in facts],
+        load_arrays(folder / "gradients.npz"),
+        load_arrays(folder / "weights.npz"),
+        [Fact(fact["kind"], fact["name"], fact["what"], tuple(fact["at"]) if fact["at"] else None) for fact in facts],
         [json.loads(line) for line in evaluations],
         [line.get("inputs", []) for line in lines],
         [tuple(line["at"]) for line in lines if "at" in line],
     )
 
 
-def arrays(path: Path) -> Arrays:
+def load_arrays(path: Path) -> Arrays:
     if not path.exists():
         return {}
     with np.load(path, allow_pickle=False) as archive:

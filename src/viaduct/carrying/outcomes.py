@@ -14,13 +14,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
+from viaduct.cards import BACKENDS
 from viaduct.carrying.observed import Rank
 from viaduct.carrying.running import Run
 from viaduct.rehearsal.plan import Plan
 from viaduct.rehearsal.printing import read_lines
 
 NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?(?![\w])")
-DEVICE = re.compile(r"cuda|gpu|npu|mlu|nccl|hccl|cncl", re.IGNORECASE)
+DEVICE = re.compile("|".join(("cuda|gpu|npu|mlu", *BACKENDS.values())), re.IGNORECASE)
 MONTH = "(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
 CLOCK = r"[0-2]\d([:._-])[0-5]\d(?:{0}[0-5]\d(?:[.,]\d+)?)?"
 TIMES = (
@@ -57,13 +58,13 @@ class Outcomes:
 
 
 def compare_outcomes(original: Run, again: Run | None, migrated: Run, repeated: Run | None, allowed: float) -> Outcomes:
-    """`allowed` is the relative difference that rounding explains."""
+    """Compare printed numbers and evaluations. `allowed`: relative difference that rounding explains."""
     differing: list[str] = []
     compared = unpaired = 0
-    ours, theirs = lines_of(original.plan), lines_of(migrated.plan)
+    ours, theirs = read_printed(original.plan), read_printed(migrated.plan)
     # A side that was run once counts in all its numbers: those that change are found by the other side's two runs.
-    ours_again = lines_of(again.plan) if again is not None else ours
-    theirs_again = lines_of(repeated.plan) if repeated is not None else {}
+    ours_again = read_printed(again.plan) if again is not None else ours
+    theirs_again = read_printed(repeated.plan) if repeated is not None else {}
     for rank in sorted(ours.keys() | theirs.keys()):
         before, after = ours.get(rank, []), theirs.get(rank, [])
         left = stable_numbers(before, ours_again.get(rank, []))
@@ -76,14 +77,14 @@ def compare_outcomes(original: Run, again: Run | None, migrated: Run, repeated: 
             if any(not is_alike(x, y, allowed) for x, y in numbers):
                 line, other = describe_line(before[a]), describe_line(after[b])
                 differing.append(f"{line} in the original, {other} after the migration")
-        differing += only_printed_by("original", before, left, {a for a, _ in pairs})
-        differing += only_printed_by("migrated script", after, right, {b for _, b in pairs})
+        differing += find_one_sided_lines("original", before, left, {a for a, _ in pairs})
+        differing += find_one_sided_lines("migrated script", after, right, {b for _, b in pairs})
     evaluated, count = compare_evaluations(original, migrated, allowed)
     return Outcomes([*compare_inputs(original, migrated), *evaluated, *differing], compared, unpaired, count)
 
 
-def lines_of(plan: Plan) -> dict[int, list[str]]:
-    """What was printed, without the paths that each run has of its own."""
+def read_printed(plan: Plan) -> dict[int, list[str]]:
+    """Return the printed lines, without the paths that each run has of its own."""
     found = {}
     for rank, lines in read_lines(plan.record).items():
         found[rank] = remove_own_names(lines[:LINES], plan)
@@ -113,23 +114,25 @@ def stable_numbers(lines: list[str], again: list[str]) -> list[list[str | None]]
     for a, b in pair_lines(lines, again):
         numbers = zip(NUMBER.findall(lines[a]), NUMBER.findall(again[b]), strict=True)
         spent = find_durations(lines[a])
-        found[a] = [x if x == y and place not in spent else None for place, (x, y) in enumerate(numbers)]
+        found[a] = [x if x == y and index not in spent else None for index, (x, y) in enumerate(numbers)]
     return found
 
 
 def find_durations(line: str) -> set[int]:
     """Return which numbers of a line are times or speeds: with few digits two runs may print them alike by chance."""
     return {
-        place
-        for place, match in enumerate(NUMBER.finditer(line))
+        index
+        for index, match in enumerate(NUMBER.finditer(line))
         if SPENT.search(line[: match.start()]) or UNIT.match(line[match.end() :])
     }
 
 
-def only_printed_by(side: str, lines: list[str], numbers: list[list[str | None]], paired: set[int]) -> Iterator[str]:
-    """Lines with results that the other side does not print: numbers which are the same in both runs of this side."""
-    for place, line in enumerate(lines):
-        if place not in paired and any(number is not None for number in numbers[place]):
+def find_one_sided_lines(
+    side: str, lines: list[str], numbers: list[list[str | None]], paired: set[int]
+) -> Iterator[str]:
+    """Yield lines with repeatable numbers that the other side does not print."""
+    for index, line in enumerate(lines):
+        if index not in paired and any(number is not None for number in numbers[index]):
             yield f"{describe_line(line)} is printed by the {side} only"
 
 
@@ -149,7 +152,7 @@ def describe_line(line: str) -> str:
 
 
 def compare_evaluations(original: Run, migrated: Run, allowed: float) -> tuple[list[str], int]:
-    """What networks gave without gradients: sums over their outputs, call by call."""
+    """Compare the outputs of networks without gradients, as sums, call by call."""
     found, count = [], 0
     for left, right in zip(original.observed.ranks, migrated.observed.ranks, strict=False):
         count += min(len(left.evaluations), len(right.evaluations))
@@ -167,7 +170,7 @@ def differing_evaluations(left: Rank, right: Rank, allowed: float) -> Iterator[s
 
 
 def compare_inputs(original: Run, migrated: Run) -> list[str]:
-    """What networks are given in each step: of each rank the first step in which it is not the same.
+    """Return the first step of each rank whose network inputs differ.
 
     The loss of a batch in another order is the same up to rounding, and no comparison of losses shows it.
     """
@@ -184,7 +187,7 @@ def are_sums_alike(left: list[float], right: list[float], allowed: float) -> boo
     """Compare pairs of a weighted sum and the sum of magnitudes, to which a difference of either is relative."""
     if len(left) != len(right):
         return False
-    scales = [max(abs(left[place | 1]), abs(right[place | 1])) for place in range(len(left))]
+    scales = [max(abs(left[index | 1]), abs(right[index | 1])) for index in range(len(left))]
     return all(
         a == b or (math.isfinite(a) and abs(a - b) <= allowed * scale) or (a != a and b != b)
         for a, b, scale in zip(left, right, scales, strict=True)

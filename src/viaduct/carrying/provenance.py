@@ -1,4 +1,4 @@
-"""Which files each side executed, and whether they are the files of that side.
+"""Provenance: the files that each side executed, checked against that side's tree.
 
 A comparison says something about a file only if that file was executed, from the right tree, as it stands on disk.
 """
@@ -33,7 +33,7 @@ class Executed:
 
 @dataclass(frozen=True)
 class Provenance:
-    """What one side executed. `outside`: files of neither tree, which both sides share."""
+    """Files that one side executed. `outside`: files of neither tree, which both sides share."""
 
     executed: list[Executed] = field(default_factory=list)
     outside: list[str] = field(default_factory=list)
@@ -80,8 +80,8 @@ def is_shared(entry: dict[str, Any], plan: Plan) -> bool:
 
 def judge(entry: dict[str, Any], entries: Iterable[dict[str, Any]], plan: Plan) -> Executed:
     position = entry["position"] or entry["file"]
-    names = tuple(dict.fromkeys(one["name"] for one in entries if one["name"]))
-    processes = len({one["pid"] for one in entries})
+    names = tuple(dict.fromkeys(item["name"] for item in entries if item["name"]))
+    processes = len({item["pid"] for item in entries})
     problem, detail = find_problem(entry, Path(plan.tree) / position)
     return Executed(position, entry["file"], entry["sha256"], names, processes, problem, detail)
 

@@ -12,11 +12,11 @@ from viaduct import __version__
 from viaduct.carrying import coverage
 from viaduct.carrying.agreement import Pair
 from viaduct.carrying.carry import Carried
-from viaduct.carrying.commands import commands
+from viaduct.carrying.commands import list_commands
 from viaduct.carrying.faults import find_fault
 from viaduct.carrying.running import Run
+from viaduct.carrying.sentences import list_remarks, make_headline
 from viaduct.carrying.speed import Speed
-from viaduct.carrying.words import headline, remarks
 
 
 def write(carried: Carried, path: Path) -> None:
@@ -25,53 +25,61 @@ def write(carried: Carried, path: Path) -> None:
 
 
 def as_record(carried: Carried) -> dict[str, Any]:
-    asked, found = carried.asked, carried.agreement
+    request, found = carried.request, carried.agreement
     first = found.first if found else None
     return {
         "tool": {"name": "viaduct", "version": __version__, "verb": "carry"},
         "verdict": carried.verdict,
         "exit_code": carried.exit_code,
         "not_proved": [asdict(doubt) for doubt in carried.doubts],
-        "fault": of_fault(carried),
-        "headline": headline(carried),
-        "remarks": [{"name": name, "text": text} for name, text in remarks(carried)],
-        "command": asked.command,
-        "to": asked.to,
+        "fault": describe_fault(carried),
+        "headline": make_headline(carried),
+        "remarks": [{"name": name, "text": text} for name, text in list_remarks(carried)],
+        "command": request.command,
+        "to": request.to,
         "framework": carried.stage,
         "entry": carried.sides.entry,
-        "arguments": list(asked.arguments),
-        "steps": asked.steps,
-        "ranks": asked.ranks,
-        "seed": asked.seed,
+        "arguments": list(request.arguments),
+        "steps": request.steps,
+        "ranks": request.ranks,
+        "seed": request.seed,
         "bitwise": found is not None and found.verdict == "same",
-        "first_difference": of_pair(first) if first else None,
+        "first_difference": describe_pair(first) if first else None,
         "module": carried.explanation.module if carried.explanation else "",
         "made_differently": [asdict(other) for other in carried.explanation.others] if carried.explanation else [],
-        "without_effect": [{name: number(value) for name, value in asdict(other).items()} for other in carried.unfelt],
-        "suspects": [asdict(one) | {"place": one.place} for one in carried.suspects],
-        "pairs": [of_pair(pair) for pair in found.pairs] if found else [],
+        "without_effect": [
+            {name: encode_number(value) for name, value in asdict(other).items()} for other in carried.unfelt
+        ],
+        "suspects": [asdict(item) | {"place": item.place} for item in carried.suspects],
+        "pairs": [describe_pair(pair) for pair in found.pairs] if found else [],
         "limits": carried.limits,
         "manual_review": [
-            {"place": place, "risk": one.risk, "rule": one.rule, "text": one.message}
-            for place, one in carried.sides.manual
+            {"place": location, "risk": item.risk, "rule": item.rule, "text": item.message}
+            for location, item in carried.sides.manual_findings
         ],
-        "speed": of_speed(carried.speed),
+        "speed": describe_speed_record(carried.speed),
         "printed": asdict(carried.outcomes) if carried.outcomes is not None else None,
         "files": [asdict(file) for file in carried.written],
         "repeated": {
-            one.side: {"equal": one.is_equal, "deterministic": one.is_deterministic, "finished": one.again.finished}
-            for one in carried.repeated
+            item.side: {
+                "equal": item.is_equal,
+                "deterministic": item.is_deterministic,
+                "finished": item.again.is_finished,
+            }
+            for item in carried.repeated
         },
-        "limits_mode": asked.limits,
-        "earlier": [{"folder": one.folder, "arguments": one.arguments} for one in carried.earlier],
+        "limits_mode": request.limits,
+        "earlier": [{"folder": item.folder, "arguments": item.arguments} for item in carried.earlier],
         "edits": coverage.as_record(carried.edits),
         "branches": [asdict(branch) for branch in carried.branches],
-        "commands": [{"for": name, "command": line} for name, line in commands(asked, carried.sides, carried.stage)],
-        "runs": {run.side: of_run(run) for run in runs(carried)},
+        "commands": [
+            {"for": name, "command": line} for name, line in list_commands(request, carried.sides, carried.stage)
+        ],
+        "runs": {run.side: describe_run(run) for run in list_runs(carried)},
     }
 
 
-def of_speed(speed: Speed | None) -> dict[str, Any] | None:
+def describe_speed_record(speed: Speed | None) -> dict[str, Any] | None:
     if speed is None:
         return None
     kept = {"original": list(speed.original), "migrated": list(speed.migrated), "intervals": speed.intervals}
@@ -85,7 +93,7 @@ def of_speed(speed: Speed | None) -> dict[str, Any] | None:
     }
 
 
-def of_fault(carried: Carried) -> dict[str, str] | None:
+def describe_fault(carried: Carried) -> dict[str, str] | None:
     if carried.verdict != "could not run":
         return None
     if carried.failed_run is None:
@@ -95,21 +103,21 @@ def of_fault(carried: Carried) -> dict[str, str] | None:
     return {"side": side, "whose": found.whose, "text": found.text, "advice": found.advice}
 
 
-def runs(carried: Carried) -> list[Run]:
+def list_runs(carried: Carried) -> list[Run]:
     known = [carried.original, carried.migrated, carried.base, carried.shaken]
     return list({id(run): run for run in known if run is not None}.values())
 
 
-def of_run(run: Run) -> dict[str, Any]:
+def describe_run(run: Run) -> dict[str, Any]:
     kept = asdict(run.summary)
     names = ("script", "on", "steps", "exit_code", "seconds", "peak_bytes", "failure", "versions")
     return {name: kept[name] for name in names} | run.provenance.as_record()
 
 
-def of_pair(pair: Pair) -> dict[str, Any]:
-    return {name: number(value) for name, value in asdict(pair).items()} | {"same": pair.same, "bad": pair.bad}
+def describe_pair(pair: Pair) -> dict[str, Any]:
+    return {name: encode_number(value) for name, value in asdict(pair).items()} | {"same": pair.same, "bad": pair.bad}
 
 
-def number(value: Any) -> Any:
+def encode_number(value: Any) -> Any:
     """JSON has no infinity."""
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,4 +1,4 @@
-"""A carrying as one page: the answer, then its evidence, then what is left to do."""
+"""The HTML page of a carry: the answer, its evidence, what is left to do."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from viaduct.carrying.agreement import Agreement, Kind, Pair
-from viaduct.carrying.asked import Asked
 from viaduct.carrying.carry import Carried, Verdict
-from viaduct.carrying.causes import shown_value
-from viaduct.carrying.commands import commands
+from viaduct.carrying.causes import format_value
+from viaduct.carrying.commands import list_commands
 from viaduct.carrying.coverage import Edit
-from viaduct.carrying.migrated import Sides
-from viaduct.carrying.places import BASELINE, COMPARISON, PAGE
+from viaduct.carrying.output_folder import BASELINE, COMPARISON, PAGE
 from viaduct.carrying.provenance import Executed
+from viaduct.carrying.request import Request
 from viaduct.carrying.running import Run
+from viaduct.carrying.sentences import display_path, list_remarks, make_headline
+from viaduct.carrying.sides import Sides
 from viaduct.carrying.speed import describe_speed, list_figures, name_columns
-from viaduct.carrying.words import headline, remarks, shown
 from viaduct.migration.summary import plural
 from viaduct.reporting import (
     BarSeries,
@@ -61,35 +61,39 @@ EXECUTES = "Both scripts were executed on this machine; no accelerator took part
 
 
 def write(carried: Carried, path: Path) -> None:
-    write_page(page(carried), path)
+    write_page(make_page(carried), path)
 
 
-def page(carried: Carried) -> Page:
-    asked = carried.asked
+def make_page(carried: Carried) -> Page:
+    request = carried.request
     every = [Link("every tensor, as viaduct compare shows it", f"{COMPARISON}/{PAGE}")] if carried.drift else []
-    lead = [Callout(TONES[carried.verdict], headline(carried), [Remark(*pair) for pair in remarks(carried)], every)]
+    lead = [
+        Callout(
+            TONES[carried.verdict], make_headline(carried), [Remark(*pair) for pair in list_remarks(carried)], every
+        )
+    ]
     sections = [
-        *places(carried),
-        *losses(carried),
-        *drift(carried),
-        *written(carried),
-        *executed(carried),
-        *limits(carried),
-        left(carried),
+        *divergence_sections(carried),
+        *loss_sections(carried),
+        *drift_sections(carried),
+        *written_sections(carried),
+        *executed_sections(carried),
+        *limit_sections(carried),
+        remaining_sections(carried),
         changes(carried),
         machine(carried),
         *figures(carried),
         method(carried),
     ]
-    title = f"{carried.sides.entry} carried to {asked.to.upper()}"
+    title = f"{carried.sides.entry} carried to {request.to.upper()}"
     return Page(title, EXECUTES, tiles(carried), sections, lead, verb="carry", kind="carry report")
 
 
 def tiles(carried: Carried) -> list[Tile]:
     good = True if carried.verdict == "agrees" else None if carried.verdict == "not proved" else False
-    verdict = CHINESE[carried.verdict] if carried.asked.lang == "zh" else carried.verdict
+    verdict = CHINESE[carried.verdict] if carried.request.lang == "zh" else carried.verdict
     return [
-        Tile("verdict", verdict, bits(carried), good),
+        Tile("verdict", verdict, describe_bits(carried), good),
         steps_tile(carried),
         *edits_tile(carried),
         *(agreement_tile(carried.agreement, kind) for kind in KINDS if carried.agreement),
@@ -98,7 +102,7 @@ def tiles(carried: Carried) -> list[Tile]:
     ]
 
 
-def bits(carried: Carried) -> str:
+def describe_bits(carried: Carried) -> str:
     if carried.agreement is None or carried.verdict == "could not run":
         return ""
     if carried.verdict == "not proved":
@@ -116,14 +120,14 @@ def edits_tile(carried: Carried) -> list[Tile]:
 
 def steps_tile(carried: Carried) -> Tile:
     if carried.migrated is None:
-        return Tile("steps", "not run", plural(carried.asked.ranks, "rank"))
+        return Tile("steps", "not run", plural(carried.request.ranks, "rank"))
     taken = f"{carried.migrated.summary.steps} of {carried.original.summary.steps}"
-    return Tile("steps", taken, plural(carried.asked.ranks, "rank"))
+    return Tile("steps", taken, plural(carried.request.ranks, "rank"))
 
 
 def agreement_tile(agreement: Agreement, kind: Kind) -> Tile:
-    """What is mostly rounding shows no mistake: it neither agrees nor differs."""
-    pairs, judged = agreement.of(kind), agreement.judged(kind)
+    """Return the tile of one kind; values that are mostly rounding neither agree nor differ."""
+    pairs, judged = agreement.pairs_of(kind), agreement.informative_pairs(kind)
     if not pairs:
         return Tile(f"{KINDS[kind]} that agree", "not seen", "not compared")
     bad = sum(pair.bad for pair in judged)
@@ -139,14 +143,14 @@ def limits_tile(carried: Carried) -> Tile:
         return Tile("limits met", str(met), good=False)
     if carried.migrated is None:
         return Tile("limits met", "not run")
-    if are_limits_off(carried.asked):
+    if are_limits_off(carried.request):
         return Tile("limits met", "not checked", "--limits off")
-    note = unchecked_limits(carried)
+    note = describe_unchecked_limits(carried)
     return Tile("limits met", "0", note, None if note else True)
 
 
 def manual_tile(sides: Sides) -> Tile:
-    manual, unread = len(sides.manual), sides.unread
+    manual, unread = len(sides.manual_findings), sides.unread_count
     note = f"{plural(unread, 'file')} could not be analysed" if unread else ""
     return Tile("manual review", str(manual), note, good=None if manual or unread else True)
 
@@ -154,13 +158,13 @@ def manual_tile(sides: Sides) -> Tile:
 # ---- where they part
 
 
-def places(carried: Carried) -> list[Section]:
+def divergence_sections(carried: Carried) -> list[Section]:
     found = carried.explanation
     if found is None:
         return output_of_failure(carried)
     parts: list[Part] = []
     if carried.suspects:
-        rows = [[one.place, one.why, one.old, one.new] for one in carried.suspects]
+        rows = [[suspect.place, suspect.why, suspect.old, suspect.new] for suspect in carried.suspects]
         parts.append(
             Table(
                 ["migrated line", "why it is suspected", "before", "after"], rows, "Changed lines, the likeliest first"
@@ -172,9 +176,9 @@ def places(carried: Carried) -> list[Section]:
             [
                 o.name,
                 o.what,
-                shown_value(o.left),
-                shown_value(o.right),
-                f"{shown(carried, o.right_at[0])}:{o.right_at[1]}" if o.right_at else "",
+                format_value(o.left),
+                format_value(o.right),
+                f"{display_path(carried, o.right_at[0])}:{o.right_at[1]}" if o.right_at else "",
             ]
             for o in found.others[:OTHERS]
         ]
@@ -186,13 +190,13 @@ def output_of_failure(carried: Carried) -> list[Section]:
     run = carried.failed_run
     if run is None:
         return []
-    return [Section("What it said", "The last lines.", [Code(run.last_words, f"runs/{run.side}/output.txt")])]
+    return [Section("What it said", "The last lines.", [Code(run.output_tail, f"runs/{run.side}/output.txt")])]
 
 
 # ---- the numbers
 
 
-def losses(carried: Carried) -> list[Section]:
+def loss_sections(carried: Carried) -> list[Section]:
     sides = [run for run in (carried.base, carried.migrated) if run is not None and run.observed.ranks]
     if not sides:
         return []
@@ -202,16 +206,16 @@ def losses(carried: Carried) -> list[Section]:
         lines = [replace(line, name=f"{line.name} and migrated, equal") for line in lines[: len(ranks(sides[0]))]]
     charts: list[Part] = [LineChart("Loss", "step", "loss", lines)]
     if carried.agreement is not None and not equal:
-        pairs = [pair for pair in carried.agreement.of("loss") if pair.name == "loss" and pair.rank == 0]
+        pairs = [pair for pair in carried.agreement.pairs_of("loss") if pair.name == "loss" and pair.rank == 0]
         steps = [pair.step for pair in pairs]
         series = [Series("difference", steps, [pair.error for pair in pairs])]
         if any(pair.noise for pair in pairs):
             series.append(Series("allowed", steps, [pair.allowed for pair in pairs]))
         charts.append(LineChart("Relative difference", "step", "of the loss", series, log_y=True))
-    return [Section("Losses", loss_words(carried), charts)]
+    return [Section("Losses", describe_losses(carried), charts)]
 
 
-def loss_words(carried: Carried) -> str:
+def describe_losses(carried: Carried) -> str:
     if carried.agreement is None:
         return ""
     if has_equal_losses(carried):
@@ -221,7 +225,7 @@ def loss_words(carried: Carried) -> str:
 
 def has_equal_losses(carried: Carried) -> bool:
     """Return True if losses were compared and all are equal; without a loss nothing is."""
-    pairs = carried.agreement.of("loss") if carried.agreement is not None else []
+    pairs = carried.agreement.pairs_of("loss") if carried.agreement is not None else []
     return bool(pairs) and all(pair.same for pair in pairs)
 
 
@@ -235,10 +239,10 @@ def curve(run: Run, rank: int) -> Series:
     return Series(name + (f", rank {rank}" if len(run.observed.ranks) > 1 else ""), list(range(len(values))), values)
 
 
-def drift(carried: Carried) -> list[Section]:
+def drift_sections(carried: Carried) -> list[Section]:
     if carried.agreement is None:
         return []
-    layers = by_layer(carried)
+    layers = group_by_layer(carried)
     if not layers:
         return []
     words = "In the order in which the script makes its layers, which is mostly that of the forward pass."
@@ -263,15 +267,15 @@ def layer_chart(differing: Sequence[Layer], count: int) -> NamedBars:
         BarSeries(
             name,
             [found[kind].error if kind in found else None for _, found in drawn],
-            frozenset(place for place, (_, found) in enumerate(drawn) if kind in found and found[kind].bad),
+            frozenset(index for index, (_, found) in enumerate(drawn) if kind in found and found[kind].bad),
         )
         for kind, name in MOMENTS.items()
     ]
     return NamedBars("Relative difference by layer", [name for name, _ in drawn], series, text)
 
 
-def by_layer(carried: Carried) -> list[Layer]:
-    """Of rank 0; what is trained comes first and in order, the optimizer's own variables behind it."""
+def group_by_layer(carried: Carried) -> list[Layer]:
+    """Return the pairs of rank 0 by layer: trained ones first, then the optimizer's variables."""
     assert carried.agreement is not None
     pairs = [pair for pair in carried.agreement.pairs if pair.kind != "loss" and pair.rank == 0]
     found: dict[str, dict[str, Pair]] = {}
@@ -299,7 +303,7 @@ def judge_layer(found: dict[str, Pair]) -> list[object]:
     if bad:
         why = next((pair.why for pair in bad if pair.why), "")
         verdict = f"bad: {why}" if why else "bad"
-    elif all(pair.told for pair in pairs):
+    elif all(pair.is_informative for pair in pairs):
         verdict = "good"
     else:
         verdict = "refused: mostly rounding"
@@ -319,8 +323,8 @@ def write_difference(pair: Pair | None) -> Value | None:
 # ---- which files ran
 
 
-def written(carried: Carried) -> list[Section]:
-    """The files that both scripts wrote, those that differ first."""
+def written_sections(carried: Carried) -> list[Section]:
+    """Return the files that both scripts wrote, differing ones first."""
     order = {"differs": 0, "not compared": 1}
     files = sorted(carried.written, key=lambda file: order.get(file.state, 2))
     if not files:
@@ -331,7 +335,7 @@ def written(carried: Carried) -> list[Section]:
     return [Section("Files that were written", words, [Table(columns, rows)])]
 
 
-def executed(carried: Carried) -> list[Section]:
+def executed_sections(carried: Carried) -> list[Section]:
     """The project's files that each side executed, with the hash of what was compiled."""
     if carried.migrated is None or carried.base is None:
         return []
@@ -347,11 +351,11 @@ def executed(carried: Carried) -> list[Section]:
         words += f" Outside of both trees, shared by both sides and not migrated: {', '.join(outside[:SHOWN])}"
         words += f" and {len(outside) - SHOWN} more." if len(outside) > SHOWN else "."
     files = Section("Files that were executed", words, [Table(columns, rows)] if rows else [])
-    return [files, *coverage(carried)]
+    return [files, *coverage_sections(carried)]
 
 
-def coverage(carried: Carried) -> list[Section]:
-    """The changed lines, those that never ran first."""
+def coverage_sections(carried: Carried) -> list[Section]:
+    """Return the changed lines, those that never ran first."""
     if not carried.edits:
         return []
     rows = [
@@ -388,51 +392,51 @@ def executed_row(carried: Carried, path: str, left: Executed | None, right: Exec
 # ---- what is left
 
 
-def limits(carried: Carried) -> list[Section]:
+def limit_sections(carried: Carried) -> list[Section]:
     if carried.migrated is None:
         return []
     rows = [
-        [hit["name"], place(carried, hit["place"]), hit["mode"], hit["what"], hit["card"], hit["change"]]
+        [hit["name"], format_location(carried, hit["place"]), hit["mode"], hit["what"], hit["card"], hit["change"]]
         for hit in carried.limits
     ]
     columns = ["limit", "line", "mode", "what the script does", "what the card would do", "what to change"]
-    words = "docs/rehearse.md has them all." if rows else no_limit_met(carried)
+    words = "docs/rehearse.md has them all." if rows else describe_no_limit(carried)
     return [Section("Limits", words, [Table(columns, rows)] if rows else [])]
 
 
-def no_limit_met(carried: Carried) -> str:
-    if are_limits_off(carried.asked):
+def describe_no_limit(carried: Carried) -> str:
+    if are_limits_off(carried.request):
         return "Not checked: --limits off."
-    when = "" if carried.migrated is not None and carried.migrated.finished else " before the run ended"
-    note = unchecked_limits(carried)
+    when = "" if carried.migrated is not None and carried.migrated.is_finished else " before the run ended"
+    note = describe_unchecked_limits(carried)
     return f"None of the card's documented limits was met{when}." + (f" {note[0].upper()}{note[1:]}." if note else "")
 
 
-def are_limits_off(asked: Asked) -> bool:
+def are_limits_off(request: Request) -> bool:
     """Return True if no limit at all was watched for."""
-    mode, *single = asked.limits.split(",")
+    mode, *single = request.limits.split(",")
     return mode == "off" and all(switch.endswith("=off") for switch in single)
 
 
-def unchecked_limits(carried: Carried) -> str:
+def describe_unchecked_limits(carried: Carried) -> str:
     """Name what nobody watched for, and a run that ended too early to meet anything."""
-    mode, *single = carried.asked.limits.split(",")
+    mode, *single = carried.request.limits.split(",")
     off = [switch.partition("=")[0] for switch in single if switch.endswith("=off")]
     on = [switch.partition("=")[0] for switch in single if not switch.endswith("=off")]
     if mode == "off":
         return f"only {', '.join(on)} was checked" if on else ""
     if off:
         return f"not checked: {', '.join(off)}"
-    return "" if carried.migrated is not None and carried.migrated.finished else "before the run ended"
+    return "" if carried.migrated is not None and carried.migrated.is_finished else "before the run ended"
 
 
-def place(carried: Carried, at: dict[str, object] | None) -> str:
-    return f"{shown(carried, str(at['file']))}:{at['line']}" if at else ""
+def format_location(carried: Carried, at: dict[str, object] | None) -> str:
+    return f"{display_path(carried, str(at['file']))}:{at['line']}" if at else ""
 
 
-def left(carried: Carried) -> Section:
-    rows = [[one.risk, at, one.text(carried.asked.lang), one.rule] for at, one in carried.sides.manual]
-    unread = carried.sides.unread
+def remaining_sections(carried: Carried) -> Section:
+    rows = [[item.risk, at, item.text(carried.request.lang), item.rule] for at, item in carried.sides.manual_findings]
+    unread = carried.sides.unread_count
     nothing = f"Nothing in the files that were understood; {plural(unread, 'file')} could not be analysed."
     words = "What the text of the script does not decide; the riskiest first."
     if not rows:
@@ -441,18 +445,18 @@ def left(carried: Carried) -> Section:
 
 
 def changes(carried: Carried) -> Section:
-    files = [marked(carried, file) for file in carried.sides.diffs(carried.asked.lang)]
+    files = [mark_rows(carried, file) for file in carried.sides.diffs(carried.request.lang)]
     words = "Line by line: − the original, + the migrated script." if files else "Nothing was changed."
     return Section("Changes", words, [DiffView(files)] if files else [])
 
 
-def marked(carried: Carried, file: DiffFile) -> DiffFile:
+def mark_rows(carried: Carried, file: DiffFile) -> DiffFile:
     """Suspected lines bear a remark, and so do those that never ran."""
     missed = [edit for edit in carried.edits if edit.file == file.name and not edit.is_executed]
     idle, gone = ({edit.line for edit in missed if edit.side == side} for side in ("migrated", "original"))
     if carried.migrated is None:
         idle = gone = set()
-    why = {one.line: one.why for one in carried.suspects if one.file == file.name}
+    why = {suspect.line: suspect.why for suspect in carried.suspects if suspect.file == file.name}
     rows: list[DiffRow | int] = []
     for row in file.rows:
         if isinstance(row, DiffRow) and row.kind != "same" and row.new in why:
@@ -466,14 +470,14 @@ def marked(carried: Carried, file: DiffFile) -> DiffFile:
 
 
 def machine(carried: Carried) -> Section:
-    lines = commands(carried.asked, carried.sides, carried.stage)
+    lines = list_commands(carried.request, carried.sides, carried.stage)
     words = "With the arguments of this carrying; give it the real data."
     return Section("On the real machine", words, [Code(line, name) for name, line in lines])
 
 
 def figures(carried: Carried) -> list[Section]:
     """Accuracy and speed: what was measured here, and cells for what only the machines have."""
-    if carried.migrated is None or not carried.migrated.finished:
+    if carried.migrated is None or not carried.migrated.is_finished:
         return []
     measured = describe_speed(carried)
     words = (
@@ -486,18 +490,18 @@ def figures(carried: Carried) -> list[Section]:
 
 
 def method(carried: Carried) -> Section:
-    asked = carried.asked
+    request = carried.request
     facts = {
-        "original": str(carried.sides.original),
-        "migrated": str(carried.sides.migrated),
-        "arguments": " ".join(asked.arguments) or "none",
-        "seed": asked.seed,
-        "steps": asked.steps,
-        "ranks": asked.ranks,
-        "limits": asked.limits,
+        "original": str(carried.sides.original_script),
+        "migrated": str(carried.sides.migrated_script),
+        "arguments": " ".join(request.arguments) or "none",
+        "seed": request.seed,
+        "steps": request.steps,
+        "ranks": request.ranks,
+        "limits": request.limits,
         "versions": ", ".join(f"{name} {number}" for name, number in carried.original.summary.versions.items()),
     }
-    parts: list[Part] = [Facts(facts), Code(asked.command, "The command")]
+    parts: list[Part] = [Facts(facts), Code(request.command, "The command")]
     if carried.branches:
         rows = [[branch.place, branch.text] for branch in carried.branches]
         parts.append(Table(["original line", "text"], rows, "Where the script asks which device it has"))

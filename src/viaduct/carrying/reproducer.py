@@ -19,24 +19,24 @@ LINES = 80  # of the traceback
 
 
 def write(carried: Carried, path: Path) -> None:
-    """Write it where viaduct is at fault; nothing otherwise."""
+    """Write the reproducer if viaduct is at fault; nothing otherwise."""
     run = carried.failed_run
     if carried.verdict != "could not run" or run is None or find_fault(run).whose != "viaduct":
         return
-    path.write_text("\n".join(lines_of(carried, run)) + "\n", encoding="utf-8", errors="backslashreplace")
+    path.write_text("\n".join(make_lines(carried, run)) + "\n", encoding="utf-8", errors="backslashreplace")
 
 
-def lines_of(carried: Carried, run: Run) -> Iterator[str]:
+def make_lines(carried: Carried, run: Run) -> Iterator[str]:
     yield f"Fault: {find_fault(run).text}"
-    yield f"Command: {carried.asked.command}"
+    yield f"Command: {carried.request.command}"
     yield f"Run: {run.side}, on {run.plan.on}, {run.plan.stage}, {run.plan.ranks} rank(s), {run.summary.steps} steps"
     versions = {"viaduct": __version__, "python": platform.python_version(), **run.summary.versions}
     yield "Versions: " + ", ".join(f"{name} {version}" for name, version in versions.items())
     yield f"Machine: {platform.platform()}"
-    if (place := run.failed_at) is not None:
+    if (location := run.failed_at) is not None:
         yield ""
-        yield f"{place[0]}, line {place[1]}:"
-        yield from quote(Path(place[0]), place[1])
+        yield f"{location[0]}, line {location[1]}:"
+        yield from quote(Path(location[0]), location[1])
     yield ""
     yield "Traceback, or the last lines of the output:"
     yield from traceback_of(run)
@@ -52,6 +52,6 @@ def quote(path: Path, line: int) -> Iterator[str]:
 
 def traceback_of(run: Run) -> list[str]:
     """The last traceback of the rank that failed."""
-    lines = run.said_by(run.summary.failed_rank).splitlines()
+    lines = run.output_of_rank(run.summary.failed_rank).splitlines()
     begins = [number for number, line in enumerate(lines) if "Traceback (most recent call last)" in line]
     return lines[begins[-1] :][-LINES:] if begins else lines[-LINES:]

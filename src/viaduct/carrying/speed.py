@@ -38,7 +38,7 @@ class Speed:
 
     @property
     def noise(self) -> float:
-        """What the machine adds: two runs of a side differ by it, or the clock's ratio from the processor's."""
+        """Return the noise of the measurement: between two runs of a side, or between clock and processor time."""
         spread = max(max(runs) / min(runs) - 1 for runs in (self.original, self.migrated))
         return max(spread, find_excess(self.ratio / self.processor_ratio), LEAST_NOISE)
 
@@ -54,12 +54,12 @@ def find_excess(ratio: float) -> float:
 
 def measure_speed(carried: Carried) -> Speed | None:
     """Return None where a side did not come through, or took too few steps to tell."""
-    if carried.migrated is None or not carried.migrated.finished:
+    if carried.migrated is None or not carried.migrated.is_finished:
         return None
-    again = {one.side: one.again for one in carried.repeated}
+    again = {repetition.side: repetition.again for repetition in carried.repeated}
     sides = []
     for first, second in ((carried.original, again.get("original")), (carried.migrated, again.get("migrated"))):
-        sides.append([find_intervals(run) for run in (first, second) if run is not None and run.finished])
+        sides.append([find_intervals(run) for run in (first, second) if run is not None and run.is_finished])
     if not all(len(intervals) >= FEWEST for side in sides for intervals in side):
         return None
     original, migrated = (
@@ -80,12 +80,13 @@ def find_intervals(run: Run) -> list[tuple[float, float]]:
 
 
 def describe_speed(carried: Carried) -> tuple[str, str] | None:
+    """Return the remark on speed; None if it was not measured."""
     speed = carried.speed
     if speed is None:
         return None
     original, migrated = (" and ".join(map(write_rate, runs)) for runs in (speed.original, speed.migrated))
     noise = f"{speed.noise:.0%}"
-    if carried.asked.lang == "zh":
+    if carried.request.lang == "zh":
         judged = f"超出波动({noise})" if speed.is_beyond_noise else f"在波动范围内({noise})"
         text = f"原脚本每秒 {original} 步,迁移后 {migrated} 步,比值 {speed.ratio:.2f},{judged};这是 CPU 的速度。"
         return "速度", text
@@ -111,7 +112,7 @@ def list_figures(carried: Carried) -> list[list[str]]:
     memory = [f"{run.summary.peak_bytes / 2**20:.0f}" if run is not None else "" for run in runs]
     return [
         ["device", "", "CPU", "CPU"],
-        ["ranks", "", *[str(carried.asked.ranks)] * 2],
+        ["ranks", "", *[str(carried.request.ranks)] * 2],
         ["loss of the first step", "", *(find_loss(run, 0) for run in runs)],
         [f"loss of step {last}", "", *(find_loss(run, last) for run in runs)],
         ["accuracy at the end (top-1)", "%", "", ""],
@@ -130,7 +131,7 @@ def find_loss(run: Run | None, step: int) -> str:
 
 def name_columns(carried: Carried) -> list[str]:
     """The last two are the user's to fill in: the original where it was trained so far, and the card."""
-    card = carried.asked.to.upper()
+    card = carried.request.to.upper()
     return ["figure", "unit", "original here", "migrated here", "original on its own device", f"migrated on the {card}"]
 
 

@@ -1,4 +1,4 @@
-"""The changed lines that a difference may come from, the likeliest first.
+"""Changed lines that may cause a difference, most likely first.
 
 A line counts by what is known of the difference: something was made there with another number, it speaks of what the
 difference is about, a number in it changed. In somebody's own copy, a line that our rules would not have written so
@@ -12,14 +12,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from viaduct.cards import BACKENDS, NPU, PLUGINS
 from viaduct.carrying.causes import Explanation
-from viaduct.carrying.migrated import Sides
+from viaduct.carrying.sides import Sides
 from viaduct.migration.diffing import Row
 
 NUMBER = re.compile(r"(?<![\w.])\d+\.?\d*(?:e[-+]?\d+)?", re.IGNORECASE)
 DEVICE = re.compile(r"cuda|gpu|npu|mlu", re.IGNORECASE)
-BACKEND = re.compile(r"nccl|hccl|cncl")
-ADAPTERS = re.compile(r"\s*(?:import|from)\s+(?:torch_npu|torch_mlu|npu_bridge|hccl)\b")
+BACKEND = re.compile("|".join(BACKENDS.values()))
+ADAPTERS = re.compile(rf"\s*(?:import|from)\s+(?:{'|'.join((*PLUGINS, *NPU.tensorflow_modules))})\b")
 MOST = 5
 NEAR = 8  # lines
 
@@ -37,12 +38,13 @@ class Suspect:
 
     @property
     def place(self) -> str:
+        """Return FILE:LINE."""
         return f"{self.file}:{self.line}"
 
 
 @dataclass(frozen=True)
 class Change:
-    """Lines that went and the one that came in their place; `marked` is what of them differs."""
+    """Removed lines and the one that replaced them; `marked` is the part that differs."""
 
     line: int
     old: str
@@ -50,25 +52,27 @@ class Change:
     marked: str
 
 
-def suspects(sides: Sides, found: Explanation) -> list[Suspect]:
-    scored = [one for path, rows in sides.files.items() for one in of_file(sides, path, rows, found)]
+def find_suspects(sides: Sides, found: Explanation) -> list[Suspect]:
+    """Return the few most likely lines."""
+    scored = [suspect for path, rows in sides.files.items() for suspect in score_file(sides, path, rows, found)]
     scored.sort(key=lambda one: -one.score)
     best = scored[0].score if scored else 0.0
-    return [one for one in scored[:MOST] if one.score >= max(1.0, best / 4)]
+    return [suspect for suspect in scored[:MOST] if suspect.score >= max(1.0, best / 4)]
 
 
-def of_file(sides: Sides, path: str, rows: list[Row], found: Explanation) -> Iterator[Suspect]:
+def score_file(sides: Sides, path: str, rows: list[Row], found: Explanation) -> Iterator[Suspect]:
+    """Yield the changed lines of one file with their scores."""
     full = str((sides.folder / path).resolve())
     lines = [line for file, line in found.places if str(Path(file).resolve()) == full]
     unlike = sides.unlike.get(path, set())
-    for change in changes(rows):
-        if not innocent(change):
-            score, why = weighed(change, lines, unlike, found.words)
+    for change in iterate_changes(rows):
+        if not is_innocent(change):
+            score, why = score_change(change, lines, unlike, found.words)
             yield Suspect(path, change.line, change.old.strip(), change.new.strip(), why, score)
 
 
-def changes(rows: list[Row]) -> Iterator[Change]:
-    """What was removed stands with what was added right behind it."""
+def iterate_changes(rows: list[Row]) -> Iterator[Change]:
+    """Yield changes: what was removed with what was added right after it."""
     last, gone = 1, ""
     for row in rows:
         if gone and row.kind != "removed" and row.kind != "added":
@@ -87,24 +91,25 @@ def changes(rows: list[Row]) -> Iterator[Change]:
         yield Change(last, gone, "", gone)
 
 
-def innocent(change: Change) -> bool:
-    """Only the device or its backend is called otherwise, or the adapter is imported."""
+def is_innocent(change: Change) -> bool:
+    """Return True if only the device or backend is renamed, or the adapter is imported."""
     old, new = (BACKEND.sub("backend", DEVICE.sub("device", text)).strip() for text in (change.old, change.new))
     return old == new or (not change.old and bool(ADAPTERS.match(change.new)))
 
 
-def weighed(change: Change, lines: list[int], unlike: set[int], words: tuple[str, ...]) -> tuple[float, str]:
+def score_change(change: Change, lines: list[int], unlike: set[int], keywords: tuple[str, ...]) -> tuple[float, str]:
+    """Return a score and its reasons."""
     reasons: list[tuple[float, str]] = []
     if change.line in unlike:
         reasons.append((60, "the rules would not write it so"))
     if change.line in lines:
         reasons.append((40, "something was made here with another number"))
-    elif near := [one for one in lines if abs(one - change.line) <= NEAR]:
-        reasons.append((20 - min(abs(one - change.line) for one in near), "it stands near"))
+    elif near := [line for line in lines if abs(line - change.line) <= NEAR]:
+        reasons.append((20 - min(abs(line - change.line) for line in near), "it stands near"))
     if change.old and NUMBER.findall(change.old) != NUMBER.findall(change.new):
         reasons.append((15, "a number changed"))
-    if spoken := [word for word in words if word in change.marked]:
+    if spoken := [keyword for keyword in keywords if keyword in change.marked]:
         reasons.append((10, f"it is about {spoken[0]}"))
-    elif spoken := [word for word in words if word in change.old + change.new]:
+    elif spoken := [keyword for keyword in keywords if keyword in change.old + change.new]:
         reasons.append((4, f"it is about {spoken[0]}"))
     return sum(score for score, _ in reasons), "; ".join(why for _, why in reasons)

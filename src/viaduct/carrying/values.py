@@ -1,4 +1,4 @@
-"""Numbers and operators that somebody has changed by hand: what they do must show, or it was not looked at.
+"""Values changed by hand: their effect must show, or it was not compared.
 
 A line that the rules would not write so, and that differs from the original's in numbers, strings, operators or `not`
 alone, is no other way of writing the same. If all that was compared agrees nevertheless, its effect was not compared.
@@ -13,7 +13,7 @@ import re
 import tokenize
 from collections.abc import Iterator
 
-from viaduct.carrying.migrated import Sides
+from viaduct.carrying.sides import Sides
 from viaduct.migration.diffing import Row
 
 DEVICE = re.compile(r"^(?:cuda|npu|mlu)(?::0)?(?=$|:)")  # "cuda", "npu" and "npu:0" are one device
@@ -21,16 +21,16 @@ PUNCTUATION = set("()[]{},:;.=")
 SKIPPED = {tokenize.NEWLINE, tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER, tokenize.COMMENT}
 
 
-def changed_values(sides: Sides) -> list[str]:
-    """The lines, as `file:line: text (original: text)`."""
+def find_changed_values(sides: Sides) -> list[str]:
+    """Return the lines as `file:line: text (original: text)`."""
     return [
         f"{path}:{row.new}: {row.new_text.strip()} (original: {row.old_text.strip()})"
         for path, rows in sides.files.items()
-        for row in value_rows(rows, sides.unlike.get(path, set()))
+        for row in iterate_value_rows(rows, sides.unlike.get(path, set()))
     ]
 
 
-def value_rows(rows: list[Row], unlike: set[int]) -> Iterator[Row]:
+def iterate_value_rows(rows: list[Row], unlike: set[int]) -> Iterator[Row]:
     for row in rows:
         if row.kind == "changed" and row.new in unlike and differs_in_values(row.old_text, row.new_text):
             yield row
@@ -38,13 +38,13 @@ def value_rows(rows: list[Row], unlike: set[int]) -> Iterator[Row]:
 
 def differs_in_values(old: str, new: str) -> bool:
     """Return True if two lines have the same names in the same order and other values or operators."""
-    before, after = split(old), split(new)
+    before, after = split_line(old), split_line(new)
     if before is None or after is None or before == after:
         return False
     return [name for kind, name in before if kind == "name"] == [name for kind, name in after if kind == "name"]
 
 
-def split(text: str) -> list[tuple[str, object]] | None:
+def split_line(text: str) -> list[tuple[str, object]] | None:
     """Return what a line is made of, without its punctuation; numbers by their value."""
     found: list[tuple[str, object]] = []
     try:
@@ -54,7 +54,7 @@ def split(text: str) -> list[tuple[str, object]] | None:
             if token.type == tokenize.STRING and "f" in token.string.lower().partition(token.string[-1])[0]:
                 found += split_formatted(token.string)
             elif token.type in (tokenize.NUMBER, tokenize.STRING):
-                found.append(("value", literal(token.string)))
+                found.append(("value", evaluate_literal(token.string)))
             elif token.type == tokenize.NAME and not keyword.iskeyword(token.string):
                 found.append(("name", token.string))
             else:
@@ -84,7 +84,7 @@ def split_formatted(text: str) -> list[tuple[str, object]]:
     return found
 
 
-def literal(text: str) -> object:
+def evaluate_literal(text: str) -> object:
     try:
         value = ast.literal_eval(text)
     except (SyntaxError, ValueError):  # an f-string

@@ -1,6 +1,6 @@
 """torch's elastic agent, told what we want of it: it starts the ranks of this machine, watches and restarts them.
 
-This file and `rollcall.py` import torch; `launch.py` imports them when ranks are really started. What is ours:
+This file and `rendezvous.py` import torch; `launch.py` imports them when ranks are really started. What is ours:
 
 - a rank's own variables (HCCL's, from a rank table) beside those of torchrun;
 - exit code 2 is a person's mistake, which no restart mends: it ends the job;
@@ -26,7 +26,7 @@ from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, LogsDest
 from torch.distributed.elastic.rendezvous import RendezvousHandler
 
 from viaduct.cluster.environment import LAUNCHER
-from viaduct.cluster.rollcall import JobEnded, RollCall
+from viaduct.cluster.rendezvous import JobEnded, ServerRendezvous
 from viaduct.signals import ignored_signals
 
 MISTAKE = 2
@@ -75,7 +75,7 @@ class Outcome:
 
 
 class RankLogs(DefaultLogsSpecs):
-    """Where ranks write; and, since it is asked before each start, what they find in their environment."""
+    """Log files of the ranks, and the variables that each start adds to their environment."""
 
     def __init__(self, log_dir: str, ranks: int, show_all: bool, own: Callable[[Mapping[str, str]], dict[str, str]]):
         redirects = Std.NONE if show_all else dict.fromkeys(range(1, ranks), Std.ALL)
@@ -83,6 +83,7 @@ class RankLogs(DefaultLogsSpecs):
         self._own = own
 
     def reify(self, envs: dict[int, dict[str, str]]) -> LogsDest:
+        """Add our variables to each rank's environment, then open its log files."""
         for variables in envs.values():
             variables.update({LAUNCHER: str(os.getpid()), **self._own(variables)})
         return super().reify(envs)
@@ -126,20 +127,20 @@ class Agent(LocalElasticAgent):
         """Wait for the other servers' ranks to finish; not for those of a job that has ended meanwhile."""
         handler = self._worker_group.spec.rdzv_handler
         wait: Callable[[], None] = super()._exit_barrier
-        if isinstance(handler, RollCall):
+        if isinstance(handler, ServerRendezvous):
             handler.wait_while_open(wait)
         else:
             wait()
 
     def _look_at(self, result: RunResult) -> None:
-        self.failures = sorted(self._failures_of(result), key=blame)
+        self.failures = sorted(self._failures_of(result), key=order_of_blame)
         self.stopped = STOPPED.get(self.failures[0].exit_code, 0)
         if self.stopped or self.failures[0].exit_code == MISTAKE:
             self._remaining_restarts = 0
         if self._remaining_restarts > 0:
             number = self._worker_group.spec.max_restarts - self._remaining_restarts + 1
             allowed = self._worker_group.spec.max_restarts
-            self._tell(f"{ended(self.failures[0])}; starting all ranks again ({number} of {allowed}).")
+            self._tell(f"{describe_end(self.failures[0])}; starting all ranks again ({number} of {allowed}).")
 
     def _failures_of(self, result: RunResult) -> Iterator[Failure]:
         talk, output = (self._pcontext.stderrs, self._pcontext.stdouts) if self._pcontext else ({}, {})
@@ -169,7 +170,7 @@ class Agent(LocalElasticAgent):
     def _second_signal_kills(self) -> Iterator[None]:
         def kill(number: int, frame: Any) -> None:
             for pid in self._pcontext.pids().values() if self._pcontext else ():
-                with_children(pid, signal.SIGKILL)
+                signal_process_group(pid, signal.SIGKILL)
 
         ignored = ignored_signals()
         before = {number: signal.signal(number, kill) for number in KILLERS if number not in ignored}
@@ -181,22 +182,23 @@ class Agent(LocalElasticAgent):
                 signal.signal(number, handler)
 
 
-def with_children(pid: int, number: signal.Signals) -> None:
-    """torch starts each rank as the leader of its own process group."""
+def signal_process_group(pid: int, number: signal.Signals) -> None:
+    """Send a signal to a rank and its children: torch starts each rank as leader of its process group."""
     with suppress(ProcessLookupError):
         os.killpg(pid, number)
 
 
-def blame(failure: Failure) -> tuple[int, int]:
-    """Of ranks that ended almost together the cause: a mistake, a kill, an error, who was left alone, who has stopped,
-    who was told."""
+def order_of_blame(failure: Failure) -> tuple[int, int]:
+    """Return the order of blame among ranks that ended almost together: a mistake first, then a kill, an error, a lost
+    peer, a stopped rank, a terminated rank."""
     late = {LOST: 3, **dict.fromkeys(STOPPED, 4), -signal.SIGTERM: 5}
     if failure.exit_code == MISTAKE:
         return 0, failure.rank
     return late.get(failure.exit_code, 1 if failure.exit_code < 0 else 2), failure.rank
 
 
-def ended(failure: Failure) -> str:
+def describe_end(failure: Failure) -> str:
+    """Describe how a rank ended."""
     if failure.exit_code >= 0:
         return f"rank {failure.rank} ended with exit code {failure.exit_code}"
     try:
@@ -205,8 +207,8 @@ def ended(failure: Failure) -> str:
         return f"rank {failure.rank} was ended by signal {-failure.exit_code}"
 
 
-def quiet() -> None:
-    """What torch's agent logs we say ourselves, in one line; LOGLEVEL brings it back."""
+def silence_agent_logs() -> None:
+    """Silence the logs of torch's agent, which viaduct sums up in one line; LOGLEVEL brings them back."""
     if "LOGLEVEL" not in os.environ:
         for name in list(logging.root.manager.loggerDict):
             if name.startswith("torch.distributed.elastic"):
@@ -236,7 +238,7 @@ def conduct(
     tell: Callable[[str], None],
 ) -> Outcome:
     """Start `ranks` processes of the command, and stay until they have ended."""
-    quiet()
+    silence_agent_logs()
     spec = WorkerSpec(
         role="rank",
         local_world_size=ranks,
@@ -257,6 +259,6 @@ def conduct(
     if result is None or not result.is_failed():
         return Outcome()
     if agent.stopped:
-        tell(f"{ended(agent.failures[0])}: it was asked to stop; no rank is started again.")
+        tell(f"{describe_end(agent.failures[0])}: it was asked to stop; no rank is started again.")
         return Outcome(signal=agent.stopped, by_ranks=True)
     return Outcome(failures=agent.failures)

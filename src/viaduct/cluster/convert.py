@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from viaduct.cluster.device_ips import addresses
+from viaduct.cluster.device_ips import read_addresses
 from viaduct.cluster.draft import Template
-from viaduct.cluster.generate import DEVICES_LIMIT, number, sound
+from viaduct.cluster.generate import DEVICES_LIMIT, check_text, number_ranks
 from viaduct.cluster.jsontext import NotJson, decode, strip_comments
-from viaduct.cluster.ranktable import RankTable, arrange, parse, read_bytes, render
+from viaduct.cluster.ranktable import RankTable, parse_table, read_bytes, render_table, sort_servers
 from viaduct.cluster.rules import DEFAULT_CARD, Card
 from viaduct.errors import BadData, BadValue
 
@@ -32,34 +32,36 @@ def read_any(path: Path, device_ips: Sequence[str], card: Card = DEFAULT_CARD, a
     except NotJson as error:
         raise BadData(f"{path} is no text: {error.wrong}.", error.fix) from error
     if not text.strip() or strip_comments(text).text.lstrip()[:1] in ("{", "[", '"'):
-        table = parse(data, card, path)
+        table = parse_table(data, card, path)
         if device_ips:
             raise BadValue(
                 f"--device-ips is for a hostfile; {path} is a rank table, and has its devices' addresses.",
                 "Leave it out; other addresses are written into a new table by `viaduct ranktable make`.",
             )
         return table
-    slots = dict(hosts(text, path))
+    slots = dict(read_hosts(text, path))
     if not addressed and device_ips:
         raise BadValue("--device-ips, but a hostfile has no addresses of devices.", "Leave it out, or say --to 1.")
     if not addressed:
-        return number({host: range(count) for host, count in slots.items()}, placeholders(slots))
-    known = addresses(list(slots), max(slots.values()), device_ips)
-    return number({host: range(count) for host, count in slots.items()}, known)
+        return number_ranks({host: range(count) for host, count in slots.items()}, make_placeholders(slots))
+    known = read_addresses(list(slots), max(slots.values()), device_ips)
+    return number_ranks({host: range(count) for host, count in slots.items()}, known)
 
 
-def placeholders(slots: dict[str, int]) -> dict[tuple[str, int], str]:
+def make_placeholders(slots: dict[str, int]) -> dict[tuple[str, int], str]:
+    """Return an empty address for every device of a hostfile."""
     return {(host, device): "" for host, count in slots.items() for device in range(count)}
 
 
-def hosts(text: str, path: Path) -> Iterator[tuple[str, int]]:
+def read_hosts(text: str, path: Path) -> Iterator[tuple[str, int]]:
+    """Yield host and slots of every line of a hostfile."""
     seen: set[str] = set()
     for position, line in enumerate(text.splitlines(), 1):
         entry = line.partition("#")[0].strip()
         if not entry:
             continue
         where = f"{path}, line {position}"
-        host, slots = host_line(entry, where)
+        host, slots = parse_host_line(entry, where)
         if host in seen:
             raise BadData(f"{where}: {host!r} is listed already.", "Give a host once, with all its slots.")
         seen.add(host)
@@ -68,7 +70,8 @@ def hosts(text: str, path: Path) -> Iterator[tuple[str, int]]:
         raise BadData(f"{path} is neither a rank table nor a hostfile: it has no lines.")
 
 
-def host_line(entry: str, where: str) -> tuple[str, int]:
+def parse_host_line(entry: str, where: str) -> tuple[str, int]:
+    """Parse one line of a hostfile: host and slots."""
     match = HOST_LINE.fullmatch(entry)
     slots = int(match["slots"] or match["short"]) if match else 0
     if match is None or not 0 < slots <= DEVICES_LIMIT:
@@ -80,22 +83,24 @@ def host_line(entry: str, where: str) -> tuple[str, int]:
 
 
 def renumber(table: RankTable) -> RankTable:
-    """Ranks server by server, in the order of the servers, and within each as they were."""
+    """Return the table with ranks numbered server by server, within each in their old order."""
     servers = []
     rank = 0
     for server in table.servers:
-        devices = tuple(replace(device, rank=rank + place) for place, device in enumerate(server.devices))
+        devices = tuple(replace(device, rank=rank + index) for index, device in enumerate(server.devices))
         servers.append(replace(server, devices=devices))
         rank += len(devices)
-    return replace(table, servers=arrange(servers))
+    return replace(table, servers=sort_servers(servers))
 
 
-def as_template(table: RankTable, template: Template, card: Card = DEFAULT_CARD) -> str:
-    return sound(render(table, template), card)
+def render_template(table: RankTable, template: Template, card: Card = DEFAULT_CARD) -> str:
+    """Render a table in a template, checked against the rules of the card."""
+    return check_text(render_table(table, template), card)
 
 
-def as_hostfile(table: RankTable) -> str:
-    if table.interleaved:
+def render_hostfile(table: RankTable) -> str:
+    """Render a table as a hostfile."""
+    if table.is_interleaved:
         raise BadValue(
             f"the ranks of {table.name} change between servers; a hostfile numbers them server by server.",
             "--renumber numbers them so.",
@@ -103,8 +108,8 @@ def as_hostfile(table: RankTable) -> str:
     return "".join(f"{server.address} slots={len(server.devices)}\n" for server in table.servers)
 
 
-def lost_devices(table: RankTable) -> list[str]:
-    """What a hostfile cannot say: the servers whose devices are not 0 to N-1, as sentences."""
+def describe_lost_devices(table: RankTable) -> list[str]:
+    """Describe the servers whose devices are not 0 to N-1, which a hostfile cannot express."""
     return [
         f"a hostfile has no device numbers: on {server.server_id} they are {listed}; make these the visible ones"
         for server in table.servers

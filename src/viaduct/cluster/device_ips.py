@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from viaduct.cluster.findings import counted
+from viaduct.cluster.findings import format_count
 from viaduct.cluster.ranktable import read_bytes
 from viaduct.cluster.rules import PER_SERVER, SERVERS_LIMIT, is_address
 from viaduct.errors import BadData, BadValue
@@ -29,10 +29,10 @@ Addresses = dict[tuple[str, int], str]
 """(server, device) -> address."""
 
 
-def addresses(servers: Sequence[str], devices: int, source: Sequence[str]) -> Addresses:
-    """Of devices 0 to `devices` - 1 of each server: `auto`, a folder of SERVER.conf, files of either form."""
+def read_addresses(servers: Sequence[str], devices: int, source: Sequence[str]) -> Addresses:
+    """Return the addresses of all devices of each server, from `auto`, a folder of SERVER.conf or files."""
     if list(source) == [AUTO]:
-        return plan(servers, devices)
+        return plan_addresses(servers, devices)
     if not source:
         raise BadValue(
             "where are the devices' addresses?",
@@ -40,16 +40,17 @@ def addresses(servers: Sequence[str], devices: int, source: Sequence[str]) -> Ad
         )
     paths = [Path(name) for name in source]
     if len(paths) == 1 and os.path.isdir(paths[0]):  # never raises, whatever the name
-        return from_confs(servers, [conf_of(server, paths[0]) for server in servers])
+        return read_confs(servers, [find_conf(server, paths[0]) for server in servers])
     if any(is_hccn(path) for path in paths):
-        return from_confs(servers, paths)
-    return from_tables(paths)
+        return read_confs(servers, paths)
+    return read_tables(paths)
 
 
-def plan(servers: Sequence[str], devices: int) -> Addresses:
+def plan_addresses(servers: Sequence[str], devices: int) -> Addresses:
+    """Plan private addresses for all devices."""
     if devices > PER_SERVER or len(servers) > SERVERS_LIMIT:
         raise BadValue(
-            f"--device-ips auto cannot plan {counted(len(servers), 'server')} with devices 0 to {devices - 1}.",
+            f"--device-ips auto cannot plan {format_count(len(servers), 'server')} with devices 0 to {devices - 1}.",
             f"It goes up to {SERVERS_LIMIT} servers of {PER_SERVER}; give a CSV of server,device,ip instead.",
         )
     base = next((base for base in BASES if not any(server.startswith(base + ".") for server in servers)), None)
@@ -59,21 +60,23 @@ def plan(servers: Sequence[str], devices: int) -> Addresses:
             "Give a CSV of server,device,ip instead.",
         )
     return {
-        (server, device): f"{base}.{planned(position, device)}"
+        (server, device): f"{base}.{plan_address(position, device)}"
         for position, server in enumerate(servers)
         for device in range(devices)
     }
 
 
-def planned(position: int, device: int) -> str:
-    block, place = divmod(position, SERVERS_A_SUBNET)
-    return f"{4 * block + device % 4}.{2 + 2 * place + device // 4}"
+def plan_address(position: int, device: int) -> str:
+    """Return the last two numbers of a planned address."""
+    block, index = divmod(position, SERVERS_A_SUBNET)
+    return f"{4 * block + device % 4}.{2 + 2 * index + device // 4}"
 
 
 # hccn.conf
 
 
-def conf_of(server: str, folder: Path) -> Path:
+def find_conf(server: str, folder: Path) -> Path:
+    """Return the path of a server's hccn.conf."""
     path = folder / f"{server}.conf"
     if not os.path.isfile(path):
         raise BadData(f"there is no {path}.", f"Copy /etc/hccn.conf of server {server} there.")
@@ -81,27 +84,30 @@ def conf_of(server: str, folder: Path) -> Path:
 
 
 def is_hccn(path: Path) -> bool:
+    """Return True if a file has lines of hccn.conf."""
     return any(HCCN_LINE.fullmatch(line) for _, line in lines_of(path))
 
 
-def from_confs(servers: Sequence[str], paths: Sequence[Path]) -> Addresses:
+def read_confs(servers: Sequence[str], paths: Sequence[Path]) -> Addresses:
+    """Read addresses from hccn.conf files, one a server."""
     if len(paths) != len(servers):
         raise BadValue(
-            f"{counted(len(paths), 'hccn.conf file')} for {counted(len(servers), 'server')}.",
+            f"{format_count(len(paths), 'hccn.conf file')} for {format_count(len(servers), 'server')}.",
             "Give --device-ips once for each server, in the order of the servers, or a folder of SERVER.conf files.",
         )
     found: Addresses = {}
     for server, path in zip(servers, paths, strict=True):
         for number, line in lines_of(path):
             if match := HCCN_LINE.fullmatch(line):
-                put(found, (server, int(match[1])), match[2], f"{path}, line {number}")
+                add_address(found, (server, int(match[1])), match[2], f"{path}, line {number}")
     return found
 
 
 # CSV
 
 
-def from_tables(paths: Sequence[Path]) -> Addresses:
+def read_tables(paths: Sequence[Path]) -> Addresses:
+    """Read addresses from tables of server, device and address."""
     found: Addresses = {}
     for path in paths:
         for number, line in lines_of(path):
@@ -114,11 +120,12 @@ def from_tables(paths: Sequence[Path]) -> Addresses:
                     f"{where}: {line.strip()!r} is neither server,device,ip nor address_0=… of an hccn.conf.",
                     "A line is such as 10.0.0.10,0,192.168.0.2.",
                 )
-            put(found, (cells[0], int(cells[1])), cells[2], where)
+            add_address(found, (cells[0], int(cells[1])), cells[2], where)
     return found
 
 
-def put(found: Addresses, key: tuple[str, int], address: str, where: str) -> None:
+def add_address(found: Addresses, key: tuple[str, int], address: str, where: str) -> None:
+    """Add an address; refuse one that is malformed or given twice."""
     if not is_address(address):
         raise BadData(f"{where}: {address!r} is not an IPv4 address.", "Write it as 192.168.0.2.")
     if key in found:

@@ -26,6 +26,8 @@ SUPER_POD = "1.2"
 
 @dataclass(frozen=True)
 class DraftDevice:
+    """Device of a table as it was written, unchecked."""
+
     path: str
     device_id: Field | None
     device_ip: Field | None
@@ -43,6 +45,8 @@ class DraftServer:
 
 
 class Count(NamedTuple):
+    """Number that a table states, and the number counted in it."""
+
     rule: str
     field: Field
     actual: int
@@ -51,21 +55,25 @@ class Count(NamedTuple):
 
 @dataclass
 class Draft:
+    """Rank table as it was written, unchecked."""
+
     template: Template
     status: Field | None = None
     version: Field | None = None
     counts: list[Count] = field(default_factory=list)
     group_names: list[Field] = field(default_factory=list)
     servers: list[DraftServer] = field(default_factory=list)
-    whole: bool = True
+    is_complete: bool = True
     """No list is missing or broken, so that counting devices means something."""
 
     @property
     def super_pod(self) -> bool:
+        """True for the table format of super-pods."""
         return self.version is not None and self.version.text == SUPER_POD
 
     @property
     def devices(self) -> list[DraftDevice]:
+        """All devices, in the order of the file."""
         return [device for server in self.servers for device in server.devices]
 
 
@@ -77,7 +85,7 @@ def draft(document: object) -> tuple[Draft | None, list[Finding]]:
     if table is None or template is None:
         return None, reader.findings
     result = reader.table_1(table) if template == 1 else reader.table_2(table)
-    result.whole = reader.whole
+    result.is_complete = reader.is_complete
     return result, reader.findings
 
 
@@ -86,9 +94,10 @@ class Reader:
 
     def __init__(self) -> None:
         self.findings: list[Finding] = []
-        self.whole = True
+        self.is_complete = True
 
     def template(self, table: Entries) -> Template | None:
+        """Return the template that the keys show."""
         first, second = "server_list" in table, "group_list" in table
         if first != second:
             return 1 if first else 2
@@ -97,6 +106,7 @@ class Reader:
         return None
 
     def table_1(self, table: Entries) -> Draft:
+        """Read a table of template 1."""
         result = Draft(1, status=self.text(table, "status", ""), version=self.text(table, "version", ""))
         self.known(table, "", (*TABLE_KEYS[1], *(SUPER_POD_TABLE if result.super_pod else ())))
         count, servers = self.text(table, "server_count", ""), self.items(table, "server_list", "")
@@ -106,6 +116,7 @@ class Reader:
         return result
 
     def table_2(self, table: Entries) -> Draft:
+        """Read a table of template 2."""
         result = Draft(2, status=self.text(table, "status", ""))
         self.known(table, "", TABLE_KEYS[2])
         count, groups = self.text(table, "group_count", ""), self.items(table, "group_list", "")
@@ -116,6 +127,7 @@ class Reader:
         return result
 
     def group(self, group: Entries, path: str, result: Draft) -> None:
+        """Read one group of template 2."""
         self.known(group, path, GROUP_KEYS)
         name = self.text(group, "group_name", path)
         result.group_names += [name] if name else []
@@ -125,11 +137,12 @@ class Reader:
         result.servers += servers
         if instance_count and instances:
             result.counts.append(Count("instance-count", instance_count, len(instances), "instances in instance_list"))
-        if device_count and instances and self.whole:
+        if device_count and instances and self.is_complete:
             devices = sum(len(server.devices) for server in servers)
             result.counts.append(Count("device-count", device_count, devices, "devices in the group"))
 
     def server(self, template: Template, server: Entries, path: str, super_pod: bool = False) -> DraftServer:
+        """Read one server."""
         keys = SERVER_KEYS[template]
         self.known(server, path, (*keys, *SERVER_EXTRAS))
         if template == 2:
@@ -141,6 +154,7 @@ class Reader:
         return DraftServer(path, server_id, host_ip, devices)
 
     def device(self, template: Template, device: Entries, path: str, super_pod: bool) -> DraftDevice:
+        """Read one device."""
         self.known(device, path, (*DEVICE_KEYS[template], *(SUPER_POD_DEVICE if super_pod else ())))
         rank = self.text(device, "rank_id", path) if template == 1 else None
         return DraftDevice(path, self.text(device, "device_id", path), self.text(device, "device_ip", path), rank)
@@ -148,25 +162,28 @@ class Reader:
     # One value each
 
     def entries(self, value: object, path: str) -> Entries | None:
+        """Return an object, or report that it is none."""
         if isinstance(value, Entries):
             for key in value.repeated:
                 wrong = f"{key!r} is given more than once; most readers take the last"
-                self.find("duplicate-key", below(path, key), written(value[key]), wrong, "Remove all but one.")
+                self.find("duplicate-key", join_path(path, key), show_value(value[key]), wrong, "Remove all but one.")
             return value
         self.wrong_type(value, path, "an object, {…},")
         return None
 
     def objects(self, items: list[tuple[str, object]]) -> list[tuple[str, Entries]]:
+        """Return the objects of a list and report other items."""
         found = [(path, self.entries(value, path)) for path, value in items]
-        self.whole = self.whole and all(entries is not None for _, entries in found)
+        self.is_complete = self.is_complete and all(entries is not None for _, entries in found)
         return [(path, entries) for path, entries in found if entries is not None]
 
     def items(self, holder: Entries, key: str, path: str) -> list[tuple[str, object]]:
-        where = below(path, key)
+        """Return the items of a list with their paths, or report that there are none."""
+        where = join_path(path, key)
         value = holder.get(key)
         if isinstance(value, list) and value:
             return [(f"{where}[{position}]", item) for position, item in enumerate(value)]
-        self.whole = False
+        self.is_complete = False
         if key not in holder:
             self.missing(where, key)
         elif isinstance(value, list):
@@ -176,7 +193,8 @@ class Reader:
         return []
 
     def text(self, holder: Entries, key: str, path: str) -> Field | None:
-        where = below(path, key)
+        """Return a text field, or report that it is missing or no text."""
+        where = join_path(path, key)
         value = holder.get(key)
         if key not in holder:
             self.missing(where, key)
@@ -188,38 +206,44 @@ class Reader:
         return Field(where, str(value)) if isinstance(value, str) else None
 
     def known(self, holder: Entries, path: str, keys: tuple[str, ...]) -> None:
+        """Report keys that the template does not have."""
         for key in holder:
             if key not in keys:
                 close = difflib.get_close_matches(key, [key for key in keys if key not in holder], n=1)
                 fix = f"Is it {close[0]!r}?" if close else "Remove it, if nothing of yours reads it."
-                self.find("unknown-key", below(path, key), written(holder[key]), "nothing reads this key", fix)
+                self.find("unknown-key", join_path(path, key), show_value(holder[key]), "nothing reads this key", fix)
 
     # What was found
 
     def find(self, rule: str, path: str, value: str | None, wrong: str, fix: str) -> None:
+        """Add a finding."""
         self.findings.append(Finding(rule, path, value, wrong, fix))
 
     def missing(self, path: str, key: str) -> None:
+        """Report a missing key."""
         self.find("missing-key", path, None, f"{key!r} is missing", "Add it; `viaduct ranktable make` writes it.")
 
     def wrong_type(self, value: object, path: str, expected: str) -> None:
-        wrong = f"{expected} is expected, not {kind(value)}"
-        self.find("wrong-type", path, written(value), wrong, "Compare with what `viaduct ranktable make` writes.")
+        """Report a value of another type."""
+        wrong = f"{expected} is expected, not {name_type(value)}"
+        self.find("wrong-type", path, show_value(value), wrong, "Compare with what `viaduct ranktable make` writes.")
 
 
-def below(path: str, key: str) -> str:
+def join_path(path: str, key: str) -> str:
+    """Return the path of a key below another path."""
     name = key if key.isidentifier() and key.isprintable() else f"[{key!r}]"
     return f"{path}.{name}" if path and path != "$" else name
 
 
-def kind(value: object) -> str:
+def name_type(value: object) -> str:
+    """Name the JSON type of a value."""
     if isinstance(value, Bare):
         return "a number"
     kinds = {str: "a string", list: "a list", Entries: "an object", bool: "true or false", type(None): "null"}
     return kinds[type(value)]
 
 
-def written(value: object) -> str:
+def show_value(value: object) -> str:
     """A value in brief: what a message can show of it."""
     if isinstance(value, str):
         return str(value)

@@ -10,14 +10,15 @@ import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
-from viaduct.cluster.findings import counted
+from viaduct.cards import CUDA, MLU, NPU
+from viaduct.cluster.findings import format_count
 from viaduct.errors import BadValue
 
 if TYPE_CHECKING:
     from viaduct.cluster.ranktable import RankTable, Server
 
 Target = Literal["npu", "cuda", "mlu"]
-VISIBLE = {"npu": "ASCEND_RT_VISIBLE_DEVICES", "cuda": "CUDA_VISIBLE_DEVICES", "mlu": "MLU_VISIBLE_DEVICES"}
+VISIBLE = {card.name: card.visible for card in (NPU, CUDA, MLU)}
 """With these LOCAL_RANK i is the i-th listed device, whatever its number."""
 DEFAULT_PORT = 29500
 """torchrun's own; a rank table has no port."""
@@ -28,30 +29,36 @@ SIZES = ("RANK_SIZE", "WORLD_SIZE")
 RANKS = ("RANK_ID", "RANK")
 
 
-def of_rank(table: RankTable, rank: int, *, port: int, job: str, target: Target | None) -> dict[str, str]:
+def build_rank_variables(table: RankTable, rank: int, *, port: int, job: str, target: Target | None) -> dict[str, str]:
+    """Return the environment variables of one rank."""
     seat = table.seat(rank)
     own = {"RANK_ID": rank, "DEVICE_ID": seat.device.device_id, "RANK": rank, "LOCAL_RANK": seat.local}
     return {
-        **of_node(table, seat.server, port, job, target),
+        **build_node_variables(table, seat.server, port, job, target),
         **{name: str(value) for name, value in own.items()},
     }
 
 
-def of_server(table: RankTable, server_id: str, *, port: int, job: str, target: Target | None) -> dict[str, str]:
+def build_server_variables(
+    table: RankTable, server_id: str, *, port: int, job: str, target: Target | None
+) -> dict[str, str]:
+    """Return the environment variables of one server, for torchrun."""
     server = table.server(server_id)
-    sizes = {one.server_id: len(one.devices) for one in table.servers}
+    sizes = {each_server.server_id: len(each_server.devices) for each_server in table.servers}
     if len(set(sizes.values())) > 1:
         listed = ", ".join(f"{name} has {size}" for name, size in list(sizes.items())[:4])
         raise BadValue(
             f"torchrun needs the same number of devices on each server: {listed}.",
             "Start each process yourself, with the variables of `--rank N`.",
         )
-    return of_node(table, server, port, job, target)
+    return build_node_variables(table, server, port, job, target)
 
 
-def of_node(table: RankTable, server: Server, port: int, job: str, target: Target | None) -> dict[str, str]:
-    """What all processes of a server share."""
-    refuse(table, port, job)
+def build_node_variables(
+    table: RankTable, server: Server, port: int, job: str, target: Target | None
+) -> dict[str, str]:
+    """Return the variables that all processes of a server share."""
+    refuse_unusable_table(table, port, job)
     shared = {
         "RANK_TABLE_FILE": table.path.resolve() if table.path else None,
         "JOB_ID": job,
@@ -67,8 +74,9 @@ def of_node(table: RankTable, server: Server, port: int, job: str, target: Targe
     return {name: str(value) for name, value in shared.items() if value is not None}
 
 
-def refuse(table: RankTable, port: int, job: str) -> None:
-    if table.interleaved:
+def refuse_unusable_table(table: RankTable, port: int, job: str) -> None:
+    """Refuse a table whose ranks torchrun cannot number, and an invalid port or job name."""
+    if table.is_interleaved:
         raise BadValue(
             f"the ranks of {table.name} change between servers; torchrun numbers them server by server.",
             f"`viaduct ranktable convert {table.path or 'FILE'} --to 1 --renumber --out NEW` numbers them so.",
@@ -78,18 +86,20 @@ def refuse(table: RankTable, port: int, job: str) -> None:
 
 
 def check_port(port: int) -> None:
+    """Refuse a port outside 1 to 65535."""
     if not 1 <= port <= 65535:
         raise BadValue(f"there is no port {port}.", "Ports are 1 to 65535.")
 
 
 def check_job(job: str) -> None:
+    """Refuse a JOB_ID with other characters than letters, digits, - and _."""
     if not re.fullmatch(r"[A-Za-z0-9_-]+", job):
         raise BadValue(f"{job!r} cannot be a JOB_ID.", "It has letters, digits, - and _ only.")
 
 
 def check(table: RankTable, variables: Mapping[str, str]) -> None:
     """Refuse RANK_SIZE, RANK_ID, DEVICE_ID, and torchrun's WORLD_SIZE and RANK, where the table says otherwise."""
-    size = counted(table.size, "device")
+    size = format_count(table.size, "device")
     for name in SIZES:
         if name in variables and variables[name] != str(table.size):
             raise BadValue(
@@ -106,6 +116,7 @@ def check(table: RankTable, variables: Mapping[str, str]) -> None:
 
 
 def check_device(table: RankTable, variables: Mapping[str, str]) -> None:
+    """Refuse a DEVICE_ID that is not that of RANK_ID in the table."""
     rank, device = variables.get("RANK_ID"), variables.get("DEVICE_ID")
     if rank is None or device is None:
         return

@@ -9,6 +9,8 @@ Severity = Literal["error", "warning"]
 
 
 class Rule(NamedTuple):
+    """Rule of a rank table: how severe a violation is, and the rule in one sentence."""
+
     severity: Severity
     sentence: str
 
@@ -84,18 +86,22 @@ class Finding:
 
     @property
     def severity(self) -> Severity:
+        """Severity of the violated rule."""
         return RULES[self.rule].severity
 
     def as_dict(self) -> dict[str, str | None]:
+        """Return the finding as JSON can hold it."""
         return {"severity": self.severity, **asdict(self)}
 
     def __str__(self) -> str:
         return f"{self.rule}: {self.path}: {self.wrong}"
 
 
-def at(field: Field, rule: str, wrong: str, fix: str) -> Finding:
+def find_at(field: Field, rule: str, wrong: str, fix: str) -> Finding:
+    """Return a finding about a field."""
     return Finding(rule, field.path, field.text, wrong, fix)
 
 
-def counted(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+def format_count(number: int, noun: str) -> str:
+    """Return a count with its noun: 1 server, 2 servers."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from viaduct.cluster.device_ips import Addresses, addresses
+from viaduct.atomic_files import write_file
+from viaduct.cluster.device_ips import Addresses, read_addresses
 from viaduct.cluster.draft import Template
-from viaduct.cluster.findings import counted
-from viaduct.cluster.ranktable import Device, RankTable, Server, render, summary
+from viaduct.cluster.findings import format_count
+from viaduct.cluster.ranktable import Device, RankTable, Server, render_table, summarize_errors
 from viaduct.cluster.rules import DEFAULT_CARD, Card, examine
 from viaduct.errors import BadData, BadValue
 
@@ -47,7 +47,7 @@ def device_numbers(text: str) -> list[int]:
     return counted
 
 
-def make(
+def make_table(
     servers: Sequence[str],
     devices: Sequence[int],
     device_ips: Sequence[str],
@@ -57,44 +57,46 @@ def make(
     template: Template = 1,
 ) -> str:
     """The text of a table: every server with the same devices, ranks counted through."""
-    known = addresses(servers, max(devices) + 1, device_ips)
-    table = number(dict.fromkeys(servers, devices), known)
-    return sound(render(table, template), card, present)
+    known = read_addresses(servers, max(devices) + 1, device_ips)
+    table = number_ranks(dict.fromkeys(servers, devices), known)
+    return check_text(render_table(table, template), card, present)
 
 
-def number(servers: Mapping[str, Sequence[int]], known: Addresses) -> RankTable:
+def number_ranks(servers: Mapping[str, Sequence[int]], known: Addresses) -> RankTable:
     """Ranks in the order of the servers and, within each, of the devices."""
     entries = []
     rank = 0
     for server, devices in servers.items():
         found = []
         for device in devices:
-            found.append(Device(device, address_of(server, device, known), rank))
+            found.append(Device(device, find_address(server, device, known), rank))
             rank += 1
         entries.append(Server(server, tuple(found)))
     return RankTable(tuple(entries))
 
 
-def address_of(server: str, device: int, known: Addresses) -> str:
+def find_address(server: str, device: int, known: Addresses) -> str:
+    """Return the address of a device; refuse one that is not given."""
     if (server, device) not in known:
         servers = ", ".join(sorted({name for name, _ in known})[:4]) or "no server"
         raise BadData(
             f"--device-ips has no address for device {device} of server {server!r}.",
-            f"It has {counted(len(known), 'device')}, of {servers}.",
+            f"It has {format_count(len(known), 'device')}, of {servers}.",
         )
     return known[server, device]
 
 
-def sound(text: str, card: Card, present: int | None = None) -> str:
+def check_text(text: str, card: Card, present: int | None = None) -> str:
     """The text itself, if no rule is violated."""
     examined = examine(text, card, present)
     if examined.errors:
         fixes = dict.fromkeys(finding.fix for finding in examined.errors[:3])
-        raise BadValue(f"such a table would not work: {summary(examined)}", *fixes)
+        raise BadValue(f"such a table would not work: {summarize_errors(examined)}", *fixes)
     return text
 
 
-def warnings_of(text: str, card: Card) -> list[str]:
+def list_warnings(text: str, card: Card) -> list[str]:
+    """Return the warnings that a table would get."""
     return [str(finding) for finding in examine(text, card).warnings]
 
 
@@ -104,17 +106,9 @@ def write(text: str, path: Path, force: bool) -> None:
         raise BadValue(f"{path} is a folder.", "Name the file to write.")
     if os.path.exists(path) and not force:
         raise BadValue(f"{path} is there already.", "--force replaces it.")
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with open(temporary, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        write_file(path, text.encode())
     except OSError as error:
         raise BadValue(
             f"{path} cannot be written: {error.strerror}.", f"Is {path.parent} a folder of yours?"
         ) from error
-    finally:
-        with contextlib.suppress(OSError):  # gone if all went well, never there if the name was impossible
-            temporary.unlink()

@@ -34,6 +34,8 @@ class NotJson(Exception):
 
 
 class Stripped(NamedTuple):
+    """JSON text without comments."""
+
     text: str
     lines: tuple[int, ...]
     """The numbers of the lines on which a comment began."""
@@ -53,6 +55,7 @@ def strip_comments(text: str) -> Stripped:
 
 
 def decode(data: bytes) -> str:
+    """Decode UTF-8, with or without a byte order mark."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -74,6 +77,7 @@ def parse(text: str) -> object:
 
 
 def collect(pairs: list[tuple[str, object]]) -> Entries:
+    """Build an object that remembers repeated keys."""
     entries = Entries(pairs)
     if len(entries) < len(pairs):
         times = Counter(key for key, _ in pairs)
@@ -82,13 +86,13 @@ def collect(pairs: list[tuple[str, object]]) -> Entries:
 
 
 def comma_before(text: str, position: int) -> int:
-    """Where a comma stands that a closing bracket follows; Python before 3.13 points at the bracket."""
+    """Return the position of a comma before a closing bracket; Python before 3.13 points at the bracket."""
     before = text[:position].rstrip()
     return len(before) - 1 if before.endswith(",") and text[position : position + 1] in ("]", "}") else position
 
 
 def advise(text: str, position: int) -> str:
-    """What to try, from the characters around the place where JSON ends."""
+    """Suggest a fix from the characters around the syntax error."""
     here, before = text[position : position + 1], text[:position].rstrip()[-1:]
     if not text.strip():
         return "The file is empty; `viaduct ranktable make` writes a table."

@@ -25,16 +25,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from viaduct.cluster import links
-from viaduct.cluster.environment import DEFAULT_JOB, DEFAULT_PORT, VISIBLE, Target, check_job, refuse
-from viaduct.cluster.findings import counted
-from viaduct.cluster.ranktable import RankTable, Server, check_environment, render
-from viaduct.cluster.secret import VARIABLE, corner_of, make_secret, name_secret
+from viaduct.cluster.environment import DEFAULT_JOB, DEFAULT_PORT, VISIBLE, Target, check_job, refuse_unusable_table
+from viaduct.cluster.findings import format_count
+from viaduct.cluster.ranktable import RankTable, Server, check_environment, render_table
+from viaduct.cluster.secret import VARIABLE, derive_key_prefix, make_secret, name_secret
 from viaduct.errors import BadData, BadValue
 from viaduct.terminal import escape_controls, release_streams, tidy_message
 
 if TYPE_CHECKING:
     from viaduct.cluster.agent import Failure, Outcome
-    from viaduct.cluster.rollcall import Member
+    from viaduct.cluster.rendezvous import Member
 
 OWN_VERBS = ("train", "evaluate")
 PYTHONS = ("python", "python3")
@@ -55,16 +55,16 @@ Own = Callable[[Mapping[str, str]], dict[str, str]]
 # The command
 
 
-def resolve(argv: Sequence[str]) -> list[str]:
+def resolve_command(argv: Sequence[str]) -> list[str]:
     """The command to run: `train …` is ours; `python` is the one that runs viaduct, for it has torch."""
     if not argv:
         raise BadValue("nothing to launch.", "Write it after --: `… -- train RECIPE` or `… -- python my_script.py`.")
-    first, *rest = argv
+    first, *arguments = argv
     if first == "viaduct" or first in OWN_VERBS:
-        return [sys.executable, "-m", "viaduct", *(rest if first == "viaduct" else argv)]
+        return [sys.executable, "-m", "viaduct", *(arguments if first == "viaduct" else argv)]
     if first in PYTHONS:
-        check_script(rest)
-        return [sys.executable, *rest]
+        check_script(arguments)
+        return [sys.executable, *arguments]
     if first.endswith(".py"):
         check_script(argv)
         return [sys.executable, *argv]
@@ -74,7 +74,7 @@ def resolve(argv: Sequence[str]) -> list[str]:
             f"there is no program {first!r}.",
             f"The command is `train …`, `evaluate …`, `python SCRIPT …` or an executable; here: {' '.join(argv)[:80]}",
         )
-    return [program, *rest]
+    return [program, *arguments]
 
 
 def check_script(words: Sequence[str]) -> None:
@@ -94,8 +94,8 @@ def check_script(words: Sequence[str]) -> None:
 
 
 @dataclass(frozen=True)
-class Place:
-    """This machine's part of a job."""
+class NodeShare:
+    """This machine's share of a job: its ranks, its number, the rendezvous."""
 
     ranks: int
     """On this machine."""
@@ -117,7 +117,7 @@ class Place:
     """The job's; empty: the user has given none."""
 
     def variables(self, rank: int) -> dict[str, str]:
-        """Of one rank, beside torchrun's."""
+        """Return the variables of one rank, besides those of torchrun."""
         if self.table is None:
             return dict(self.shared)
         wanted = (*HCCL, *((VISIBLE[self.target],) if self.target else ()))
@@ -125,7 +125,7 @@ class Place:
         return {**self.shared, **{name: known[name] for name in wanted if name in known}}
 
 
-def from_table(
+def share_from_table(
     table: RankTable,
     *,
     server: str | None = None,
@@ -133,32 +133,32 @@ def from_table(
     job: str = DEFAULT_JOB,
     target: Target | None = None,
     secret: str = "",
-) -> Place:
-    """The part of this machine, found by its addresses; `server` says it explicitly."""
-    refuse(table, port, job)
+) -> NodeShare:
+    """Return this machine's share of a job with a rank table; without `server` it is found by its addresses."""
+    refuse_unusable_table(table, port, job)
     check_environment(table, os.environ)
     mine = table.server(server) if server else find_server(table)
     node = table.servers.index(mine)
     if len(table.servers) == 1:
-        return Place(len(mine.devices), table=table, target=target, job=job, port=port)
-    if node == 0 and not links.port_is_free(port):
+        return NodeShare(len(mine.devices), table=table, target=target, job=job, port=port)
+    if node == 0 and not links.is_port_free(port):
         raise BadValue(
             f"port {port} is in use on this machine, the first server of {table.name}.",
             "Another job, perhaps, or the rest of one. Take another on all servers: --port.",
         )
-    digest = hashlib.sha256(render(table).encode()).hexdigest()[:12]
-    return Place(
+    digest = hashlib.sha256(render_table(table).encode()).hexdigest()[:12]
+    return NodeShare(
         ranks=len(mine.devices),
-        host=links.meeting_address(table.master),
+        host=links.find_meeting_address(table.master),
         port=port,
         hosts_store=node == 0,
         node=node,
-        names=tuple(one.server_id for one in table.servers),
+        names=tuple(each_server.server_id for each_server in table.servers),
         name=mine.server_id,
         address=mine.address,
         job=job,
-        facts=f"job {job}, {counted(table.size, 'rank')} on {counted(len(table.servers), 'server')}, table {digest}, "
-        f"{name_secret(secret)}",
+        facts=f"job {job}, {format_count(table.size, 'rank')} on {format_count(len(table.servers), 'server')}, "
+        f"table {digest}, {name_secret(secret)}",
         secret=secret,
         table=table,
         target=target,
@@ -167,11 +167,12 @@ def from_table(
 
 
 def find_server(table: RankTable) -> Server:
+    """Return the table's server that is this machine."""
     found = [server for server in table.servers if links.is_mine(server.address)]
     if len(found) == 1:
         return found[0]
     servers = ", ".join(server.server_id for server in table.servers[:8])
-    own = ", ".join(links.own_addresses()) or "none"
+    own = ", ".join(links.list_own_addresses()) or "none"
     if not found:
         raise BadValue(
             f"this machine is not in {table.name}.",
@@ -185,7 +186,7 @@ def find_server(table: RankTable) -> Server:
 def interface_variables(address: str) -> dict[str, str]:
     """Unless somebody has chosen already."""
     try:
-        name = links.interface_of(socket.gethostbyname(address))
+        name = links.find_interface(socket.gethostbyname(address))
     except OSError:
         name = None
     return {variable: name for variable in IFNAMES if name and variable not in os.environ}
@@ -193,43 +194,46 @@ def interface_variables(address: str) -> dict[str, str]:
 
 def loopback_variables() -> dict[str, str]:
     """Ranks that are all on this machine speak to one another through it alone, unless somebody has chosen already."""
-    return {variable: "lo" for variable in LOCAL_IFNAMES if variable not in os.environ and "lo" in links.interfaces()}
+    return {
+        variable: "lo" for variable in LOCAL_IFNAMES if variable not in os.environ and "lo" in links.list_interfaces()
+    }
 
 
-def from_nodes(
+def share_from_nodes(
     nodes: int, ranks: int, rdzv: str | None, *, node: int | None = None, job: str = DEFAULT_JOB, secret: str = ""
-) -> Place:
-    """One of `nodes` machines with as many ranks each, which meet at HOST:PORT."""
+) -> NodeShare:
+    """Return this machine's share of a job without a rank table."""
     check_nodes(nodes, ranks, rdzv, node)
     check_job(job)
     if nodes == 1:
-        return Place(ranks, job=job)
-    named, port = links.endpoint(rdzv or "", DEFAULT_PORT)
-    host = links.meeting_address(named)
-    address = links.address_towards(host, port)
-    return Place(
+        return NodeShare(ranks, job=job)
+    named, port = links.parse_endpoint(rdzv or "", DEFAULT_PORT)
+    host = links.find_meeting_address(named)
+    address = links.find_address_towards(host, port)
+    return NodeShare(
         ranks=ranks,
         host=host,
         port=port,
-        hosts_store=links.is_mine(host) and links.port_is_free(port),
+        hosts_store=links.is_mine(host) and links.is_port_free(port),
         node=node,
         names=tuple(f"number {number} of {nodes}" for number in range(nodes)),
         name=f"{socket.gethostname()} ({address})",
         address=address,
         job=job,
-        facts=f"job {job}, {counted(nodes, 'machine')}, {counted(ranks, 'rank')} each, {name_secret(secret)}",
+        facts=f"job {job}, {format_count(nodes, 'machine')}, {format_count(ranks, 'rank')} each, {name_secret(secret)}",
         secret=secret,
         shared=interface_variables(address),
     )
 
 
 def check_nodes(nodes: int, ranks: int, rdzv: str | None, node: int | None) -> None:
+    """Refuse contradictory numbers of machines and ranks."""
     if nodes < 1:
         raise BadValue(f"--nodes is {nodes}; it must be 1 or more.")
     if nodes > 1 and not rdzv:
         raise BadValue(f"where do the {nodes} machines meet?", "Give --rdzv HOST:PORT, the same on all: one of them.")
     if node is not None and not 0 <= node < nodes:
-        raise BadValue(f"--node-rank is {node}; with {counted(nodes, 'machine')} it is 0 to {nodes - 1}.")
+        raise BadValue(f"--node-rank is {node}; with {format_count(nodes, 'machine')} it is 0 to {nodes - 1}.")
     check_numbers(ranks, 0)
 
 
@@ -248,13 +252,13 @@ def run_local(
     """All ranks on this machine. `variables` are added to the environment of each."""
     check_numbers(ranks, max_restarts)
     return run_cluster(
-        argv, Place(ranks, shared=variables or {}), max_restarts=max_restarts, log_dir=log_dir, show=show
+        argv, NodeShare(ranks, shared=variables or {}), max_restarts=max_restarts, log_dir=log_dir, show=show
     )
 
 
 def run_cluster(
     argv: Sequence[str],
-    place: Place,
+    share: NodeShare,
     *,
     max_restarts: int = MAX_RESTARTS,
     log_dir: Path | None = None,
@@ -262,18 +266,18 @@ def run_cluster(
     timeout: float = TIMEOUT_S,
 ) -> int:
     """This machine's ranks of a job; those of the other machines are started there, with the same command."""
-    command = resolve(argv)
-    check_numbers(place.ranks, max_restarts)
+    command = resolve_command(argv)
+    check_numbers(share.ranks, max_restarts)
     if log_dir is not None:
         check_log_dir(log_dir)
-    if place.host and not place.hosts_store:
-        links.wait_for(place.host, place.port, timeout, tell)
+    if share.host and not share.hosts_store:
+        links.wait_for(share.host, share.port, timeout, print_note)
     logs = str(log_dir) if log_dir else tempfile.mkdtemp(prefix="viaduct_launch_")
     failed = False
     try:
-        outcome = start(command, place, max_restarts, logs, show == "all", timeout)
+        outcome = start_ranks(command, share, max_restarts, logs, show == "all", timeout)
         failed = bool(outcome.failures)
-        return verdict(outcome, max_restarts, logs)
+        return report_outcome(outcome, max_restarts, logs)
     except KeyboardInterrupt:  # before there were ranks
         return 130
     finally:
@@ -295,37 +299,41 @@ def check_log_dir(log_dir: Path) -> None:
 
 
 def check_numbers(ranks: int, max_restarts: int) -> None:
+    """Refuse a number of ranks or restarts that makes no sense."""
     if ranks < 1:
         raise BadValue(f"--ranks is {ranks}; it must be 1 or more.")
     if max_restarts < 0:
         raise BadValue(f"the number of restarts is {max_restarts}; it must be 0 or more.")
 
 
-def start(command: list[str], place: Place, max_restarts: int, logs: str, show_all: bool, timeout: float) -> Outcome:
+def start_ranks(
+    command: list[str], share: NodeShare, max_restarts: int, logs: str, show_all: bool, timeout: float
+) -> Outcome:
+    """Start the ranks under the elastic agent and wait for them."""
     with quiet_import():
-        from viaduct.cluster.agent import Outcome, conduct, ended
-        from viaduct.cluster.rollcall import LINGER_S, JobEnded, OneMachine, RollCall
+        from viaduct.cluster.agent import Outcome, conduct, describe_end
+        from viaduct.cluster.rendezvous import LINGER_S, JobEnded, LocalRendezvous, ServerRendezvous
 
-    meeting = RollCall(member(place), timeout, tell) if place.host else None
-    secret = place.secret if meeting else make_secret()
+    meeting = ServerRendezvous(build_member(share), timeout, print_note) if share.host else None
+    secret = share.secret if meeting else make_secret()
 
     def own(given: Mapping[str, str]) -> dict[str, str]:
         restarts = {"TORCHELASTIC_RESTART_COUNT": str(meeting.round)} if meeting else loopback_variables()
         kept = {VARIABLE: secret} if secret else {}
-        return {**threads(place.ranks), **restarts, **kept, **place.variables(int(given["RANK"]))}
+        return {**threads(share.ranks), **restarts, **kept, **share.variables(int(given["RANK"]))}
 
-    handler = meeting or OneMachine(uuid.uuid4().hex)
+    handler = meeting or LocalRendezvous(uuid.uuid4().hex)
     release_streams()  # torch copies the ranks' output to them
     try:
         outcome = conduct(
             command,
-            place.ranks,
+            share.ranks,
             handler,
             max_restarts=max_restarts,
             log_dir=logs,
             show_all=show_all,
             own=own,
-            tell=tell,
+            tell=print_note,
         )
     except JobEnded as end:
         if meeting is None or meeting.round < 0:  # it never began
@@ -334,7 +342,7 @@ def start(command: list[str], place: Place, max_restarts: int, logs: str, show_a
     if meeting and outcome.by_ranks:  # those of the other servers are ending too, and shall say so themselves
         time.sleep(LINGER_S)
     if meeting and (outcome.failures or outcome.signal):
-        meeting.leave(ended(outcome.failures[0]) if outcome.failures else "was interrupted")
+        meeting.leave(describe_end(outcome.failures[0]) if outcome.failures else "was interrupted")
     elif meeting:
         meeting.finish()
     return outcome
@@ -352,20 +360,21 @@ def quiet_import() -> Iterator[None]:
             del os.environ[CPP_LOG]
 
 
-def member(place: Place) -> Member:
-    from viaduct.cluster.rollcall import Member
+def build_member(share: NodeShare) -> Member:
+    """Return this machine as a member of the rendezvous."""
+    from viaduct.cluster.rendezvous import Member
 
     return Member(
-        node=place.node,
-        name=place.name,
-        names=place.names,
-        address=place.address,
-        host=place.host,
-        port=place.port,
-        hosts_store=place.hosts_store,
-        job=place.job,
-        facts=place.facts,
-        corner=corner_of(place.secret, place.job),
+        node=share.node,
+        name=share.name,
+        names=share.names,
+        address=share.address,
+        host=share.host,
+        port=share.port,
+        hosts_store=share.hosts_store,
+        job=share.job,
+        facts=share.facts,
+        key_prefix=derive_key_prefix(share.secret, share.job),
     )
 
 
@@ -379,48 +388,52 @@ def threads(ranks: int) -> dict[str, str]:
 # What became of them
 
 
-def verdict(outcome: Outcome, max_restarts: int, logs: str) -> int:
+def report_outcome(outcome: Outcome, max_restarts: int, logs: str) -> int:
+    """Report the outcome and return the exit code."""
     from viaduct.cluster.agent import MISTAKE
 
     if outcome.signal:
         return 128 + outcome.signal
     if outcome.lost:
-        tell(outcome.lost)
+        print_note(outcome.lost)
         return 1
     if not outcome.failures:
         return 0
-    explain(outcome.failures, max_restarts, logs)
+    print_failure(outcome.failures, max_restarts, logs)
     return MISTAKE if outcome.failures[0].exit_code == MISTAKE else 1
 
 
-def explain(failures: list[Failure], max_restarts: int, logs: str) -> None:
-    """Which rank, how it ended, and the last that it said."""
-    from viaduct.cluster.agent import MISTAKE, ended
+def print_failure(failures: list[Failure], max_restarts: int, logs: str) -> None:
+    """Print the rank that failed, how it ended, and its last lines."""
+    from viaduct.cluster.agent import MISTAKE, describe_end
 
     first, *others = failures
-    tries = f", after {counted(max_restarts, 'restart')}" if max_restarts and first.exit_code != MISTAKE else ""
-    tell(f"{ended(first)}{tries}.")
-    quote("The last that it said:", last_lines(first.stderr))
-    quote("The last that it printed:", last_lines(first.stdout))
+    tries = f", after {format_count(max_restarts, 'restart')}" if max_restarts and first.exit_code != MISTAKE else ""
+    print_note(f"{describe_end(first)}{tries}.")
+    print_quoted("The last that it said:", read_last_lines(first.stderr))
+    print_quoted("The last that it printed:", read_last_lines(first.stdout))
     if not first.stderr:
         print("  What it said is above.", file=sys.stderr)
     if others and first.exit_code != MISTAKE:
-        print(f"  Then {'; '.join(ended(other) for other in others[:8])}.", file=sys.stderr)
+        print(f"  Then {'; '.join(describe_end(other) for other in others[:8])}.", file=sys.stderr)
     print(f"  All that the ranks wrote is in {logs}", file=sys.stderr, flush=True)
 
 
-def quote(title: str, lines: list[str]) -> None:
+def print_quoted(title: str, lines: list[str]) -> None:
+    """Print lines of a log under a title, on stderr."""
     if lines:
         shown = (f"    {escape_controls(line, keep=chr(9))}" for line in lines)
         print(f"  {title}", *shown, sep="\n", file=sys.stderr)
 
 
-def last_lines(path: str) -> list[str]:
+def read_last_lines(path: str) -> list[str]:
+    """Return the last lines of a log file."""
     if not path or not os.path.isfile(path):
         return []
     with open(path, errors="replace") as file:
         return [line.rstrip() for line in deque(file, maxlen=LAST_LINES)]
 
 
-def tell(line: str) -> None:
+def print_note(line: str) -> None:
+    """Print a message of launch on stderr."""
     print(tidy_message(f"viaduct launch: {line}"), file=sys.stderr, flush=True)

@@ -1,13 +1,13 @@
 """Where the classifier of many classes should be: whole on every rank, or shared out over them.
 
-Like `plan`, this is arithmetic: nothing is run and torch is not imported. With C classes, F features, B pictures in a
+Like `plan`, this is arithmetic: nothing is run and torch is not imported. With C classes, F features, B images in a
 global batch worked through in k parts, R ranks, and s numbers that the optimizer keeps for each weight:
 
     memory      of the classifier: C (F+1) x 4 x (2 + s) bytes with data, a rank's rows of it with hybrid
     logits      of a part: B/(kR) x C x 4 bytes with data, B/k x C/R x 4 with hybrid: the same
     data sends  an all-reduce of C (F+1) gradients in every step
     hybrid      in each part an all-gather of the features and a reduce-scatter of their gradients (together the volume
-                of an all-reduce of B/k x F numbers) and, for each picture, six numbers in five small messages
+                of an all-reduce of B/k x F numbers) and, for each image, six numbers in five small messages
 
 Hybrid is chosen where it sends for less time and the classifier is large enough to be worth it.
 """
@@ -23,12 +23,12 @@ WORTH_BYTES = 64 << 20
 MESSAGES = 5
 """Of each part, beside the features: labels and their shares, the largest logit, the sums, the best class."""
 NUMBERS = 6
-"""For each picture in these messages."""
+"""For each image in these messages."""
 
 
 @dataclass(frozen=True)
 class Classifier:
-    """What decides: the sizes of a classifier and of what it is trained with."""
+    """Sizes of a classifier and its training, which decide the layout."""
 
     classes: int
     features: int
@@ -41,12 +41,13 @@ class Classifier:
 
     @property
     def weights(self) -> int:
+        """Number of weights and biases."""
         return self.classes * (self.features + 1)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Of one rank, in bytes and in seconds of a step."""
+    """Memory (bytes) and time (seconds of a step) of one rank in both layouts."""
 
     data_bytes: int
     hybrid_bytes: int
@@ -55,41 +56,45 @@ class Comparison:
     hybrid_seconds: float
 
     @property
-    def hybrid(self) -> bool:
+    def is_hybrid_better(self) -> bool:
+        """True if the hybrid layout saves enough memory and takes less time."""
         return self.data_bytes >= WORTH_BYTES and self.hybrid_seconds < self.data_seconds
 
     def reasons(self) -> list[str]:
         """The figures, for a person."""
-        enough = "" if self.data_bytes >= WORTH_BYTES else f", less than {size(WORTH_BYTES)}"
+        enough = "" if self.data_bytes >= WORTH_BYTES else f", less than {format_bytes(WORTH_BYTES)}"
         return [
-            f"the classifier takes {size(self.data_bytes)} of each rank with data{enough}, "
-            f"{size(self.hybrid_bytes)} with hybrid; its logits {size(self.logits_bytes)} with either",
+            f"the classifier takes {format_bytes(self.data_bytes)} of each rank with data{enough}, "
+            f"{format_bytes(self.hybrid_bytes)} with hybrid; its logits {format_bytes(self.logits_bytes)} with either",
             f"sent for it in a step: about {1000 * self.data_seconds:.2f} ms with data (gradients), "
             f"{1000 * self.hybrid_seconds:.2f} ms with hybrid (features and sums)",
         ]
 
 
-def compare(work: Classifier, cluster: Cluster) -> Comparison:
+def compare_layouts(work: Classifier, cluster: Cluster) -> Comparison:
+    """Compare the data-parallel and the hybrid layout."""
     rows = -(-work.classes // cluster.ranks)
-    pictures = -(-work.global_batch // work.accumulate)
+    images = -(-work.global_batch // work.accumulate)
     held = MASTER_BYTES * work.kept
     return Comparison(
         data_bytes=work.weights * held,
         hybrid_bytes=rows * (work.features + 1) * held,
-        logits_bytes=pictures * rows * MASTER_BYTES,
+        logits_bytes=images * rows * MASTER_BYTES,
         data_seconds=all_reduce_seconds(work.weights * work.gradient_bytes, cluster),
-        hybrid_seconds=work.accumulate * part_seconds(work, pictures, cluster),
+        hybrid_seconds=work.accumulate * estimate_part_seconds(work, images, cluster),
     )
 
 
-def part_seconds(work: Classifier, pictures: int, cluster: Cluster) -> float:
-    features = all_reduce_seconds(pictures * work.features * MASTER_BYTES, cluster)
-    sums = all_reduce_seconds(pictures * NUMBERS * MASTER_BYTES, cluster)
+def estimate_part_seconds(work: Classifier, images: int, cluster: Cluster) -> float:
+    """Return the communication time of one part of the batch in the hybrid layout."""
+    features = all_reduce_seconds(images * work.features * MASTER_BYTES, cluster)
+    sums = all_reduce_seconds(images * NUMBERS * MASTER_BYTES, cluster)
     latency = 2 * (cluster.devices - 1) * INNER_LATENCY_S + 2 * (cluster.servers - 1) * LATENCY_S
     return features + sums + (MESSAGES - 1) * latency
 
 
-def size(count: float) -> str:
+def format_bytes(count: float) -> str:
+    """Format a number of bytes."""
     for unit in ("bytes", "KiB", "MiB"):
         if count < 1024:
             return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"

@@ -18,7 +18,7 @@ BACKLOG = 2048
 CONNECT_S = 3.0
 
 
-def interfaces() -> dict[str, str]:
+def list_interfaces() -> dict[str, str]:
     """Interface -> its first IPv4 address, of those that have one."""
     found = {}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
@@ -32,9 +32,9 @@ def interfaces() -> dict[str, str]:
     return found
 
 
-def own_addresses() -> list[str]:
-    """For people to read: second addresses of an interface are missing, `is_mine` knows them."""
-    return [address for name, address in interfaces().items() if name != "lo"]
+def list_own_addresses() -> list[str]:
+    """Return this machine's addresses, for a message; second addresses of an interface are missing."""
+    return [address for name, address in list_interfaces().items() if name != "lo"]
 
 
 def is_mine(host: str) -> bool:
@@ -51,7 +51,7 @@ def is_mine(host: str) -> bool:
     return True
 
 
-def listening_socket(address: str, port: int = 0) -> socket.socket:
+def open_listening_socket(address: str, port: int = 0) -> socket.socket:
     """Return a socket that listens at one of this machine's addresses, and at no other."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     made = socket.socket(family, socket.SOCK_STREAM)
@@ -65,7 +65,7 @@ def listening_socket(address: str, port: int = 0) -> socket.socket:
     return made
 
 
-def meeting_address(host: str) -> str:
+def find_meeting_address(host: str) -> str:
     """Return the address at which the others reach this machine under that name, if it is this machine's; else it.
 
     /etc/hosts may call this machine 127.0.1.1, where nobody else finds it.
@@ -78,7 +78,7 @@ def meeting_address(host: str) -> str:
         return host
     if not address.startswith("127.") or is_loopback(host):
         return address
-    return next(iter(own_addresses()), address)
+    return next(iter(list_own_addresses()), address)
 
 
 def is_loopback(host: str) -> bool:
@@ -86,11 +86,12 @@ def is_loopback(host: str) -> bool:
     return host == "localhost" or host.startswith("127.")
 
 
-def interface_of(address: str) -> str | None:
-    return next((name for name, own in interfaces().items() if own == address), None)
+def find_interface(address: str) -> str | None:
+    """Return the interface that has an address."""
+    return next((name for name, own in list_interfaces().items() if own == address), None)
 
 
-def address_towards(host: str, port: int) -> str:
+def find_address_towards(host: str, port: int) -> str:
     """Our own address on the way to that machine; nothing is sent."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
@@ -104,10 +105,11 @@ def address_towards(host: str, port: int) -> str:
     if not address.startswith("127.") or is_loopback(host):
         return address
     # The meeting place is this machine under a name that means another one elsewhere; the others need a real one.
-    return next(iter(own_addresses()), address)
+    return next(iter(list_own_addresses()), address)
 
 
-def port_is_free(port: int) -> bool:
+def is_port_free(port: int) -> bool:
+    """Return True if nothing listens on a port of this machine."""
     with socket.socket(socket.AF_INET6 if socket.has_ipv6 else socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -122,7 +124,7 @@ def port_is_free(port: int) -> bool:
     return True
 
 
-def endpoint(text: str, default_port: int) -> tuple[str, int]:
+def parse_endpoint(text: str, default_port: int) -> tuple[str, int]:
     """HOST:PORT, or HOST with the usual port."""
     host, colon, digits = text.strip().rpartition(":")
     if not colon:
@@ -133,9 +135,9 @@ def endpoint(text: str, default_port: int) -> tuple[str, int]:
 
 
 def wait_for(host: str, port: int, timeout: float, waiting: Callable[[str], None]) -> None:
-    """Until somebody listens there; `waiting` is told once, when it is not at once."""
+    """Wait until something listens there; `waiting` gets one message if that is not at once."""
     end = time.monotonic() + timeout
-    told = False
+    has_reported = False
     while True:
         why = connect(host, port, max(0.1, min(CONNECT_S, end - time.monotonic())))
         if why is None:
@@ -146,14 +148,14 @@ def wait_for(host: str, port: int, timeout: float, waiting: Callable[[str], None
                 f"Is `viaduct launch` running on {host}, with this port, and may it be reached through firewalls?",
                 "--timeout SECONDS waits longer.",
             )
-        if not told:
+        if not has_reported:
             waiting(f"waiting for {host}:{port} ({why})")
-            told = True
+            has_reported = True
         time.sleep(RETRY_S)
 
 
 def connect(host: str, port: int, timeout: float) -> str | None:
-    """None if somebody listens there, else why not."""
+    """Return None if something listens there, else the reason."""
     try:
         with socket.create_connection((host, port), timeout=timeout):
             return None

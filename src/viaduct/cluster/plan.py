@@ -2,7 +2,7 @@
 
 Nothing is run and torch is not imported; a `Workload` is a handful of numbers. The formulas are in docs/launch.md:
 
-    compute      as measured (step_ms), or 6 x multiplications x pictures / TFLOPs: a third forward, the rest backward
+    compute      as measured (step_ms), or 6 x multiplications x images / TFLOPs: a third forward, the rest backward
     gradient     of a layer is there when the backward pass has done its share of multiplications, last layer first
     bucket       closed once it has bucket_mb; its all-reduce begins when it is full and the one before has ended
     all-reduce   2 (n-1)/n x bytes over the ring; two levels with several servers: within each, between all, within
@@ -33,15 +33,17 @@ FLOPS_A_MULTIPLICATION = 6
 
 @dataclass(frozen=True)
 class Layer:
+    """Costs of one layer."""
+
     parameters: int
     multiplications: int
     outputs: int
-    """Numbers that it gives for one picture; kept for the backward pass."""
+    """Numbers that it gives for one image; kept for the backward pass."""
 
 
 @dataclass(frozen=True)
 class Workload:
-    """What is trained, as far as its cost goes."""
+    """Costs of what is trained."""
 
     layers: Sequence[Layer]
     """In the order of the forward pass."""
@@ -70,6 +72,8 @@ class Workload:
 
 @dataclass(frozen=True)
 class Cluster:
+    """Servers, devices, links and speed."""
+
     servers: int = 1
     devices: int = 8
     """Of each server."""
@@ -104,6 +108,8 @@ class Bucket:
 
 @dataclass(frozen=True)
 class Plan:
+    """Predicted step."""
+
     ranks: int
     servers: int
     devices: int
@@ -134,10 +140,10 @@ class Plan:
         return {**asdict(self), "sent_bytes": self.sent_bytes, "memory_total_bytes": sum(self.memory_bytes.values())}
 
 
-def predict(work: Workload, cluster: Cluster) -> Plan:
+def predict_step(work: Workload, cluster: Cluster) -> Plan:
     share = batch_share(work, cluster.ranks)
     compute = compute_seconds(work, cluster, share)
-    buckets = tuple(schedule(work, cluster, compute))
+    buckets = tuple(schedule_buckets(work, cluster, compute))
     communication = sum(all_reduce_seconds(bucket.bytes, cluster) for bucket in buckets)
     step = max(compute, max((bucket.end_ms for bucket in buckets), default=0.0) / 1000)
     size = work.parameters * work.gradient_bytes
@@ -156,14 +162,14 @@ def predict(work: Workload, cluster: Cluster) -> Plan:
         sent_inner_bytes=sent_within(size, cluster),
         sent_outer_bytes=sent_between(size, cluster),
         buckets=buckets,
-        memory_bytes=memory(work, share),
+        memory_bytes=estimate_memory(work, share),
     )
 
 
 def batch_share(work: Workload, ranks: int) -> int:
     if ranks > work.global_batch:
         raise BadValue(
-            f"{ranks} devices for a global batch of {work.global_batch}: some would have no picture.",
+            f"{ranks} devices for a global batch of {work.global_batch}: some would have no image.",
             "Take fewer devices, or a recipe with a larger batch.",
         )
     return -(-work.global_batch // ranks)
@@ -195,18 +201,18 @@ def all_reduce_seconds(size: float, cluster: Cluster) -> float:
     return within + outward / (cluster.link * 1e9) + 2 * (cluster.servers - 1) * LATENCY_S
 
 
-def schedule(work: Workload, cluster: Cluster, compute: float) -> Iterator[Bucket]:
+def schedule_buckets(work: Workload, cluster: Cluster, compute: float) -> Iterator[Bucket]:
     """The buckets in the order in which they are sent; one device sends nothing."""
     if cluster.ranks == 1:
         return
     free = 0.0
-    for size, ready in fill(work, compute):
+    for size, ready in fill_buckets(work, compute):
         begin = max(ready, free)
         free = begin + all_reduce_seconds(size, cluster)
         yield Bucket(size, ready * 1000, begin * 1000, free * 1000)
 
 
-def fill(work: Workload, compute: float) -> Iterator[tuple[int, float]]:
+def fill_buckets(work: Workload, compute: float) -> Iterator[tuple[int, float]]:
     """(bytes, second when the last gradient is there) of each bucket. With accumulation only the last part sends."""
     last_part = compute / work.accumulate
     begin = compute - BACKWARD_SHARE * last_part
@@ -230,15 +236,15 @@ def sent_size(held: int, work: Workload) -> int:
 # Memory
 
 
-def memory(work: Workload, share: int) -> dict[str, int]:
-    """Of one device; the vendor's libraries and the allocator's waste come on top."""
+def estimate_memory(work: Workload, share: int) -> dict[str, int]:
+    """Return the memory of one device by purpose; vendor libraries and the allocator's fragmentation come on top."""
     parameters = work.parameters
-    pictures = -(-share // work.accumulate)
+    images = -(-share // work.accumulate)
     return {
         "weights": parameters * MASTER_BYTES,
         "half-precision copy": parameters * 2 if work.half_copy else 0,
         "gradients": parameters * MASTER_BYTES,
         "optimizer": parameters * MASTER_BYTES * work.optimizer_slots,
         "averaged weights": parameters * MASTER_BYTES if work.average else 0,
-        "activations": pictures * sum(layer.outputs for layer in work.layers) * work.compute_bytes,
+        "activations": images * sum(layer.outputs for layer in work.layers) * work.compute_bytes,
     }

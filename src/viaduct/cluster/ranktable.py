@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 from viaduct.cluster import environment
 from viaduct.cluster.draft import SUPER_POD, Draft, Template
 from viaduct.cluster.environment import DEFAULT_JOB, DEFAULT_PORT, Target
-from viaduct.cluster.findings import Finding, counted
-from viaduct.cluster.rules import DEFAULT_CARD, GROUP_NAME, Card, Examined, examine, is_address, server_name
+from viaduct.cluster.findings import Finding, format_count
+from viaduct.cluster.rules import DEFAULT_CARD, GROUP_NAME, Card, Examined, examine, get_server_name, is_address
 from viaduct.errors import BadData, BadValue, UnknownName
 from viaduct.path_errors import refuse_special_file
 
@@ -28,6 +28,8 @@ SHOWN = 3
 
 @dataclass(frozen=True)
 class Device:
+    """Device of a server with its rank."""
+
     device_id: int
     device_ip: str
     rank: int
@@ -35,6 +37,8 @@ class Device:
 
 @dataclass(frozen=True)
 class Server:
+    """Server of a cluster."""
+
     server_id: str
     devices: tuple[Device, ...]
     """In the order of their ranks."""
@@ -42,16 +46,17 @@ class Server:
 
     @property
     def ranks(self) -> list[int]:
+        """Ranks of its devices."""
         return [device.rank for device in self.devices]
 
     @property
     def address(self) -> str:
-        """Where others reach it: `server_id`, or `host_ip` if that is only a name."""
+        """Address for other servers: `server_id`, or `host_ip` if that is only a name."""
         return self.server_id if is_address(self.server_id) else self.host_ip or self.server_id
 
 
 class Seat(NamedTuple):
-    """Where a rank sits."""
+    """Position of a rank: server, device, number within the server."""
 
     server: Server
     device: Device
@@ -61,6 +66,8 @@ class Seat(NamedTuple):
 
 @dataclass(frozen=True)
 class RankTable:
+    """Rank table of a job: servers, devices, ranks."""
+
     servers: tuple[Server, ...]
     """In the order of their smallest ranks, which is the order of torchrun's nodes."""
     template: Template = 1
@@ -70,6 +77,7 @@ class RankTable:
 
     @property
     def size(self) -> int:
+        """Number of ranks."""
         return sum(len(server.devices) for server in self.servers)
 
     @property
@@ -89,20 +97,22 @@ class RankTable:
 
     @property
     def devices(self) -> list[Device]:
-        """In the order of their ranks."""
+        """All devices, in the order of their ranks."""
         return [seat.device for seat in self.seats]
 
     @property
-    def interleaved(self) -> bool:
+    def is_interleaved(self) -> bool:
         """Do the ranks of a server not follow each other?"""
         return any(server.ranks[-1] - server.ranks[0] + 1 != len(server.ranks) for server in self.servers)
 
     def seat(self, rank: int) -> Seat:
+        """Return the position of a rank."""
         if not 0 <= rank < self.size:
             raise BadValue(f"no rank {rank} in {self.name}.", f"Its {self.size} ranks are 0 to {self.size - 1}.")
         return self.seats[rank]
 
     def server(self, server_id: str) -> Server:
+        """Return a server by name or address."""
         for server in self.servers:
             if server_id in (server.server_id, server.address):
                 return server
@@ -110,19 +120,20 @@ class RankTable:
 
     @property
     def name(self) -> str:
+        """Name of the table in messages."""
         return str(self.path) if self.path else "the rank table"
 
     def environment(
         self, rank: int, *, port: int = DEFAULT_PORT, job: str = DEFAULT_JOB, target: Target | None = None
     ) -> dict[str, str]:
         """The variables of the process of one rank: HCCL's and torchrun's."""
-        return environment.of_rank(self, rank, port=port, job=job, target=target)
+        return environment.build_rank_variables(self, rank, port=port, job=job, target=target)
 
     def server_environment(
         self, server_id: str, *, port: int = DEFAULT_PORT, job: str = DEFAULT_JOB, target: Target | None = None
     ) -> dict[str, str]:
         """The variables for torchrun on one server, which starts the ranks itself."""
-        return environment.of_server(self, server_id, port=port, job=job, target=target)
+        return environment.build_server_variables(self, server_id, port=port, job=job, target=target)
 
 
 def check_environment(table: RankTable, variables: Mapping[str, str]) -> None:
@@ -133,16 +144,17 @@ def check_environment(table: RankTable, variables: Mapping[str, str]) -> None:
 # Reading
 
 
-def read(path: str | os.PathLike[str], card: Card = DEFAULT_CARD) -> RankTable:
+def read_table(path: str | os.PathLike[str], card: Card = DEFAULT_CARD) -> RankTable:
     """The table of a file, if no rule is violated; what is only advised against is in its `warnings`."""
-    return parse(read_bytes(Path(path)), card, Path(path))
+    return parse_table(read_bytes(Path(path)), card, Path(path))
 
 
-def parse(source: str | bytes, card: Card = DEFAULT_CARD, path: Path | None = None) -> RankTable:
+def parse_table(source: str | bytes, card: Card = DEFAULT_CARD, path: Path | None = None) -> RankTable:
+    """Parse a rank table; refuse one that violates a rule."""
     examined = examine(source, card)
     if examined.errors or examined.draft is None:
         hints = f"`viaduct ranktable check {path or 'FILE'}` shows all, with where and how to mend it."
-        raise BadData(f"{path or 'the rank table'} cannot be used: {summary(examined)}", hints)
+        raise BadData(f"{path or 'the rank table'} cannot be used: {summarize_errors(examined)}", hints)
     servers = build_servers(examined.draft)
     return RankTable(
         servers, examined.draft.template, examined.draft.super_pod, path=path, warnings=tuple(examined.warnings)
@@ -160,27 +172,28 @@ def read_bytes(path: Path, otherwise: str = "`viaduct ranktable make` writes a r
         raise BadData(f"{path} cannot be read: {error.strerror}.") from error
 
 
-def summary(examined: Examined) -> str:
+def summarize_errors(examined: Examined) -> str:
+    """Summarise the violated rules."""
     errors = examined.errors
     more = f"\n  … and {len(errors) - SHOWN} more." if len(errors) > SHOWN else ""
-    return f"{counted(len(errors), 'violation')}.\n  " + "\n  ".join(map(str, errors[:SHOWN])) + more
+    return f"{format_count(len(errors), 'violation')}.\n  " + "\n  ".join(map(str, errors[:SHOWN])) + more
 
 
 def build_servers(draft: Draft) -> tuple[Server, ...]:
     """The containers of one server become one server; in template 2 ranks follow the order of the lists."""
     devices: dict[str, list[Device]] = defaultdict(list)
-    host_ips = {server_name(server): server.host_ip.text for server in draft.servers if server.host_ip}
+    host_ips = {get_server_name(server): server.host_ip.text for server in draft.servers if server.host_ip}
     position = 0
     for server in draft.servers:
         for entry in server.devices:
             device_id, device_ip = (found.text if found else "" for found in (entry.device_id, entry.device_ip))
             rank = int(entry.rank_id.text) if entry.rank_id else position
-            devices[server_name(server)].append(Device(int(device_id), device_ip, rank))
+            devices[get_server_name(server)].append(Device(int(device_id), device_ip, rank))
             position += 1
-    return arrange(Server(name, tuple(found), host_ips.get(name)) for name, found in devices.items())
+    return sort_servers(Server(name, tuple(found), host_ips.get(name)) for name, found in devices.items())
 
 
-def arrange(servers: Iterable[Server]) -> tuple[Server, ...]:
+def sort_servers(servers: Iterable[Server]) -> tuple[Server, ...]:
     """Devices by rank, servers by their smallest rank."""
     ordered = (
         Server(server.server_id, tuple(sorted(server.devices, key=lambda device: device.rank)), server.host_ip)
@@ -192,41 +205,43 @@ def arrange(servers: Iterable[Server]) -> tuple[Server, ...]:
 # Writing
 
 
-def render(table: RankTable, template: Template = 1) -> str:
+def render_table(table: RankTable, template: Template = 1) -> str:
     """The table as JSON in either template."""
     if table.super_pod:
         raise BadValue(
             f"{table.name} is a super-pod table (version {SUPER_POD}), which cannot be written.",
             "Its super_pod_list would be lost.",
         )
-    document = as_template_1(table) if template == 1 else as_template_2(table)
+    document = build_template_1(table) if template == 1 else build_template_2(table)
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
-def as_template_1(table: RankTable) -> dict[str, Any]:
+def build_template_1(table: RankTable) -> dict[str, Any]:
+    """Return the JSON document of template 1."""
     return {
         "server_count": str(len(table.servers)),
-        "server_list": [server_entry(server) for server in table.servers],
+        "server_list": [build_server_entry(server) for server in table.servers],
         "status": "completed",
         "version": "1.0",
     }
 
 
-def server_entry(server: Server) -> dict[str, Any]:
+def build_server_entry(server: Server) -> dict[str, Any]:
+    """Return a server in the form of template 1."""
     host_ip = {"host_ip": server.host_ip} if server.host_ip else {}
-    devices = [{**device_entry(device), "rank_id": str(device.rank)} for device in server.devices]
+    devices = [{**build_device_entry(device), "rank_id": str(device.rank)} for device in server.devices]
     return {"server_id": server.server_id, **host_ip, "device": devices}
 
 
-def as_template_2(table: RankTable) -> dict[str, Any]:
+def build_template_2(table: RankTable) -> dict[str, Any]:
     """Ranks follow the order of the lists, so a server whose ranks do not follow each other is listed in pieces."""
     instances: list[dict[str, Any]] = []
     for server, device, node, _ in table.seats:
         if not instances or instances[-1]["server_id"] != server.server_id:
             host_ip = {"host_ip": server.host_ip} if server.host_ip else {}
-            name = f"server-{node}" if not table.interleaved else f"server-{node}-rank-{device.rank}"
+            name = f"server-{node}" if not table.is_interleaved else f"server-{node}-rank-{device.rank}"
             instances.append({"pod_name": name, "server_id": server.server_id, **host_ip, "devices": []})
-        instances[-1]["devices"].append(device_entry(device))
+        instances[-1]["devices"].append(build_device_entry(device))
     group = {
         "group_name": GROUP_NAME,
         "instance_count": str(len(instances)),
@@ -236,5 +251,6 @@ def as_template_2(table: RankTable) -> dict[str, Any]:
     return {"status": "completed", "group_count": "1", "group_list": [group]}
 
 
-def device_entry(device: Device) -> dict[str, str]:
+def build_device_entry(device: Device) -> dict[str, str]:
+    """Return a device in the form of both templates."""
     return {"device_id": str(device.device_id), "device_ip": device.device_ip}

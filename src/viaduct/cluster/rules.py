@@ -16,7 +16,7 @@ from ipaddress import AddressValueError, IPv4Address
 from typing import Literal, NamedTuple, get_args
 
 from viaduct.cluster.draft import SERVER_KEYS, SUPER_POD, Draft, DraftDevice, DraftServer, draft
-from viaduct.cluster.findings import Field, Finding, at, counted
+from viaduct.cluster.findings import Field, Finding, find_at, format_count
 from viaduct.cluster.jsontext import NotJson, decode, parse, strip_comments
 from viaduct.errors import UnknownName
 
@@ -33,8 +33,8 @@ MOST_DIGITS = 9
 GROUP_NAME = "hccl_world_group"
 
 
-class Place(NamedTuple):
-    """What the table is for: the kind of card, and how many of them a server really has, if known."""
+class Hardware(NamedTuple):
+    """Hardware that the table is for: the kind of card, and the number of cards a server has, if known."""
 
     card: Card = DEFAULT_CARD
     present: int | None = None
@@ -42,15 +42,19 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Examined:
+    """Table and everything found in it."""
+
     draft: Draft | None
     findings: tuple[Finding, ...]
 
     @property
     def errors(self) -> list[Finding]:
+        """Findings that make the table unusable."""
         return [finding for finding in self.findings if finding.severity == "error"]
 
     @property
     def warnings(self) -> list[Finding]:
+        """Findings that do not."""
         return [finding for finding in self.findings if finding.severity == "warning"]
 
 
@@ -64,16 +68,17 @@ def examine(source: str | bytes, card: Card = DEFAULT_CARD, present: int | None 
     except NotJson as error:
         return Examined(None, (Finding("json-syntax", error.place, None, error.wrong, error.fix),))
     table, findings = draft(document)
-    findings = [*comments(stripped.lines), *findings]
+    findings = [*check_comments(stripped.lines), *findings]
     if table is not None:
-        place = Place(card, present)
-        findings += [finding for rule in CHECKS for finding in rule(table, place)]
+        hardware = Hardware(card, present)
+        findings += [finding for rule in CHECKS for finding in rule(table, hardware)]
     return Examined(table, tuple(sorted(findings, key=lambda finding: finding.severity)))
 
 
-def comments(lines: tuple[int, ...]) -> Iterator[Finding]:
+def check_comments(lines: tuple[int, ...]) -> Iterator[Finding]:
+    """Report comments, which JSON does not have."""
     if lines:
-        wrong = f"{counted(len(lines), 'comment')} stripped; JSON has none, and HCCL refuses such a file"
+        wrong = f"{format_count(len(lines), 'comment')} stripped; JSON has none, and HCCL refuses such a file"
         fix = "`viaduct ranktable convert FILE --to 1 --out NEW` writes it without."
         yield Finding("json-comments", f"line {lines[0]}", None, wrong, fix)
 
@@ -81,29 +86,32 @@ def comments(lines: tuple[int, ...]) -> Iterator[Finding]:
 # The head
 
 
-def status(table: Draft, place: Place) -> Iterator[Finding]:
+def check_status(table: Draft, hardware: Hardware) -> Iterator[Finding]:
+    """Check `status`."""
     if table.status and table.status.text == "initializing":
         wrong = "the cluster is still being set up; its devices are not known yet"
-        yield at(table.status, "status-completed", wrong, 'Wait until the scheduler has written "completed".')
+        yield find_at(table.status, "status-completed", wrong, 'Wait until the scheduler has written "completed".')
     elif table.status and table.status.text != "completed":
-        yield at(table.status, "status-completed", f"status is {table.status.text!r}", 'Write "completed".')
+        yield find_at(table.status, "status-completed", f"status is {table.status.text!r}", 'Write "completed".')
 
 
-def version(table: Draft, place: Place) -> Iterator[Finding]:
+def check_version(table: Draft, hardware: Hardware) -> Iterator[Finding]:
+    """Report the version of super-pods."""
     if table.super_pod and table.version:
         wrong = "a super-pod table: super_pod_list, super_device_id and numbers of devices are not checked"
-        yield at(table.version, "super-pod", wrong, 'For servers outside a super-pod write version "1.0".')
+        yield find_at(table.version, "super-pod", wrong, 'For servers outside a super-pod write version "1.0".')
     elif table.version and table.version.text != "1.0":
         fix = f'Write "1.0"; "{SUPER_POD}" is for super-pods.'
-        yield at(table.version, "version-known", f"there is no version {table.version.text!r}", fix)
+        yield find_at(table.version, "version-known", f"there is no version {table.version.text!r}", fix)
 
 
-def counts(table: Draft, place: Place) -> Iterator[Finding]:
+def check_counts(table: Draft, hardware: Hardware) -> Iterator[Finding]:
+    """Compare stated numbers with counted ones."""
     for rule, field, actual, of in table.counts:
         if field.text != str(actual):
             what, _, where = of.partition(" ")
-            found = f"{counted(actual, what.removesuffix('s'))} {where}"
-            yield at(
+            found = f"{format_count(actual, what.removesuffix('s'))} {where}"
+            yield find_at(
                 field,
                 rule,
                 f"says {field.text!r}, but {'there is' if actual == 1 else 'there are'} {found}",
@@ -111,108 +119,124 @@ def counts(table: Draft, place: Place) -> Iterator[Finding]:
             )
 
 
-def groups(table: Draft, place: Place) -> Iterator[Finding]:
+def check_groups(table: Draft, hardware: Hardware) -> Iterator[Finding]:
+    """Report more than one group."""
     for name in table.group_names[1:]:
         wrong = "a second group; its devices are numbered after those before it"
-        yield at(name, "group-single", wrong, "Put all instances into one group.")
+        yield find_at(name, "group-single", wrong, "Put all instances into one group.")
     for name in table.group_names[:1]:
         if name.text != GROUP_NAME:
-            yield at(name, "group-name", f"the group is called {name.text!r}", f'Call it "{GROUP_NAME}".')
+            yield find_at(name, "group-name", f"the group is called {name.text!r}", f'Call it "{GROUP_NAME}".')
 
 
 # Servers
 
 
-def server_ids(table: Draft, place: Place) -> Iterator[Finding]:
+def check_server_ids(table: Draft, hardware: Hardware) -> Iterator[Finding]:
+    """Check the names of servers."""
     for field in (server.server_id for server in table.servers if server.server_id):
         if not field.text.strip() or len(field.text) >= NAME_LIMIT:
             wrong = f"{len(field.text)} characters" if field.text.strip() else "it is blank"
-            yield at(field, "server-id-length", wrong, "Write the server's IPv4 address.")
+            yield find_at(field, "server-id-length", wrong, "Write the server's IPv4 address.")
         elif re.fullmatch(r"[0-9.]+", field.text) and not is_address(field.text):
-            yield at(field, "server-id-address", f"{field.text!r} is not an IPv4 address", "Write it as 10.0.0.10.")
+            yield find_at(
+                field, "server-id-address", f"{field.text!r} is not an IPv4 address", "Write it as 10.0.0.10."
+            )
         elif not is_address(field.text):
             wrong = f"{field.text!r} is a name; older versions of CANN take an address only"
-            yield at(field, "server-id-name", wrong, "Write the server's IPv4 address.")
+            yield find_at(field, "server-id-name", wrong, "Write the server's IPv4 address.")
 
 
-def unique_servers(table: Draft, place: Place) -> Iterator[Finding]:
-    for first, field in repeated_servers(table):
+def check_unique_servers(table: Draft, hardware: Hardware) -> Iterator[Finding]:
+    """Check that no server is listed twice."""
+    for first, field in find_repeated_servers(table):
         wrong = f"server {field.text!r} is listed already, at {first.path}"
-        yield at(field, "server-id-unique", wrong, "Put its devices into one entry, or correct the address.")
+        yield find_at(field, "server-id-unique", wrong, "Put its devices into one entry, or correct the address.")
 
 
-def host_ips(table: Draft, place: Place) -> Iterator[Finding]:
+def check_host_ips(table: Draft, hardware: Hardware) -> Iterator[Finding]:
+    """Check host addresses."""
     for field in (server.host_ip for server in table.servers if server.host_ip):
         if not is_address(field.text):
-            yield at(field, "host-ip-address", f"{field.text!r} is not an IPv4 address", "Write it as 172.16.0.100.")
+            yield find_at(
+                field, "host-ip-address", f"{field.text!r} is not an IPv4 address", "Write it as 172.16.0.100."
+            )
 
 
 # Devices
 
 
-def device_ids(table: Draft, place: Place) -> Iterator[Finding]:
+def check_device_ids(table: Draft, hardware: Hardware) -> Iterator[Finding]:
+    """Check device numbers."""
     for field in (device.device_id for device in table.devices if device.device_id):
-        number = whole_number(field)
+        number = read_whole_number(field)
         if number is None and is_whole(field.text):
-            wrong = f"{in_brief(field.text)} is too large for the number of a device"
-            yield at(field, "device-id-range", wrong, "Write the number of the device on its server, from 0 on.")
+            wrong = f"{shorten_number(field.text)} is too large for the number of a device"
+            yield find_at(field, "device-id-range", wrong, "Write the number of the device on its server, from 0 on.")
         elif number is None:
             wrong = f"{field.text!r} is not a whole number without sign or leading zeros"
-            yield at(field, "device-id-integer", wrong, 'Write the number of the device on its server, "0" to "7".')
-        elif number >= PER_SERVER and place.card != "other" and not table.super_pod:
+            yield find_at(
+                field, "device-id-integer", wrong, 'Write the number of the device on its server, "0" to "7".'
+            )
+        elif number >= PER_SERVER and hardware.card != "other" and not table.super_pod:
             wrong = f"there is no device {number}; a server has 0 to {PER_SERVER - 1}"
-            yield at(field, "device-id-range", wrong, "`npu-smi info` shows the devices of a server.")
+            yield find_at(field, "device-id-range", wrong, "`npu-smi info` shows the devices of a server.")
 
 
-def unique_devices(table: Draft, place: Place) -> Iterator[Finding]:
-    for name, devices in by_server(table):
-        for first, field in repeats([device.device_id for device in devices]):
+def check_unique_devices(table: Draft, hardware: Hardware) -> Iterator[Finding]:
+    """Check that no device is listed twice."""
+    for name, devices in group_by_server(table):
+        for first, field in find_repeats([device.device_id for device in devices]):
             wrong = f"device {field.text!r} of server {name!r} is listed already, at {first.path}"
-            yield at(field, "device-id-unique", wrong, "Give each device of a server once.")
+            yield find_at(field, "device-id-unique", wrong, "Give each device of a server once.")
 
 
-def device_ips(table: Draft, place: Place) -> Iterator[Finding]:
+def check_device_ips(table: Draft, hardware: Hardware) -> Iterator[Finding]:
+    """Check device addresses."""
     for field in (device.device_ip for device in table.devices if device.device_ip):
         if not is_address(field.text):
-            yield at(field, "device-ip-address", f"{field.text!r} is not an IPv4 address", "Write it as 192.168.0.2.")
+            yield find_at(
+                field, "device-ip-address", f"{field.text!r} is not an IPv4 address", "Write it as 192.168.0.2."
+            )
         elif not is_host(field.text):
             wrong = f"{field.text} is no address that a network card can have"
-            yield at(field, "device-ip-address", wrong, "`hccn_tool -i 0 -ip -g` shows the address of device 0.")
+            yield find_at(field, "device-ip-address", wrong, "`hccn_tool -i 0 -ip -g` shows the address of device 0.")
 
 
-def unique_ips(table: Draft, place: Place) -> Iterator[Finding]:
+def check_unique_ips(table: Draft, hardware: Hardware) -> Iterator[Finding]:
+    """Check that no address is used twice."""
     fields = [device.device_ip for device in table.devices if device.device_ip and is_address(device.device_ip.text)]
     fix = "`hccn_tool -i 0 -ip -g` shows the address of device 0; /etc/hccn.conf has all."
-    for first, field in repeats(fields):
-        yield at(field, "device-ip-unique", f"{field.text} is the address of {first.path}, too", fix)
+    for first, field in find_repeats(fields):
+        yield find_at(field, "device-ip-unique", f"{field.text} is the address of {first.path}, too", fix)
     servers = {server.server_id.text: server.server_id.path for server in table.servers if server.server_id}
-    for field in fields if place.card != "other" else ():
+    for field in fields if hardware.card != "other" else ():
         if field.text in servers:
             wrong = f"{field.text} is the address of a server, at {servers[field.text]}"
-            yield at(field, "device-ip-unique", wrong, fix)
+            yield find_at(field, "device-ip-unique", wrong, fix)
 
 
-def subnets(table: Draft, place: Place) -> Iterator[Finding]:
+def check_subnets(table: Draft, hardware: Hardware) -> Iterator[Finding]:
     """One remark a server. The mask is not in the table; /24 is what the examples have."""
-    repeated = [*unique_ips(table, place), *unique_devices(table, place)]
-    if place.card != "ascend-910" or table.super_pod or repeated:
+    repeated = [*check_unique_ips(table, hardware), *check_unique_devices(table, hardware)]
+    if hardware.card != "ascend-910" or table.super_pod or repeated:
         return
-    for _, devices in by_server(table):
+    for _, devices in group_by_server(table):
         planes: dict[int, DraftDevice] = {}
-        for device in sorted(readable(devices), key=lambda device: whole_number(device.device_id) or 0):
-            problem = misplaced(device, planes)
+        for device in sorted(list_readable(devices), key=lambda device: read_whole_number(device.device_id) or 0):
+            problem = describe_subnet_error(device, planes)
             if problem and device.device_ip:
                 fix = "Give devices i and i+4 one subnet, and 0 to 3 four different ones; with another mask, let it be."
-                yield at(device.device_ip, "device-ip-subnets", problem, fix)
+                yield find_at(device.device_ip, "device-ip-subnets", problem, fix)
                 break
 
 
-def misplaced(device: DraftDevice, planes: dict[int, DraftDevice]) -> str:
-    """What is wrong with this device's subnet, after those before it in its server."""
-    plane = (whole_number(device.device_id) or 0) % 4
-    here = subnet(device)
+def describe_subnet_error(device: DraftDevice, planes: dict[int, DraftDevice]) -> str:
+    """Describe what is wrong with this device's subnet, given the devices before it in its server."""
+    plane = (read_whole_number(device.device_id) or 0) % 4
+    here = get_subnet(device)
     for other_plane, other in planes.items():
-        if (here == subnet(other)) != (plane == other_plane):
+        if (here == get_subnet(other)) != (plane == other_plane):
             relation = "another subnet than" if plane == other_plane else "the same subnet as"
             return f"{here}.0/24 is {relation} that of {other.path}"
     planes.setdefault(plane, device)
@@ -222,49 +246,54 @@ def misplaced(device: DraftDevice, planes: dict[int, DraftDevice]) -> str:
 # Ranks
 
 
-def rank_ids(table: Draft, place: Place) -> Iterator[Finding]:
+def check_rank_ids(table: Draft, hardware: Hardware) -> Iterator[Finding]:
+    """Check rank numbers."""
     size = len(table.devices)
     for field in (device.rank_id for device in table.devices if device.rank_id):
-        number = whole_number(field)
+        number = read_whole_number(field)
         if number is None and is_whole(field.text):
-            wrong = f"{in_brief(field.text)} is too large for a rank; the table has {counted(size, 'device')}"
-            yield at(field, "rank-id-range", wrong, f"Write {free_ranks(table) or 'a rank from 0 on'}.")
+            wrong = (
+                f"{shorten_number(field.text)} is too large for a rank; the table has {format_count(size, 'device')}"
+            )
+            yield find_at(field, "rank-id-range", wrong, f"Write {list_free_ranks(table) or 'a rank from 0 on'}.")
         elif number is None:
             wrong = f"{field.text!r} is not a whole number without sign or leading zeros"
-            yield at(field, "rank-id-integer", wrong, f"Write {free_ranks(table) or 'a rank from 0 on'}.")
-        elif number >= size and table.whole:
-            wrong = f"rank {number} in a table of {counted(size, 'device')}, whose ranks are 0 to {size - 1}"
-            yield at(field, "rank-id-range", wrong, f"Write {free_ranks(table)}, which no device has.")
+            yield find_at(field, "rank-id-integer", wrong, f"Write {list_free_ranks(table) or 'a rank from 0 on'}.")
+        elif number >= size and table.is_complete:
+            wrong = f"rank {number} in a table of {format_count(size, 'device')}, whose ranks are 0 to {size - 1}"
+            yield find_at(field, "rank-id-range", wrong, f"Write {list_free_ranks(table)}, which no device has.")
 
 
-def unique_ranks(table: Draft, place: Place) -> Iterator[Finding]:
-    for first, field in repeats([device.rank_id for device in table.devices]):
+def check_unique_ranks(table: Draft, hardware: Hardware) -> Iterator[Finding]:
+    """Check that no rank is given twice."""
+    for first, field in find_repeats([device.rank_id for device in table.devices]):
         wrong = f"rank {field.text!r} is given already, at {first.path}"
-        free = free_ranks(table)
-        yield at(field, "rank-id-unique", wrong, f"Write {free}, which no device has." if free else "Renumber.")
+        free = list_free_ranks(table)
+        yield find_at(field, "rank-id-unique", wrong, f"Write {free}, which no device has." if free else "Renumber.")
 
 
-def consecutive(table: Draft, place: Place) -> Iterator[Finding]:
-    """What torchrun needs and HCCL does not."""
-    ranks = ranks_by_server(table)
+def check_consecutive_ranks(table: Draft, hardware: Hardware) -> Iterator[Finding]:
+    """Check that ranks are consecutive within a server, which torchrun needs and HCCL does not."""
+    ranks = group_ranks_by_server(table)
     for name, numbers in ranks.items() if ranks else ():
         if max(numbers) - min(numbers) + 1 != len(numbers):
             listed = ", ".join(map(str, sorted(numbers)))
             fix = "`viaduct ranktable convert FILE --to 1 --renumber --out NEW` numbers server by server."
             wrong = f"the ranks of server {name!r}, {listed}, do not follow each other; torchrun cannot number so"
-            yield Finding("ranks-consecutive", list_of_devices(table, name), listed, wrong, fix)
+            yield Finding("ranks-consecutive", get_device_list_path(table, name), listed, wrong, fix)
 
 
 # Topology
 
 
-def one_server(table: Draft, place: Place) -> Iterator[Finding]:
-    servers = by_server(table)
-    if not fixed_topology(table, place) or len(servers) != 1:
+def check_one_server(table: Draft, hardware: Hardware) -> Iterator[Finding]:
+    """Check the devices of a single server."""
+    servers = group_by_server(table)
+    if not has_fixed_topology(table, hardware) or len(servers) != 1:
         return
     [(name, devices)] = servers
-    path = list_of_devices(table, name)
-    numbers = [whole_number(device.device_id) for device in devices]
+    path = get_device_list_path(table, name)
+    numbers = [read_whole_number(device.device_id) for device in devices]
     halves = {-1 if number is None else number // 4 for number in numbers}
     if len(devices) not in (1, 2, 4, 8):
         wrong = f"{len(devices)} devices on one server"
@@ -275,138 +304,148 @@ def one_server(table: Draft, place: Place) -> Iterator[Finding]:
         yield Finding("single-server-half", path, listed, wrong, "Take all from 0-3, or all from 4-7.")
 
 
-def several_servers(table: Draft, place: Place) -> Iterator[Finding]:
-    servers = by_server(table)
-    if not fixed_topology(table, place) or len(servers) < 2:
+def check_several_servers(table: Draft, hardware: Hardware) -> Iterator[Finding]:
+    """Check the devices of each of several servers."""
+    servers = group_by_server(table)
+    if not has_fixed_topology(table, hardware) or len(servers) < 2:
         return
     for name, devices in servers:
         if len(devices) != PER_SERVER:
-            wrong = f"{counted(len(devices), 'device')} on server {name!r}; with several servers each has {PER_SERVER}"
+            wrong = (
+                f"{format_count(len(devices), 'device')} on server {name!r}; with several servers each has {PER_SERVER}"
+            )
             fix = "List devices 0 to 7 of every server, or one server only."
-            yield Finding("cluster-server-devices", list_of_devices(table, name), str(len(devices)), wrong, fix)
+            yield Finding("cluster-server-devices", get_device_list_path(table, name), str(len(devices)), wrong, fix)
 
 
-def number_of_servers(table: Draft, place: Place) -> Iterator[Finding]:
-    servers = by_server(table)
-    if not fixed_topology(table, place):
+def check_number_of_servers(table: Draft, hardware: Hardware) -> Iterator[Finding]:
+    """Check the number of servers."""
+    servers = group_by_server(table)
+    if not has_fixed_topology(table, hardware):
         return
     if len(servers) > SERVERS_LIMIT:
         wrong = f"{len(servers)} servers; HCCL goes up to {SERVERS_LIMIT}"
         fix = f"Take {SERVERS_LIMIT} servers or fewer."
-        yield Finding("cluster-servers-limit", list_of_servers(table), str(len(servers)), wrong, fix)
+        yield Finding("cluster-servers-limit", get_server_list_path(table), str(len(servers)), wrong, fix)
     elif len(servers) & (len(servers) - 1):
         nearest = 1 << (len(servers).bit_length() - 1)
         wrong = f"{len(servers)} servers; collectives are quickest with a power of two"
         fix = f"{nearest} or {2 * nearest} servers would do better, if you can choose."
-        yield Finding("cluster-power-of-two", list_of_servers(table), str(len(servers)), wrong, fix)
+        yield Finding("cluster-power-of-two", get_server_list_path(table), str(len(servers)), wrong, fix)
 
 
-def training_cards(table: Draft, place: Place) -> Iterator[Finding]:
-    if place.card not in TRAINING_CARDS:
+def check_training_cards(table: Draft, hardware: Hardware) -> Iterator[Finding]:
+    """Check what training cards require."""
+    if hardware.card not in TRAINING_CARDS:
         return
     if table.template == 2:
         fix = "`viaduct ranktable convert FILE --to 1 --out NEW` makes it template 1."
-        yield Finding("card-template", "group_list", None, f"{place.card} cards take template 1 only", fix)
-    if table.whole and len(table.devices) != 1:
-        servers = counted(len(by_server(table)), "server")
-        wrong = f"{counted(len(table.devices), 'device')} on {servers}; {place.card} cards train alone"
+        yield Finding("card-template", "group_list", None, f"{hardware.card} cards take template 1 only", fix)
+    if table.is_complete and len(table.devices) != 1:
+        servers = format_count(len(group_by_server(table)), "server")
+        wrong = f"{format_count(len(table.devices), 'device')} on {servers}; {hardware.card} cards train alone"
         size = str(len(table.devices))
-        yield Finding("card-single", list_of_servers(table), size, wrong, "List one device of one server.")
+        yield Finding("card-single", get_server_list_path(table), size, wrong, "List one device of one server.")
 
 
-def present_devices(table: Draft, place: Place) -> Iterator[Finding]:
-    for name, devices in by_server(table):
-        if place.present is not None and len(devices) > place.present:
-            wrong = f"{counted(len(devices), 'device')} of server {name!r}, which has {place.present}"
-            path = devices[place.present].path
+def check_present_devices(table: Draft, hardware: Hardware) -> Iterator[Finding]:
+    """Check that the server has the devices."""
+    for name, devices in group_by_server(table):
+        if hardware.present is not None and len(devices) > hardware.present:
+            wrong = f"{format_count(len(devices), 'device')} of server {name!r}, which has {hardware.present}"
+            path = devices[hardware.present].path
             yield Finding("devices-present", path, str(len(devices)), wrong, "List only what `npu-smi info` shows.")
 
 
-CHECKS: tuple[Callable[[Draft, Place], Iterator[Finding]], ...] = (
-    status,
-    version,
-    counts,
-    groups,
-    server_ids,
-    unique_servers,
-    host_ips,
-    device_ids,
-    unique_devices,
-    device_ips,
-    unique_ips,
-    subnets,
-    rank_ids,
-    unique_ranks,
-    consecutive,
-    one_server,
-    several_servers,
-    number_of_servers,
-    training_cards,
-    present_devices,
+CHECKS: tuple[Callable[[Draft, Hardware], Iterator[Finding]], ...] = (
+    check_status,
+    check_version,
+    check_counts,
+    check_groups,
+    check_server_ids,
+    check_unique_servers,
+    check_host_ips,
+    check_device_ids,
+    check_unique_devices,
+    check_device_ips,
+    check_unique_ips,
+    check_subnets,
+    check_rank_ids,
+    check_unique_ranks,
+    check_consecutive_ranks,
+    check_one_server,
+    check_several_servers,
+    check_number_of_servers,
+    check_training_cards,
+    check_present_devices,
 )
 
 
 # What the rules have in common
 
 
-def fixed_topology(table: Draft, place: Place) -> bool:
+def has_fixed_topology(table: Draft, hardware: Hardware) -> bool:
     """Are the numbers of devices prescribed, and is the table sound enough to count them?"""
     servers_known = all(server.server_id for server in table.servers)
-    repeated = [*unique_devices(table, place), *repeated_servers(table)]
-    return place.card == "ascend-910" and not table.super_pod and table.whole and servers_known and not repeated
+    repeated = [*check_unique_devices(table, hardware), *find_repeated_servers(table)]
+    return (
+        hardware.card == "ascend-910" and not table.super_pod and table.is_complete and servers_known and not repeated
+    )
 
 
-def by_server(table: Draft) -> list[tuple[str, list[DraftDevice]]]:
+def group_by_server(table: Draft) -> list[tuple[str, list[DraftDevice]]]:
     """The devices of each server; in template 2 the containers of one server are one server."""
     if table.template == 1:
-        return [(server_name(server), list(server.devices)) for server in table.servers]
+        return [(get_server_name(server), list(server.devices)) for server in table.servers]
     servers: dict[str, list[DraftDevice]] = defaultdict(list)
     for server in table.servers:
         servers[server.server_id.text if server.server_id else server.path] += server.devices
     return list(servers.items())
 
 
-def ranks_by_server(table: Draft) -> dict[str, list[int]] | None:
+def group_ranks_by_server(table: Draft) -> dict[str, list[int]] | None:
     """Server -> its ranks, if all ranks are known and right. In template 2 they follow the order of the lists."""
-    if not table.whole or not all(server.server_id for server in table.servers) or repeated_servers(table):
+    if not table.is_complete or not all(server.server_id for server in table.servers) or find_repeated_servers(table):
         return None
-    known = [whole_number(device.rank_id) for device in table.devices]
+    known = [read_whole_number(device.rank_id) for device in table.devices]
     numbers = iter(range(len(known)) if table.template == 2 else [number for number in known if number is not None])
     if table.template == 1 and sorted(number for number in known if number is not None) != list(range(len(known))):
         return None
     ranks: dict[str, list[int]] = defaultdict(list)
     for server in table.servers:
-        ranks[server_name(server)] += [next(numbers) for _ in server.devices]
+        ranks[get_server_name(server)] += [next(numbers) for _ in server.devices]
     return ranks
 
 
-def repeated_servers(table: Draft) -> list[tuple[Field, Field]]:
+def find_repeated_servers(table: Draft) -> list[tuple[Field, Field]]:
     """(first, again); in template 2 the containers of one server share its id."""
-    return list(repeats([server.server_id for server in table.servers])) if table.template == 1 else []
+    return list(find_repeats([server.server_id for server in table.servers])) if table.template == 1 else []
 
 
-def server_name(server: DraftServer) -> str:
+def get_server_name(server: DraftServer) -> str:
+    """Return the name of a server, or nothing."""
     return server.server_id.text if server.server_id else ""
 
 
-def list_of_servers(table: Draft) -> str:
+def get_server_list_path(table: Draft) -> str:
+    """Return the key of the list of servers."""
     return "server_list" if table.template == 1 else "group_list"
 
 
-def list_of_devices(table: Draft, name: str) -> str:
-    """Where the devices of a server are; of its first container, if it has several."""
-    server = next(server for server in table.servers if server_name(server) == name)
+def get_device_list_path(table: Draft, name: str) -> str:
+    """Return the path of the device list of a server; of its first container if it has several."""
+    server = next(server for server in table.servers if get_server_name(server) == name)
     return f"{server.path}.{SERVER_KEYS[table.template][-1]}"
 
 
-def free_ranks(table: Draft) -> str:
+def list_free_ranks(table: Draft) -> str:
     """The ranks that no device has, as a person would say them."""
-    taken = {whole_number(device.rank_id) for device in table.devices}
+    taken = {read_whole_number(device.rank_id) for device in table.devices}
     free = [str(rank) for rank in range(len(table.devices)) if rank not in taken]
     return " or ".join(f'"{rank}"' for rank in free[:4])
 
 
-def readable(devices: list[DraftDevice]) -> list[DraftDevice]:
+def list_readable(devices: list[DraftDevice]) -> list[DraftDevice]:
     """Those whose number and address can be read."""
     return [
         device
@@ -414,11 +453,11 @@ def readable(devices: list[DraftDevice]) -> list[DraftDevice]:
         if device.device_ip
         and is_address(device.device_ip.text)
         and is_host(device.device_ip.text)
-        and whole_number(device.device_id) in range(PER_SERVER)
+        and read_whole_number(device.device_id) in range(PER_SERVER)
     ]
 
 
-def repeats(fields: Sequence[Field | None]) -> Iterator[tuple[Field, Field]]:
+def find_repeats(fields: Sequence[Field | None]) -> Iterator[tuple[Field, Field]]:
     """(first, again) for every text that was there before."""
     seen: dict[str, Field] = {}
     for field in fields:
@@ -428,20 +467,23 @@ def repeats(fields: Sequence[Field | None]) -> Iterator[tuple[Field, Field]]:
             seen[field.text] = field
 
 
-def whole_number(field: Field | None) -> int | None:
+def read_whole_number(field: Field | None) -> int | None:
     """The number that a field holds, unless it holds another text or more digits than any number here has."""
     return int(field.text) if field and is_whole(field.text) and len(field.text) <= MOST_DIGITS else None
 
 
 def is_whole(text: str) -> bool:
+    """Return True for a decimal number without sign and leading zeros."""
     return re.fullmatch(r"0|[1-9][0-9]*", text) is not None
 
 
-def in_brief(digits: str) -> str:
+def shorten_number(digits: str) -> str:
+    """Shorten a long number."""
     return digits if len(digits) <= 24 else f"{digits[:24]}…"
 
 
 def is_address(text: str) -> bool:
+    """Return True for an IPv4 address."""
     try:
         IPv4Address(text)
     except AddressValueError:
@@ -450,9 +492,11 @@ def is_address(text: str) -> bool:
 
 
 def is_host(text: str) -> bool:
+    """Return True for an address that a host can have."""
     address = IPv4Address(text)
     return not (address.is_unspecified or address.is_loopback or address.is_multicast or address.is_reserved)
 
 
-def subnet(device: DraftDevice) -> str:
+def get_subnet(device: DraftDevice) -> str:
+    """Return the first three numbers of a device address."""
     return device.device_ip.text.rpartition(".")[0] if device.device_ip else ""

@@ -27,11 +27,12 @@ from pathlib import Path
 from textwrap import indent as indent_lines
 from typing import Any, Literal
 
+from viaduct.cards import CUDA, MLU, NPU
 from viaduct.cluster.environment import DEFAULT_JOB, DEFAULT_PORT
-from viaduct.cluster.findings import counted
+from viaduct.cluster.findings import format_count
 from viaduct.cluster.generate import write
 from viaduct.cluster.launch import check_numbers
-from viaduct.cluster.ranktable import RankTable, render
+from viaduct.cluster.ranktable import RankTable, render_table
 from viaduct.cluster.secret import VARIABLE, make_secret
 from viaduct.cluster.slurm import NAME as SBATCH
 from viaduct.cluster.slurm import render_sbatch
@@ -134,11 +135,13 @@ TRAIN_PROFILING = """\
 PRECISIONS = {"fp32": "--precision fp32", "amp": "--precision fp16 --loss-scale dynamic"}
 """Arguments of `train` by the end of a script's name; the CPU has no use for them."""
 OWN_PRECISION = ("--precision", "--loss-scale")
-RESOURCES: dict[Kind, str] = {"npu": "huawei.com/Ascend910", "mlu": "cambricon.com/mlu", "cuda": "nvidia.com/gpu"}
+RESOURCES = {card.name: card.resource for card in (NPU, MLU, CUDA)}
 
 
 @dataclass(frozen=True)
 class Job:
+    """Job that scripts are written for."""
+
     command: Sequence[str]
     kind: Kind
     nodes: int = 1
@@ -150,14 +153,17 @@ class Job:
 
     @property
     def machines(self) -> int:
+        """Number of machines."""
         return len(self.table.servers) if self.table else self.nodes
 
     @property
     def per_machine(self) -> int:
+        """Ranks of each machine."""
         return len(self.table.servers[0].devices) if self.table else self.ranks
 
     @property
     def flags(self) -> str:
+        """Flags of `viaduct launch` in every script."""
         return f"--target {self.kind} --job {shlex.quote(self.name)}"
 
     @property
@@ -168,8 +174,8 @@ class Job:
 
 def write_all(folder: Path, job: Job, force: bool) -> dict[Path, str]:
     """Write the files; none of them, if one is there already."""
-    check(job)
-    files = {folder / name: (text, meaning) for name, text, meaning in make(job)}
+    check_job_settings(job)
+    files = {folder / name: (text, meaning) for name, text, meaning in render_files(job)}
     there = [str(path) for path in files if path.exists()]
     if there and not force:
         raise BadValue(f"there already: {', '.join(there[:4])}.", "--force replaces them; or name another folder.")
@@ -181,11 +187,11 @@ def write_all(folder: Path, job: Job, force: bool) -> dict[Path, str]:
         write(text, path, force)
         if path.suffix == ".sh" and path.name != "env.sh":
             os.chmod(path, 0o755)
-    told = {path: meaning for path, (_, meaning) in files.items()}
+    meanings = {path: meaning for path, (_, meaning) in files.items()}
     if job.machines > 1:
         write_secret(folder / SECRET)
-        told[folder / SECRET] = "the job's secret; copy it with the scripts, and show it to nobody"
-    return told
+        meanings[folder / SECRET] = "the job's secret; copy it with the scripts, and show it to nobody"
+    return meanings
 
 
 def write_secret(path: Path) -> None:
@@ -199,7 +205,8 @@ def write_secret(path: Path) -> None:
         raise BadValue(f"{path} cannot be written: {error.strerror}.") from None
 
 
-def check(job: Job) -> None:
+def check_job_settings(job: Job) -> None:
+    """Refuse a job that scripts cannot start."""
     check_numbers(job.ranks, 0)
     if not re.fullmatch(r"[A-Za-z0-9_-]+", job.name):
         raise BadValue(f"{job.name!r} cannot be a JOB_ID.", "It has letters, digits, - and _ only.")
@@ -207,30 +214,35 @@ def check(job: Job) -> None:
         raise BadValue(f"the servers of {job.table.name} have different numbers of devices.", "Scripts need the same.")
 
 
-def make(job: Job) -> Iterator[tuple[str, str, str]]:
+def render_files(job: Job) -> Iterator[tuple[str, str, str]]:
     """(name, text, what it is)"""
-    yield "env.sh", environment(job), "the environment, sourced by the others"
+    yield "env.sh", render_environment(job), "the environment, sourced by the others"
     for ranks in dict.fromkeys((1, job.per_machine)):
-        yield f"run_{ranks}p.sh", run_local(job, ranks), f"{counted(ranks, 'device')} of this machine"
-        for end, text in run_variants(job, ranks).items():
+        yield f"run_{ranks}p.sh", render_run_local(job, ranks), f"{format_count(ranks, 'device')} of this machine"
+        for end, text in list_run_variants(job, ranks).items():
             yield f"run_{ranks}p_{end}.sh", text, f"the same, {MEANINGS[end]}"
     if job.machines > 1:
-        yield "run_cluster.sh", run_cluster(job), f"this machine's part of {counted(job.machines, 'machine')}"
-    yield SBATCH, sbatch(job), "the job for Slurm"
+        yield (
+            "run_cluster.sh",
+            render_run_cluster(job),
+            f"this machine's part of {format_count(job.machines, 'machine')}",
+        )
+    yield SBATCH, render_job_sbatch(job), "the job for Slurm"
     if job.table is not None:
-        yield RANK_TABLE, render(job.table), "the rank table"
-    yield "Dockerfile", dockerfile(job), "viaduct on the image of your vendor"
-    yield "run_docker.sh", run_docker(job), "that container, with its devices"
-    yield "enter_docker.sh", enter_docker(job), "a shell in a container that stays"
-    yield "pytorchjob.yaml", yaml(pytorchjob(job)), "the job for Kubernetes, as Kubeflow's PyTorchJob"
+        yield RANK_TABLE, render_table(job.table), "the rank table"
+    yield "Dockerfile", render_dockerfile(job), "viaduct on the image of your vendor"
+    yield "run_docker.sh", render_run_docker(job), "that container, with its devices"
+    yield "enter_docker.sh", render_enter_docker(job), "a shell in a container that stays"
+    yield "pytorchjob.yaml", render_yaml(build_pytorchjob(job)), "the job for Kubernetes, as Kubeflow's PyTorchJob"
 
 
-def environment(job: Job) -> str:
+def render_environment(job: Job) -> str:
+    """Return env.sh."""
     head = "# The environment of the scripts beside this file; to be sourced by bash.\n"
-    return head + ENVIRONMENTS[job.kind] + profiling_variables(TRAIN_PROFILING, "{}")
+    return head + ENVIRONMENTS[job.kind] + render_profiling_variables(TRAIN_PROFILING, "{}")
 
 
-def profiling_variables(comment: str, options: str) -> str:
+def render_profiling_variables(comment: str, options: str) -> str:
     """Return the lines that set PROFILING_MODE and PROFILING_OPTIONS, unless they are set already."""
     return f"""\
 {comment}export PROFILING_MODE="${{PROFILING_MODE:-false}}"
@@ -241,9 +253,11 @@ export PROFILING_OPTIONS
 """
 
 
-def run_local(job: Job, ranks: int) -> str:
+def render_run_local(job: Job, ranks: int) -> str:
+    """Return the script that starts ranks on this machine."""
     return (
-        f"{HEAD}# {counted(ranks, 'rank')} on this machine. What is given to this script is added to the command.\n"
+        f"{HEAD}# {format_count(ranks, 'rank')} on this machine. What is given to this script is added to the "
+        "command.\n"
         f'set -eu\n{HERE}. "$here/env.sh"\n{VIADUCT} --ranks {ranks} {job.flags} {job.tail}'
     )
 
@@ -251,40 +265,42 @@ def run_local(job: Job, ranks: int) -> str:
 MEANINGS = {"fp32": "in fp32", "amp": "with mixed precision"}
 
 
-def run_variants(job: Job, ranks: int) -> dict[str, str]:
+def list_run_variants(job: Job, ranks: int) -> dict[str, str]:
     """Return the scripts that train in another precision: none where the command chooses one or trains no recipe.
 
     Each has a run directory of its own, since a run keeps the precision with which it was begun.
     """
     words = list(job.command[1:] if job.command[0] == "viaduct" else job.command)
-    chosen = any(word.partition("=")[0] in OWN_PRECISION or "precision." in word for word in words)
+    chosen = any(argument.partition("=")[0] in OWN_PRECISION or "precision." in argument for argument in words)
     if job.kind == "cpu" or chosen or words[:1] != ["train"] or len(words) < 2 or words[1].startswith("-"):
         return {}
     run = find_flag(words, "--run") or f"runs/{Path(words[1]).stem}"
-    return {end: run_variant(ranks, end, f"{run}_{end}") for end in PRECISIONS}
+    return {end: render_run_variant(ranks, end, f"{run}_{end}") for end in PRECISIONS}
 
 
-def run_variant(ranks: int, end: str, run: str) -> str:
-    title = f"# {counted(ranks, 'rank')} on this machine, {MEANINGS[end]}. What is given to this script is added."
+def render_run_variant(ranks: int, end: str, run: str) -> str:
+    """Return a script with one setting added."""
+    title = f"# {format_count(ranks, 'rank')} on this machine, {MEANINGS[end]}. What is given to this script is added."
     start = f'exec bash "$here/run_{ranks}p.sh" {PRECISIONS[end]} --run {shlex.quote(run)} "$@"'
     return f"{HEAD}{title}\nset -eu\n{HERE}{start}\n"
 
 
 def find_flag(words: Sequence[str], flag: str) -> str:
     """Return the last value of a flag of a command, or nothing."""
-    values = [value for word, value in pairwise(words) if word == flag]
-    values += [word.partition("=")[2] for word in words if word.startswith(f"{flag}=")]
+    values = [value for argument, value in pairwise(words) if argument == flag]
+    values += [argument.partition("=")[2] for argument in words if argument.startswith(f"{flag}=")]
     return values[-1] if values else ""
 
 
-def sbatch(job: Job) -> str:
+def render_job_sbatch(job: Job) -> str:
+    """Return the Slurm script."""
     return render_sbatch(job.kind, job.machines, job.per_machine, job.name, job.port, job.table is not None)
 
 
-def run_cluster(job: Job) -> str:
-    what = (
-        f"# To be started on each of {counted(job.machines, 'machine')}, with {counted(job.per_machine, 'rank')} each."
-    )
+def render_run_cluster(job: Job) -> str:
+    """Return the script for each machine of a cluster."""
+    machines, ranks = format_count(job.machines, "machine"), format_count(job.per_machine, "rank")
+    what = f"# To be started on each of {machines}, with {ranks} each."
     if job.table is not None:
         card = " --card other" if job.kind != "npu" else ""
         where = f'--ranktable "$here/{RANK_TABLE}" --port "${{PORT:-{job.port}}}"{card}'
@@ -298,15 +314,16 @@ def run_cluster(job: Job) -> str:
     return f'{HEAD}{what}\nset -eu\n{HERE}. "$here/env.sh"\n{start}'
 
 
-def dockerfile(job: Job) -> str:
+def render_dockerfile(job: Job) -> str:
+    """Return the Dockerfile."""
     counts = dict.fromkeys((1, job.per_machine))
-    ends = [*(f"{n}p" for n in counts), *(f"{n}p_{end}" for n in counts for end in run_variants(job, n))]
+    ends = [*(f"{n}p" for n in counts), *(f"{n}p_{end}" for n in counts for end in list_run_variants(job, n))]
     scripts = " ".join(("env.sh", *(f"run_{end}.sh" for end in ends)))
     more = " run_cluster.sh" if job.machines > 1 else ""
     table = f" {RANK_TABLE}" if job.table is not None else ""
     return f"""\
 # The vendor's image with torch{PLUGINS[job.kind]} in it, as you call it:
-#   docker build --build-arg BASE_IMAGE=NAME:TAG -t {image_name(job)} .
+#   docker build --build-arg BASE_IMAGE=NAME:TAG -t {get_image_name(job)} .
 ARG BASE_IMAGE
 FROM ${{BASE_IMAGE}}
 # A name for pip, or the path of a wheel that was copied in below.
@@ -322,20 +339,22 @@ CMD ["/job/run_{job.per_machine}p.sh"]
 """
 
 
-PLUGINS: dict[Kind, str] = {"npu": " and torch_npu", "mlu": " and torch_mlu", "cuda": "", "cpu": ""}
+PLUGINS: dict[Kind, str] = {"npu": f" and {NPU.module}", "mlu": f" and {MLU.module}", "cuda": "", "cpu": ""}
 
 
-def image_name(job: Job) -> str:
+def get_image_name(job: Job) -> str:
+    """Return the name of the container image."""
     return f"viaduct-{job.kind}"
 
 
-def run_docker(job: Job) -> str:
+def render_run_docker(job: Job) -> str:
+    """Return the script that starts the container."""
     secret = f"options+=(-e {VARIABLE})\n" if job.machines > 1 else ""
     return f"""\
 {HEAD}# The container with the devices of this machine:
 #   DATA=/where/the/data/lie RUNS=/where/runs/go ./run_docker.sh [command within]
 set -eu
-{HERE + READ_SECRET if job.machines > 1 else ""}IMAGE="${{IMAGE:-{image_name(job)}}}"
+{HERE + READ_SECRET if job.machines > 1 else ""}IMAGE="${{IMAGE:-{get_image_name(job)}}}"
 DATA="${{DATA:-$PWD/data}}"
 RUNS="${{RUNS:-$PWD/runs}}"
 mkdir -p "$RUNS"
@@ -347,7 +366,7 @@ options+=(-v "$RUNS:/job/runs")
 """
 
 
-def enter_docker(job: Job) -> str:
+def render_enter_docker(job: Job) -> str:
     """Return the script that keeps one container for work by hand, as the vendors' guides do."""
     mounts = indent_lines(MOUNTS[job.kind], "    ")
     return f"""\
@@ -358,7 +377,7 @@ def enter_docker(job: Job) -> str:
 # next call creates it anew.
 set -eu
 CONTAINER="${{CONTAINER:-{job.name}-{job.kind}}}"
-IMAGE="${{IMAGE:-{image_name(job)}}}"
+IMAGE="${{IMAGE:-{get_image_name(job)}}}"
 DATA="${{DATA:-$PWD/data}}"
 RUNS="${{RUNS:-$PWD/runs}}"
 if [ $# -eq 0 ]; then set -- bash; fi
@@ -380,36 +399,39 @@ exec docker exec ${{tty[@]+"${{tty[@]}}"}} "$CONTAINER" "$@"
 # Kubernetes
 
 
-def pytorchjob(job: Job) -> dict[str, Any]:
-    replicas = {"Master": replica(job, 1)}
+def build_pytorchjob(job: Job) -> dict[str, Any]:
+    """Return the PyTorchJob of Kubeflow."""
+    replicas = {"Master": build_replica(job, 1)}
     if job.machines > 1:
-        replicas["Worker"] = replica(job, job.machines - 1)
+        replicas["Worker"] = build_replica(job, job.machines - 1)
     return {
         "apiVersion": "kubeflow.org/v1",
         "kind": "PyTorchJob",
-        "metadata": {"name": kubernetes_name(job)},
+        "metadata": {"name": get_kubernetes_name(job)},
         "spec": {"runPolicy": {"backoffLimit": 3}, "pytorchReplicaSpecs": replicas},
     }
 
 
-def kubernetes_name(job: Job) -> str:
+def get_kubernetes_name(job: Job) -> str:
+    """Return the job name as Kubernetes allows it."""
     return job.name.lower().replace("_", "-").strip("-") or DEFAULT_JOB
 
 
-def secret_variable(job: Job) -> dict[str, Any]:
+def build_secret_variable(job: Job) -> dict[str, Any]:
     """The job's secret, of a Secret that is made with `kubectl create secret generic NAME-secret --from-file=…`."""
-    reference = {"name": f"{kubernetes_name(job)}-secret", "key": SECRET, "optional": True}
+    reference = {"name": f"{get_kubernetes_name(job)}-secret", "key": SECRET, "optional": True}
     return {"name": VARIABLE, "valueFrom": {"secretKeyRef": reference}}
 
 
-def replica(job: Job, count: int) -> dict[str, Any]:
+def build_replica(job: Job, count: int) -> dict[str, Any]:
+    """Return the replica specification of a PyTorchJob."""
     resources = {RESOURCES[job.kind]: job.per_machine} if job.kind in RESOURCES else {"cpu": job.per_machine}
     container = {
         "name": "pytorch",  # the operator looks for this name
-        "image": image_name(job),
+        "image": get_image_name(job),
         "command": ["bash", "-c"],
-        "args": [pod_command(job)],
-        **({"env": [secret_variable(job)]} if job.machines > 1 else {}),
+        "args": [render_pod_command(job)],
+        **({"env": [build_secret_variable(job)]} if job.machines > 1 else {}),
         "resources": {"requests": resources, "limits": resources},
         "volumeMounts": [
             {"name": "data", "mountPath": "/data", "readOnly": True},
@@ -426,7 +448,7 @@ def replica(job: Job, count: int) -> dict[str, Any]:
     return {"replicas": count, "restartPolicy": "OnFailure", "template": pod}
 
 
-def pod_command(job: Job) -> str:
+def render_pod_command(job: Job) -> str:
     """The operator sets MASTER_ADDR, MASTER_PORT and RANK, which is the number of the pod; no table is needed."""
     several = (
         f' --nodes {job.machines} --rdzv "$MASTER_ADDR:$MASTER_PORT" --node-rank "$RANK"' if job.machines > 1 else ""
@@ -435,32 +457,37 @@ def pod_command(job: Job) -> str:
     return f"set -eu; . /job/env.sh; {launch}"
 
 
-def yaml(value: Any, indent: int = 0) -> str:
+def render_yaml(value: Any, indent: int = 0) -> str:
     """Mappings, lists and scalars as YAML; strings that might be taken for something else in quotes."""
-    lines = list(yaml_lines(value))
+    lines = list(render_yaml_lines(value))
     return "".join(" " * indent + line + "\n" for line in lines)
 
 
-def yaml_lines(value: Any) -> Iterator[str]:
+def render_yaml_lines(value: Any) -> Iterator[str]:
+    """Yield the lines of a YAML document."""
     if isinstance(value, Mapping):
         for key, item in value.items():
-            yield from entry(f"{scalar(key)}:", item)
+            yield from render_yaml_entry(f"{render_yaml_scalar(key)}:", item)
     else:
         for item in value:
-            first, *rest = [scalar(item)] if not isinstance(item, (Mapping, list)) else yaml_lines(item)
+            first, *others = (
+                [render_yaml_scalar(item)] if not isinstance(item, (Mapping, list)) else render_yaml_lines(item)
+            )
             yield f"- {first}"
-            yield from (f"  {line}" for line in rest)
+            yield from (f"  {line}" for line in others)
 
 
-def entry(key: str, item: Any) -> Iterator[str]:
+def render_yaml_entry(key: str, item: Any) -> Iterator[str]:
+    """Yield the lines of one YAML entry."""
     if isinstance(item, (Mapping, list)) and item:
         yield key
-        yield from (f"  {line}" for line in yaml_lines(item))
+        yield from (f"  {line}" for line in render_yaml_lines(item))
     else:
-        yield f"{key} {scalar(item)}"
+        yield f"{key} {render_yaml_scalar(item)}"
 
 
-def scalar(value: Any) -> str:
+def render_yaml_scalar(value: Any) -> str:
+    """Return a YAML scalar, quoted where needed."""
     plain = isinstance(value, str) and re.fullmatch(r"[A-Za-z/][A-Za-z0-9/._-]*", value)
     if plain and value.lower() not in ("true", "false", "yes", "no", "on", "off", "null", "y", "n"):
         return str(value)

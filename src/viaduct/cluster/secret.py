@@ -22,6 +22,7 @@ SHORTEST, LONGEST = 16, 1024  # characters
 
 
 def make_secret() -> str:
+    """Return a random secret."""
     return secrets.token_hex(16)
 
 
@@ -49,6 +50,7 @@ def read_secret(file: Path) -> str:
 
 
 def check_secret(text: str, source: str) -> None:
+    """Refuse a secret that is too short, too long or not printable."""
     if not SHORTEST <= len(text) <= LONGEST or not text.isprintable():
         raise BadValue(
             f"{source}: a job's secret has {SHORTEST} to {LONGEST} printable characters; this one has {len(text)}.",
@@ -56,7 +58,7 @@ def check_secret(text: str, source: str) -> None:
         )
 
 
-def corner_of(secret: str, job: str) -> str:
+def derive_key_prefix(secret: str, job: str) -> str:
     """Return the prefix of a job's keys."""
     return hashlib.sha256(f"viaduct corner\0{job}\0{secret}".encode()).hexdigest()[:32]
 

@@ -7,7 +7,7 @@ Slurm reads a copy of the script, so the scripts beside it are found by the fold
 
 from __future__ import annotations
 
-from viaduct.cluster.findings import counted
+from viaduct.cluster.findings import format_count
 
 NAME = "job.sbatch"
 CARDS = {"npu": "npu", "mlu": "mlu", "cuda": "gpu"}
@@ -29,7 +29,7 @@ def render_sbatch(kind: str, machines: int, ranks: int, name: str, port: int, ha
         f"#SBATCH --signal=TERM@{STOP_EARLY_S}",
         "#SBATCH --open-mode=append",
         "#SBATCH --output=slurm-%j.log",
-        f"# {counted(machines, 'machine')} with {counted(ranks, 'rank')} each, under Slurm. In this folder:",
+        f"# {format_count(machines, 'machine')} with {format_count(ranks, 'rank')} each, under Slurm. In this folder:",
         f"#   sbatch {NAME} [arguments that are added to the command]",
         "# Partition, account and time limit are the site's: `sbatch --partition=P --time=24:00:00 …`.",
         *(['# The name of the cards is the site\'s too; `sinfo -o "%N %G"` shows it.'] if kind in CARDS else []),

@@ -13,8 +13,8 @@ import shlex
 from collections.abc import Sequence
 from typing import Literal
 
-from viaduct.cluster.generate import make as make_table
-from viaduct.cluster.scripts import ENVIRONMENTS, HEAD, HERE, profiling_variables
+from viaduct.cluster.generate import make_table as make_table
+from viaduct.cluster.scripts import ENVIRONMENTS, HEAD, HERE, render_profiling_variables
 
 DEVICES = 8
 EXAMPLE_SERVER = "192.0.2.1"
@@ -122,7 +122,7 @@ exec horovodrun -np %(devices)s "${PYTHON:-python3}" %(script)s "$@"
 """
 
 
-def make(
+def render_files(
     kind: Literal["npu", "mlu"],
     entry: str,
     flags: Sequence[tuple[str, str, str]] = (),
@@ -135,9 +135,9 @@ def make(
     """
     environment = "# The environment of the scripts beside this file; to be sourced by bash.\n" + ENVIRONMENTS[kind]
     files = {
-        "env.sh": environment + (TF_PLUGIN + profiling_variables(PROFILING, profiling) if kind == "npu" else ""),
-        "run_1p.sh": run_one(kind, entry),
-        f"run_{DEVICES}p.sh": run_all(kind, entry),
+        "env.sh": environment + (TF_PLUGIN + render_profiling_variables(PROFILING, profiling) if kind == "npu" else ""),
+        "run_1p.sh": render_run_one(kind, entry),
+        f"run_{DEVICES}p.sh": render_run_all(kind, entry),
     }
     if kind == "npu":
         files[TABLE] = make_table([EXAMPLE_SERVER], list(range(DEVICES)), ["auto"])
@@ -147,6 +147,7 @@ def make(
 
 
 def render_config(entry: str, flags: Sequence[tuple[str, str, str]]) -> str:
+    """Return the file of settings with the flags found in the project."""
     what = (
         "The flags below were found in the text of the project, with their defaults: take the # away to set one."
         if flags
@@ -156,7 +157,8 @@ def render_config(entry: str, flags: Sequence[tuple[str, str, str]]) -> str:
     return CONFIG.format(devices=DEVICES, script=entry, what=what, lines="".join(lines))
 
 
-def begin(title: str, entry: str, configured: bool = False) -> str:
+def render_head(title: str, entry: str, configured: bool = False) -> str:
+    """Return the head of a script."""
     what = "added to the command" if entry else "the script and its arguments"
     usage = "" if entry else ': "${1:?give the script to start, such as train.py, and its arguments}"\n'
     read_config = READ_CONFIG if configured and entry else ""
@@ -164,19 +166,22 @@ def begin(title: str, entry: str, configured: bool = False) -> str:
     return head + read_config
 
 
-def script_word(entry: str) -> str:
+def quote_script(entry: str) -> str:
+    """Return the path of the project script in a shell command."""
     return f'"$here"/../{shlex.quote(entry)}' if entry else ""
 
 
-def run_one(kind: str, entry: str) -> str:
+def render_run_one(kind: str, entry: str) -> str:
+    """Return the script for one device."""
     body = NPU_ONE if kind == "npu" else ""
-    command = " ".join(word for word in ('exec "${PYTHON:-python3}"', script_word(entry), '"$@"') if word)
-    return begin("One device.", entry, configured=True) + body + command + "\n"
+    command = " ".join(part for part in ('exec "${PYTHON:-python3}"', quote_script(entry), '"$@"') if part)
+    return render_head("One device.", entry, configured=True) + body + command + "\n"
 
 
-def run_all(kind: str, entry: str) -> str:
+def render_run_all(kind: str, entry: str) -> str:
+    """Return the script for all devices of a server."""
     body = NPU_ALL if kind == "npu" else MLU_ALL
-    facts = {"devices": DEVICES, "table": TABLE, "server": EXAMPLE_SERVER, "script": script_word(entry)}
-    return begin(f"{DEVICES} devices of this machine.", entry, configured=True) + (body % facts).replace(
+    facts = {"devices": DEVICES, "table": TABLE, "server": EXAMPLE_SERVER, "script": quote_script(entry)}
+    return render_head(f"{DEVICES} devices of this machine.", entry, configured=True) + (body % facts).replace(
         '}"  "$@"', '}" "$@"'
     )

@@ -10,24 +10,25 @@ from __future__ import annotations
 from typing import Literal
 
 from viaduct.cluster.scripts import ENVIRONMENTS
-from viaduct.cluster.tf1_scripts import DEVICES, begin, script_word
+from viaduct.cluster.tf1_scripts import DEVICES, quote_script, render_head
 
 TORCHRUN = 'exec "${PYTHON:-python3}" -m torch.distributed.run --standalone --nproc_per_node="${RANKS:-%d}"'
 PLAIN = 'exec "${PYTHON:-python3}"'
 
 
-def make(kind: Literal["npu", "mlu"], entry: str, ranked: bool, needs_ranks: bool) -> dict[str, str]:
+def render_files(kind: Literal["npu", "mlu"], entry: str, ranked: bool, needs_ranks: bool) -> dict[str, str]:
     """Name -> text. ranked: the script can be one of several processes; needs_ranks: it cannot do without torchrun."""
     files = {
         "env.sh": "# The environment of the scripts beside this file; to be sourced by bash.\n" + ENVIRONMENTS[kind],
-        "run_1p.sh": run("One device.", TORCHRUN % 1 if needs_ranks else PLAIN, entry),
+        "run_1p.sh": render_run("One device.", TORCHRUN % 1 if needs_ranks else PLAIN, entry),
     }
     if ranked or needs_ranks:
         title = f"{DEVICES} devices of this machine; RANKS=4 before the command makes it four."
-        files[f"run_{DEVICES}p.sh"] = run(title, TORCHRUN % DEVICES, entry)
+        files[f"run_{DEVICES}p.sh"] = render_run(title, TORCHRUN % DEVICES, entry)
     return files
 
 
-def run(title: str, command: str, entry: str) -> str:
-    words = (command, script_word(entry), '"$@"')
-    return begin(title, entry) + " ".join(word for word in words if word) + "\n"
+def render_run(title: str, command: str, entry: str) -> str:
+    """Return a script that runs the command."""
+    words = (command, quote_script(entry), '"$@"')
+    return render_head(title, entry) + " ".join(part for part in words if part) + "\n"

@@ -1,6 +1,7 @@
-"""Dumping, reading, aligning, measuring and judging tensors: where two devices part ways.
+"""Dump, read, align, measure and judge tensors: find the first divergence between two devices.
 
-`Dump` needs torch and is imported when it is asked for; comparing needs NumPy only.
+`Dump` needs torch and is imported when it is first used; comparing needs NumPy only.
+
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Which tensor of the left belongs to which of the right.
+"""Alignment: pairs each tensor of the left dump with its counterpart on the right.
 
     alignment = align(left, right, graph=…, rules=…, graph_right=…)
     alignment.pairs     every tensor of either side in one pair at least, in order of execution
-    alignment.notes     what a person should know: steps of other numbers, names that may mean two things
+    alignment.notes     notes for the user: steps of other numbers, names that may mean two things
     alignment.edges     operator -> the operators that feed it, by the names the left tensors bear in the pairs
 
 Steps are paired by number, then tensors by the rules file, the graph, their names, and what is left by structure. A
@@ -23,13 +23,13 @@ from typing import NamedTuple
 
 from viaduct.comparison import fusion
 from viaduct.comparison.graph import Graph, Node, read_graph
-from viaduct.comparison.readers.listing import some
+from viaduct.comparison.readers.listing import join_some
 from viaduct.comparison.rules import INSERTED, Rules, read_rules
-from viaduct.comparison.structure import Op, aligned
+from viaduct.comparison.structure import Op, align_operators
 from viaduct.comparison.tensors import Matched, Pair, Role, Side, Stored
 
 ROLES: tuple[Role, ...] = ("input", "parameter", "output", "grad_output", "grad_input", "gradient", "update")
-PLACES = {role: place for place, role in enumerate(ROLES)}
+ROLE_ORDER = {role: number for number, role in enumerate(ROLES)}
 ORDERLESS = ("folder", "tfdbg")  # nothing in them tells the order of execution
 WRAPPERS = ("module", "_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 _PARTS = re.compile(r"[/.:\\\s]+")
@@ -40,21 +40,24 @@ Key = tuple[Hashable, ...]
 
 @dataclass(frozen=True)
 class Alignment:
+    """Pairs of tensors, with notes for the user and the edges of the operator graph."""
+
     pairs: list[Pair]
     notes: tuple[str, ...] = ()
     edges: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
-    def matched(self) -> Counter[Matched]:
+    def count_matches(self) -> Counter[Matched]:
+        """Count the pairs by how they were matched."""
         return Counter(pair.matched for pair in self.pairs)
 
 
-class Placed(NamedTuple):
-    """A pair and where it comes among the others."""
+class OrderedPair(NamedTuple):
+    """A pair with the keys that order it among the others."""
 
     pair: Pair
     group: Key
-    place: tuple[float, ...]
+    sort_key: tuple[float, ...]
 
 
 @dataclass
@@ -63,20 +66,21 @@ class Moment:
 
     left: list[Stored]
     right: list[Stored]
-    placed: list[Placed] = field(default_factory=list)
+    ordered_pairs: list[OrderedPair] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     def pair(self, left: Stored, right: Stored, matched: Matched, confidence: float = 1.0) -> None:
+        """Add a pair of matched tensors."""
         pair = Pair(0, left, right, left.op, right.op, matched, confidence)
-        self.placed.append(Placed(pair, ("op", left.order, left.op, left.call), place_of(left)))
+        self.ordered_pairs.append(OrderedPair(pair, ("op", left.order, left.op, left.call), sort_key_of(left)))
 
-    def keep(self, left: set[int], right: set[int]) -> None:
-        """Without those that have found a partner, by identity."""
+    def drop_matched(self, left: set[int], right: set[int]) -> None:
+        """Remove the tensors that have found a partner; they are given by identity."""
         self.left = [tensor for tensor in self.left if id(tensor) not in left]
         self.right = [tensor for tensor in self.right if id(tensor) not in right]
 
-    def meet(self, key: Callable[[Stored], Key | None], matched: Matched = "name") -> list[Key]:
-        """Pairs what bears the same key where it is the only one on either side; the keys that are not, come back."""
+    def pair_by_key(self, key: Callable[[Stored], Key | None], matched: Matched = "name") -> list[Key]:
+        """Pair tensors whose key is unique on both sides. Return the keys that are ambiguous."""
         ours, theirs = _by_key(self.left, key), _by_key(self.right, key)
         used_left, used_right = set(), set()
         unclear = []
@@ -88,12 +92,13 @@ class Moment:
                 used_right.add(id(others[0]))
             elif others:
                 unclear.append(name)
-        self.keep(used_left, used_right)
+        self.drop_matched(used_left, used_right)
         return unclear
 
 
-def place_of(tensor: Stored) -> tuple[float, ...]:
-    return (tensor.order, tensor.call, PLACES[tensor.role], tensor.index)
+def sort_key_of(tensor: Stored) -> tuple[float, ...]:
+    """Return the position of a tensor in execution order."""
+    return (tensor.order, tensor.call, ROLE_ORDER[tensor.role], tensor.index)
 
 
 def _by_key(tensors: Iterable[Stored], key: Callable[[Stored], Key | None]) -> dict[Key, list[Stored]]:
@@ -111,40 +116,40 @@ def align(
     rules: Rules | Path | None = None,
     graph_right: Graph | Path | None = None,
 ) -> Alignment:
-    """Every tensor of both sides in at least one pair. Files are read here where paths are given."""
+    """Pair every tensor of both sides; each appears in at least one pair. Graph and rules may be paths or objects."""
     graph = read_graph(graph) if isinstance(graph, Path) else graph
     graph_right = read_graph(graph_right) if isinstance(graph_right, Path) else graph_right
     rules = read_rules(rules) if isinstance(rules, Path) else rules
     notes = [*(graph.notes if graph else ()), *(graph_right.notes if graph_right else ())]
-    moments = paired_moments(left, right, rules.step_offset if rules else 0, notes)
+    moments = pair_moments(left, right, rules.step_offset if rules else 0, notes)
     ordered = left.kind not in ORDERLESS and right.kind not in ORDERLESS
     pairs: list[Pair] = []
     for moment in moments:
         _find_partners(moment, graph, graph_right, rules, ordered, left.kind == "folder" or right.kind == "folder")
-        pairs += numbered(moment, pairs[-1].group + 1 if pairs else 0)
+        pairs += number_groups(moment, pairs[-1].group + 1 if pairs else 0)
         notes += [note for note in moment.notes if note not in notes]
-    return Alignment(pairs, tuple(notes), edges(left, right, graph, pairs))
+    return Alignment(pairs, tuple(notes), select_edges(left, right, graph, pairs))
 
 
 def _find_partners(
     moment: Moment, graph: Graph | None, graph_right: Graph | None, rules: Rules | None, ordered: bool, loose: bool
 ) -> None:
     if rules:
-        by_rules(moment, rules)
+        match_by_rules(moment, rules)
     if graph:
-        by_graph(moment, graph, graph_right)
-    by_name(moment, loose)
+        match_by_graph(moment, graph, graph_right)
+    match_by_name(moment, loose)
     if not graph:
-        by_structure(moment, ordered)
-    without_partner(moment, graph)
+        match_by_structure(moment, ordered)
+    add_unmatched(moment, graph)
 
 
 # Steps and ranks.
 
 
-def paired_moments(left: Side, right: Side, offset: int, notes: list[str]) -> list[Moment]:
-    """Steps of the same number, ranks likewise; a single one on each side whatever its number."""
-    ours, theirs = _moments(left), _moments(right)
+def pair_moments(left: Side, right: Side, offset: int, notes: list[str]) -> list[Moment]:
+    """Match steps and ranks by number; a single one on each side is matched whatever its number."""
+    ours, theirs = _group_by_step(left), _group_by_step(right)
     steps = _partners({step for step, _ in ours}, {step for step, _ in theirs}, offset, "step", notes)
     ranks = _partners({rank for _, rank in ours}, {rank for _, rank in theirs}, 0, "rank", notes)
     moments = []
@@ -154,80 +159,82 @@ def paired_moments(left: Side, right: Side, offset: int, notes: list[str]) -> li
     return moments + [Moment([], list(tensors)) for _, tensors in sorted(theirs.items())]
 
 
-def _moments(side: Side) -> dict[tuple[int, int], list[Stored]]:
+def _group_by_step(side: Side) -> dict[tuple[int, int], list[Stored]]:
     found: dict[tuple[int, int], list[Stored]] = defaultdict(list)
     for tensor in side.tensors:
         found[tensor.step, tensor.rank].append(tensor)
     return found
 
 
-def _partners(ours: set[int], theirs: set[int], offset: int, word: str, notes: list[str]) -> dict[int, int]:
+def _partners(ours: set[int], theirs: set[int], offset: int, noun: str, notes: list[str]) -> dict[int, int]:
     found = {number: number + offset for number in ours if number + offset in theirs}
     if not found and len(ours) == len(theirs) == 1:
         found = dict(zip(ours, theirs, strict=True))
-        notes.append(f"{word} {min(ours)} of the left was compared with {word} {min(theirs)} of the right")
+        notes.append(f"{noun} {min(ours)} of the left was compared with {noun} {min(theirs)} of the right")
     if lost := sorted(ours - set(found)):
-        notes.append(f"only the left has {word} {', '.join(map(str, lost))}; the right has {_listed(theirs)}")
+        notes.append(f"only the left has {noun} {', '.join(map(str, lost))}; the right has {_list_numbers(theirs)}")
     if lost := sorted(theirs - set(found.values())):
-        notes.append(f"only the right has {word} {', '.join(map(str, lost))}; the left has {_listed(ours)}")
+        notes.append(f"only the right has {noun} {', '.join(map(str, lost))}; the left has {_list_numbers(ours)}")
     return found
 
 
-def _listed(numbers: set[int]) -> str:
+def _list_numbers(numbers: set[int]) -> str:
     return ", ".join(map(str, sorted(numbers))) or "none"
 
 
 # By the rules file.
 
 
-def by_rules(moment: Moment, rules: Rules) -> None:
+def match_by_rules(moment: Moment, rules: Rules) -> None:
+    """Pair tensors as the rules file says, and drop those that it ignores."""
     _ignore(moment, rules)
     theirs = {(tensor.op, tensor.call, *_slot(tensor)): tensor for tensor in moment.right}
     used_left, used_right, missing = set(), set(), []
     for tensor in moment.left:
-        partner = rules.partner(tensor.op, tensor.call)
+        partner = rules.find_partner(tensor.op, tensor.call)
         if partner is None:
             continue
         right = theirs.get((*partner, *_slot(tensor)))
         if partner[0] == INSERTED:
-            _alone(moment, tensor, INSERTED, "the rules say that it has no original")
+            _add_unmatched(moment, tensor, INSERTED, "the rules say that it has no original")
         elif right is None:
             missing.append(f"{tensor.tensor_index} -> {partner[0]}")
-            _alone(moment, tensor, partner[0], f"the rules name {partner[0]}, whose {tensor.role} is not there")
+            _add_unmatched(moment, tensor, partner[0], f"the rules name {partner[0]}, whose {tensor.role} is not there")
         else:
             moment.pair(tensor, right, "rules")
             used_right.add(id(right))
         used_left.add(id(tensor))
-    moment.keep(used_left, used_right)
+    moment.drop_matched(used_left, used_right)
     if missing:
-        moment.notes.append(f"the rules name tensors that the right does not have: {some(missing)}")
+        moment.notes.append(f"the rules name tensors that the right does not have: {join_some(missing)}")
 
 
 def _ignore(moment: Moment, rules: Rules) -> None:
     left = {id(tensor) for tensor in moment.left if rules.ignores(tensor.op, left=True)}
     right = {id(tensor) for tensor in moment.right if rules.ignores(tensor.op, left=False)}
-    moment.keep(left, right)
+    moment.drop_matched(left, right)
     if left or right:
         moment.notes.append(f"left out by the rules: {len(left)} tensors of the left, {len(right)} of the right")
 
 
-def _alone(moment: Moment, tensor: Stored, right_op: str, reason: str) -> None:
+def _add_unmatched(moment: Moment, tensor: Stored, right_op: str, reason: str) -> None:
     pair = Pair(0, tensor, None, tensor.op, right_op, "none", reason=reason)
-    moment.placed.append(Placed(pair, ("op", tensor.order, tensor.op, tensor.call), place_of(tensor)))
+    moment.ordered_pairs.append(OrderedPair(pair, ("op", tensor.order, tensor.op, tensor.call), sort_key_of(tensor)))
 
 
 def _slot(tensor: Stored) -> tuple[Role, str | int]:
-    """Which tensor of an operator: by its parameter's name, or by its number."""
+    """Return the slot of a tensor within its operator: role and parameter name, or role and number."""
     return tensor.role, tensor.parameter or tensor.index
 
 
 # By the graph.
 
 
-def by_graph(moment: Moment, graph: Graph, graph_right: Graph | None) -> None:
-    groups = fusion.groups_of(graph)
-    work = fusion.Fusion(graph, groups, fusion.truth_of(moment.right, graph, graph_right, groups))
-    known = _nodes(moment, graph)
+def match_by_graph(moment: Moment, graph: Graph, graph_right: Graph | None) -> None:
+    """Pair tensors through the compiled graph, which names the original of each operator."""
+    groups = fusion.group_nodes(graph)
+    work = fusion.Fusion(graph, groups, fusion.index_truth(moment.right, graph, graph_right, groups))
+    known = _find_nodes(moment, graph)
     dumped: dict[str, int] = {}
     last: dict[str, int] = {}
     for tensor, node in known:
@@ -240,44 +247,44 @@ def by_graph(moment: Moment, graph: Graph, graph_right: Graph | None) -> None:
             inner = "a later dump of the same operator in this step was compared"
         pair = work.pair(tensor, node, inner)
         group = groups[node.name].number
-        moment.placed.append(Placed(pair, ("graph", group), (group, *place_of(tensor))))
+        moment.ordered_pairs.append(OrderedPair(pair, ("graph", group), (group, *sort_key_of(tensor))))
         used |= {id(pair.right)} if pair.right else set()
         moment.notes += [pair.reason] if pair.reason.startswith("ambiguous") and pair.reason not in moment.notes else []
-    moment.keep({id(tensor) for tensor, _ in known}, used)
+    moment.drop_matched({id(tensor) for tensor, _ in known}, used)
 
 
-def _nodes(moment: Moment, graph: Graph) -> list[tuple[Stored, Node]]:
-    """The dumped tensors whose operator the graph knows; the others stay, and go by name."""
+def _find_nodes(moment: Moment, graph: Graph) -> list[tuple[Stored, Node]]:
+    """Return the dumped tensors whose operator the graph knows; the others are matched by name later."""
     by_name = fusion.nodes_by_file_name(graph)
     known, unclear = [], set()
     for tensor in moment.left:
-        node = fusion.node_of(tensor, by_name)
+        node = fusion.find_node(tensor, by_name)
         if isinstance(node, str):
             unclear.add(id(tensor))
-            _alone(moment, tensor, tensor.op, node)
+            _add_unmatched(moment, tensor, tensor.op, node)
             moment.notes += [node] if node not in moment.notes else []
         elif node is not None:
             known.append((tensor, node))
-    moment.keep(unclear, set())
+    moment.drop_matched(unclear, set())
     if strangers := {tensor.op for tensor in moment.left} - {tensor.op for tensor, _ in known}:
-        moment.notes.append(f"{len(strangers)} dumped operators are not in the graph: {some(sorted(strangers))}")
+        moment.notes.append(f"{len(strangers)} dumped operators are not in the graph: {join_some(sorted(strangers))}")
     return known
 
 
 # By name.
 
 
-def by_name(moment: Moment, loose: bool) -> None:
-    """Exactly; then without wrappers and whatever separates the parts; then without a prefix that a whole side has."""
-    moment.meet(lambda tensor: (tensor.op, tensor.call, *_slot(tensor)))
+def match_by_name(moment: Moment, loose: bool) -> None:
+    """Match exact names first, then names without wrappers and separators, then without a common prefix."""
+    moment.pair_by_key(lambda tensor: (tensor.op, tensor.call, *_slot(tensor)))
     prefixes = _common_prefixes(moment)
-    unclear = set(moment.meet(lambda tensor: _normal_key(tensor, "")))
+    unclear = set(moment.pair_by_key(lambda tensor: _normal_key(tensor, "")))
     if names := sorted({tensor.op for tensor in moment.left + moment.right if _normal_key(tensor, "") in unclear}):
-        moment.notes.append(f"ambiguous: these names cannot be told apart in file names: {some(names)}")
+        moment.notes.append(f"ambiguous: these names are the same in file names: {join_some(names)}")
     for cut in prefixes:
-        moment.meet(partial(_normal_key, cut=cut))
+        moment.pair_by_key(partial(_normal_key, cut=cut))
     if loose:  # a plain folder does not say whether a tensor is an output or a parameter
-        moment.meet(lambda tensor: (_normal(_full(tensor), ""), tensor.call))
+        moment.pair_by_key(lambda tensor: (_normal(_full(tensor), ""), tensor.call))
 
 
 def _normal_key(tensor: Stored, cut: str) -> Key:
@@ -295,7 +302,7 @@ def _normal(name: str, cut: str) -> str:
 
 
 def _parts(name: str) -> list[str]:
-    """Of a path, without what data parallel and compilers wrap around modules."""
+    """Split a path into parts, without those that data parallel and compilers add."""
     parts = [part for part in _PARTS.split(name) if part]
     while len(parts) > 1 and parts[0] in WRAPPERS:
         parts = parts[1:]
@@ -303,7 +310,7 @@ def _parts(name: str) -> list[str]:
 
 
 def _common_prefixes(moment: Moment) -> list[str]:
-    """A first part that all names of a side share: model. or resnet_v1/."""
+    """Return a first part that all names of a side share, such as model. or resnet_v1/."""
     found = []
     for tensors in (moment.left, moment.right):
         parts = [_parts(op) for op in {tensor.op for tensor in tensors}]
@@ -316,25 +323,25 @@ def _common_prefixes(moment: Moment) -> list[str]:
 # By structure.
 
 
-def by_structure(moment: Moment, ordered: bool) -> None:
-    """Only operators that have no tensor with a partner yet; those that have say where the others stand."""
-    anchors = [(pair.left, pair.right) for pair, _, _ in moment.placed if pair.left and pair.right]
-    places = {order: place for place, order in enumerate(sorted({left.order for left, _ in anchors}), 1)}
-    ours = _ops(moment.left, [(left, places[left.order]) for left, _ in anchors])
-    theirs = _ops(moment.right, [(right, places[left.order]) for left, right in anchors])
+def match_by_structure(moment: Moment, ordered: bool) -> None:
+    """Match operators that have no matched tensor yet, between those that have."""
+    anchors = [(pair.left, pair.right) for pair, _, _ in moment.ordered_pairs if pair.left and pair.right]
+    rank_of_order = {order: rank for rank, order in enumerate(sorted({left.order for left, _ in anchors}), 1)}
+    ours = _group_unmatched_calls(moment.left, [(left, rank_of_order[left.order]) for left, _ in anchors])
+    theirs = _group_unmatched_calls(moment.right, [(right, rank_of_order[left.order]) for left, right in anchors])
     used_left, used_right = set(), set()
-    for match in aligned(ours, theirs, ordered):
+    for match in align_operators(ours, theirs, ordered):
         for left, right in _same_slots(ours[match.left], theirs[match.right]):
             moment.pair(left, right, "structure", match.confidence)
             used_left.add(id(left))
             used_right.add(id(right))
-    moment.keep(used_left, used_right)
+    moment.drop_matched(used_left, used_right)
 
 
-def _ops(tensors: list[Stored], anchors: list[tuple[Stored, int]]) -> list[Op]:
-    """Calls without a partner in order, each with the place of the last before it that has one."""
+def _group_unmatched_calls(tensors: list[Stored], anchors: list[tuple[Stored, int]]) -> list[Op]:
+    """Return unmatched calls in order, each with the rank of the last matched call before it."""
     done = {(tensor.op, tensor.call) for tensor, _ in anchors}
-    known = sorted((tensor.order, place) for tensor, place in anchors)
+    known = sorted((tensor.order, rank) for tensor, rank in anchors)
     calls: dict[tuple[int, str, int], list[Stored]] = defaultdict(list)
     for tensor in tensors:
         if (tensor.op, tensor.call) not in done and not tensor.fault:
@@ -347,7 +354,7 @@ def _ops(tensors: list[Stored], anchors: list[tuple[Stored, int]]) -> list[Op]:
 
 
 def _same_slots(ours: Op, theirs: Op) -> Iterator[tuple[Stored, Stored]]:
-    """Tensor by tensor: the same slot, or the same place among those of its role, if they are of one size."""
+    """Yield tensors in the same slot, or at the same position of their role, if their sizes agree."""
     waiting, free = list(ours.tensors), list(theirs.tensors)
     for exact in (True, False):
         for tensor in list(waiting):
@@ -367,28 +374,31 @@ def _same_slot(ours: Stored, theirs: Stored, exact: bool) -> bool:
 # What is left.
 
 
-def without_partner(moment: Moment, graph: Graph | None) -> None:
-    groups = fusion.groups_of(graph) if graph else {}
-    away = fusion.fused_away(graph, groups) if graph else {}
+def add_unmatched(moment: Moment, graph: Graph | None) -> None:
+    """Add a one-sided pair, with its reason, for every tensor that is still unmatched."""
+    groups = fusion.group_nodes(graph) if graph else {}
+    away = fusion.map_originals(graph, groups) if graph else {}
     nothing = "the right side has nothing of this name or structure"
     hint = "" if _has_inputs(moment) else "; it has outputs only, and a graph (--graph) would say whose output this is"
     for tensor in moment.left:
-        _alone(moment, tensor, tensor.op, nothing + hint * (tensor.role == "input"))
-    places = _right_places(moment)
+        _add_unmatched(moment, tensor, tensor.op, nothing + hint * (tensor.role == "input"))
+    order_of = _order_right_only(moment)
     for tensor in moment.right:
-        group = away.get(fusion.flat(tensor.op))
+        group = away.get(fusion.flatten_name(tensor.op))
         key: Key = ("graph", group.number) if group else ("right", tensor.order, tensor.op, tensor.call)
-        place = (group.number, float("inf")) if group else (places(tensor.order), tensor.order, *place_of(tensor))
-        moment.placed.append(Placed(_right_alone(tensor, group), key, place))
+        sort_key = (
+            (group.number, float("inf")) if group else (order_of(tensor.order), tensor.order, *sort_key_of(tensor))
+        )
+        moment.ordered_pairs.append(OrderedPair(_make_right_only_pair(tensor, group), key, sort_key))
     moment.left, moment.right = [], []
 
 
 def _has_inputs(moment: Moment) -> bool:
-    paired = (pair.right for pair, _, _ in moment.placed if pair.right)
+    paired = (pair.right for pair, _, _ in moment.ordered_pairs if pair.right)
     return any(tensor.role == "input" for tensor in (*moment.right, *paired))
 
 
-def _right_alone(tensor: Stored, group: fusion.Group | None) -> Pair:
+def _make_right_only_pair(tensor: Stored, group: fusion.Group | None) -> Pair:
     if group is None:
         reason = "the left side has nothing of this name or structure"
         return Pair(0, None, tensor, tensor.op, tensor.op, "none", reason=reason)
@@ -398,31 +408,35 @@ def _right_alone(tensor: Stored, group: fusion.Group | None) -> Pair:
     return Pair(0, None, tensor, group.left_op, tensor.op, "none", reason=f"{group.left_op} was not dumped on the left")
 
 
-def _right_places(moment: Moment) -> Callable[[int], float]:
-    """Where a tensor of the right alone comes in the left's order: behind the last before it that has a partner."""
-    known = sorted((pair.right.order, place[0]) for pair, _, place in moment.placed if pair.left and pair.right)
+def _order_right_only(moment: Moment) -> Callable[[int], float]:
+    """Return a function that places a right-only tensor after the last matched one before it."""
+    known = sorted(
+        (pair.right.order, order_of[0]) for pair, _, order_of in moment.ordered_pairs if pair.left and pair.right
+    )
 
-    def place(order: int) -> float:
+    def order_of(order: int) -> float:
         before = bisect_right(known, (order, float("inf")))
         return known[before - 1][1] + 0.5 if before else -1.0
 
-    return place
+    return order_of
 
 
-def numbered(moment: Moment, first: int) -> list[Pair]:
-    """In order, with the groups numbered as they come."""
-    places: dict[Key, tuple[float, ...]] = {}
-    for _, group, place in moment.placed:
-        places[group] = min(place, places.get(group, place))
-    moment.placed.sort(key=lambda placed: (places[placed.group], str(placed.group), placed.place))
+def number_groups(moment: Moment, first: int) -> list[Pair]:
+    """Return the pairs in order, with consecutive group numbers from `first`."""
+    first_keys: dict[Key, tuple[float, ...]] = {}
+    for _, group, sort_key in moment.ordered_pairs:
+        first_keys[group] = min(sort_key, first_keys.get(group, sort_key))
+    moment.ordered_pairs.sort(key=lambda placed: (first_keys[placed.group], str(placed.group), placed.sort_key))
     numbers: dict[Key, int] = {}
-    return [replace(pair, group=first + numbers.setdefault(group, len(numbers))) for pair, group, _ in moment.placed]
+    return [
+        replace(pair, group=first + numbers.setdefault(group, len(numbers))) for pair, group, _ in moment.ordered_pairs
+    ]
 
 
-def edges(left: Side, right: Side, graph: Graph | None, pairs: Iterable[Pair]) -> Mapping[str, tuple[str, ...]]:
-    """The graph's, else the left's own, else the right's in the left's names."""
+def select_edges(left: Side, right: Side, graph: Graph | None, pairs: Iterable[Pair]) -> Mapping[str, tuple[str, ...]]:
+    """Return the graph's edges, else the left dump's, else the right's under the left's names."""
     if graph:
-        return fusion.edges_of(graph, {pair.left.op for pair in pairs if pair.left})
+        return fusion.find_edges(graph, {pair.left.op for pair in pairs if pair.left})
     if left.edges or not right.edges:
         return left.edges
     names = {pair.right.op: pair.left.op for pair in pairs if pair.left and pair.right}

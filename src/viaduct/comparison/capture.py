@@ -1,4 +1,4 @@
-"""What a dumped step has caught so far: entries of the index, and copies of tensors on their way to the writer.
+"""The tensors caught during a dumped step: index entries, and copies on their way to the writer.
 
 A copy is taken at once, since the next operator may write into the same memory. One tensor that is met twice unchanged
 (one module's output, the next one's input, their container's output) is stored once.
@@ -20,9 +20,9 @@ from torch import Tensor
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from torch.utils.weak import TensorWeakRef
 
-from viaduct.comparison import tally
+from viaduct.comparison import tensor_statistics
 from viaduct.comparison.index import Entry
-from viaduct.comparison.naming import EVERYTHING, FileNames, Only, Steps, none_like
+from viaduct.comparison.naming import EVERYTHING, FileNames, Only, Steps, explain_no_match
 from viaduct.comparison.tensors import Role
 from viaduct.comparison.writer import Writer
 
@@ -39,25 +39,26 @@ AS_BITS = {1: torch.uint8, 2: torch.int16}  # by bytes an element: floats that N
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be dumped."""
+    """The steps, roles and operators to dump."""
 
     steps: Steps
     mode: Mode = "all"
     only: Only = EVERYTHING
     level: Level = "module"
     statistics_only: bool = False
-    asked: set[str] = field(default_factory=set, compare=False)  # names that were met, where only some are wanted
+    met_names: set[str] = field(default_factory=set, compare=False)  # names that were met, where only some are wanted
 
     def wants(self, op: str, role: Role) -> bool:
+        """Return True if tensors of this operator and role are dumped."""
         if self.only.patterns:
-            self.asked.add(op)
+            self.met_names.add(op)
         return (role in ALWAYS or role in ROLES[self.mode]) and op in self.only
 
-    def misses(self) -> str:
-        """What to say where names were met and none of them was wanted; nothing where all is well."""
-        if not self.asked or any(name in self.only for name in self.asked):
+    def explain_no_match(self) -> str:
+        """Return a message if the pattern matched none of the names met; empty otherwise."""
+        if not self.met_names or any(name in self.only for name in self.met_names):
             return ""
-        return none_like(self.only.patterns, self.asked)
+        return explain_no_match(self.only.patterns, self.met_names)
 
 
 class Capture:
@@ -73,20 +74,20 @@ class Capture:
         self._same: list[tuple[Entry, Entry]] = []
         self._lock = threading.RLock()  # gradients come from one thread per device
 
-    def tick(self) -> int:
-        """The next place in the order of execution."""
+    def next_order(self) -> int:
+        """Return the next number in execution order."""
         with self._lock:
             self._ticks += 1
             return self._ticks
 
     def add(self, entry: Entry, tensor: Tensor, owned: bool = False, anew: bool = False) -> Entry:
-        """Write one tensor down. `owned`: nobody else has it, it need not be copied. `anew`: met before or not."""
-        with self._lock, self.looking_away():
+        """Record one tensor. `owned`: no copy is needed. `anew`: store it even if it was stored before."""
+        with self._lock, self.suspend_watching():
             entry.dtype, entry.shape = str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape)
             self.entries.append(entry)
-            if reason := unreadable(tensor):
+            if reason := describe_unreadable(tensor):
                 entry.fault = reason
-            elif (known := None if anew else self._known(tensor)) is not None:
+            elif (known := None if anew else self._find_stored(tensor)) is not None:
                 self._same.append((entry, known))
             else:
                 self._store(entry, tensor, owned)
@@ -95,15 +96,15 @@ class Capture:
 
     def _store(self, entry: Entry, tensor: Tensor, owned: bool) -> None:
         if self.plan.statistics_only or self.writer is None:
-            entry.statistics.update(tally.of_tensor(tensor))
+            entry.statistics.update(tensor_statistics.summarise_tensor(tensor))
             return
         call = f".{entry.call}" if entry.call else ""
         what = f"{entry.parameter}.{entry.role}" if entry.parameter else f"{entry.role}.{entry.index}"
-        entry.file = self._names.make(f"{entry.op}.{what}{call}")
+        entry.file = self._names.make_unique(f"{entry.op}.{what}{call}")
         self.writer.put(entry, tensor.numel() * tensor.element_size(), snapshot(tensor, owned))
 
-    def _known(self, tensor: Tensor) -> Entry | None:
-        """The entry of the same tensor, if it has not been written to since."""
+    def _find_stored(self, tensor: Tensor) -> Entry | None:
+        """Return the entry of the same tensor, if it has not been written to since."""
         found = self._seen.get(id(tensor))
         if found is None or tensor.is_inference():
             return None
@@ -115,7 +116,8 @@ class Capture:
             self._seen[id(tensor)] = (TensorWeakRef(tensor), tensor._version, entry)
 
     @contextmanager
-    def looking_away(self) -> Iterator[None]:
+    def suspend_watching(self) -> Iterator[None]:
+        """Suspend recording and gradients while our own copies are made."""
         before, self.busy.now = getattr(self.busy, "now", False), True
         try:
             with torch.no_grad():
@@ -125,18 +127,19 @@ class Capture:
 
     @property
     def is_busy(self) -> bool:
+        """Return True while our own copies are made."""
         return getattr(self.busy, "now", False)
 
-    def settled(self) -> list[Entry]:
-        """All entries in order of execution, after the writer has finished."""
+    def finish_entries(self) -> list[Entry]:
+        """Return all entries in execution order, after the writer has finished."""
         for entry, known in self._same:
             entry.file, entry.bytes, entry.crc32 = known.file, known.bytes, known.crc32
             entry.statistics = dict(known.statistics)
         return sorted(self.entries, key=lambda entry: entry.order)
 
 
-def unreadable(tensor: Tensor) -> str:
-    """Why a tensor cannot be stored as numbers in a row."""
+def describe_unreadable(tensor: Tensor) -> str:
+    """Return why a tensor cannot be stored as a plain array; empty if it can."""
     if tensor.layout is not torch.strided:
         return f"its layout is {str(tensor.layout).removeprefix('torch.')}"
     if tensor.device.type == "meta":
@@ -147,7 +150,7 @@ def unreadable(tensor: Tensor) -> str:
 
 
 def snapshot(tensor: Tensor, owned: bool) -> Callable[[], npt.NDArray[Any]]:
-    """A copy that nobody else writes to, as an array in C order, available when called."""
+    """Copy a tensor; the result gives the copy as a C-ordered array when called."""
     source = bits_of(tensor.detach().resolve_conj().resolve_neg())
     unsigned = tensor.dtype == torch.bfloat16
     if source.device.type == "cpu":
@@ -162,25 +165,26 @@ def snapshot(tensor: Tensor, owned: bool) -> Callable[[], npt.NDArray[Any]]:
 
 
 def bits_of(tensor: Tensor) -> Tensor:
-    """Half precision that NumPy does not know travels as its bits."""
+    """Return the bits of floats that NumPy does not have."""
     if tensor.dtype == torch.bfloat16 or str(tensor.dtype).startswith("torch.float8"):
         return tensor.view(AS_BITS[tensor.element_size()])
     return tensor
 
 
 def as_array(tensor: Tensor, unsigned: bool, ready: Callable[[], None] = lambda: None) -> npt.NDArray[Any]:
+    """Wait for the copy and return it as a NumPy array."""
     ready()
     array = tensor.numpy()
     return array.view(np.uint16) if unsigned else array
 
 
-def tensors_in(value: Any) -> list[Tensor]:
-    """The tensors of nested tuples, lists and mappings, in order."""
+def find_tensors(value: Any) -> list[Tensor]:
+    """Return the tensors in nested tuples, lists, mappings and dataclasses, in order."""
     if isinstance(value, Tensor):
         return [value]
     if isinstance(value, Mapping):
         value = list(value.values())
     if isinstance(value, (tuple, list)):
-        return [tensor for item in value for tensor in tensors_in(item)]
+        return [tensor for item in value for tensor in find_tensors(item)]
     inner = getattr(value, "__dataclass_fields__", None)
-    return tensors_in([getattr(value, name, None) for name in inner]) if inner and not isinstance(value, type) else []
+    return find_tensors([getattr(value, name, None) for name in inner]) if inner and not isinstance(value, type) else []

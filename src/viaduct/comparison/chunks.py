@@ -39,8 +39,8 @@ def buffer(name: str, length: int, dtype: Any = np.float64) -> Array:
     return found[:length]
 
 
-def refusal(dtype: str, array: Array) -> str:
-    """Why this array cannot be measured; empty when it can."""
+def explain_refusal(dtype: str, array: Array) -> str:
+    """Return why this array cannot be measured; empty if it can."""
     if dtype == "bfloat16":
         return "" if array.dtype.itemsize == 2 else f"bfloat16 needs 16-bit elements; the file has {array.dtype}"
     if array.dtype.kind in "biuf" or str(array.dtype) in COMPLEX:
@@ -57,6 +57,7 @@ class Piece:
     wide: Floats
 
     def first(self, size: int) -> Piece:
+        """Return the first `size` elements."""
         return self if size == self.raw.size else Piece(self.raw[:size], self.narrow[:size], self.wide[:size])
 
 
@@ -82,6 +83,7 @@ class Flat:
         return np.ascontiguousarray(array, single).reshape(-1).view(self.dtype)
 
     def piece(self, start: int) -> Piece:
+        """Return the elements from `start`, at most CHUNK of them."""
         stop = min(start + CHUNK, self.count)
         raw: Array = self.array.flat[start:stop] if self._flat is None else self._flat[start:stop]
         if not raw.dtype.isnative:
@@ -100,8 +102,8 @@ class Flat:
             return single_of_half(raw, self._single[: raw.size])
         return raw
 
-    def place(self, flat: int) -> tuple[int, ...]:
-        """The index of an element in the tensor's own shape."""
+    def index_of(self, flat: int) -> tuple[int, ...]:
+        """Return the index of an element in the tensor's own shape."""
         return tuple(int(i) for i in np.unravel_index(flat // self.parts, self.shape))
 
 

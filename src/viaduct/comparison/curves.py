@@ -41,8 +41,8 @@ class Curve:
     cut_short: bool = False  # the last line is one of them
 
     @property
-    def skipped(self) -> str:
-        """What was left out, in words; nothing where nothing was."""
+    def skipped_text(self) -> str:
+        """Describe the lines that were skipped; empty if there were none."""
         if not self.skipped_lines:
             return ""
         lines = "1 line" if self.skipped_lines == 1 else f"{self.skipped_lines:,} lines"
@@ -52,7 +52,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Parting:
-    """Where two curves part."""
+    """The step at which two curves part, with both values there."""
 
     step: int
     left: float
@@ -75,25 +75,27 @@ class Curves:
     parting: Parting | None
 
     @property
-    def lost(self) -> Array:
-        """The steps where neither side has a finite loss."""
+    def nonfinite_steps(self) -> Array:
+        """Return the steps at which neither side has a finite loss."""
         return self.steps[~np.isfinite(self.left_loss) & ~np.isfinite(self.right_loss)]
 
     @property
     def difference(self) -> Array:
+        """Return left minus right; NaN where a loss is not finite."""
         return finite_or_nan(self.left_loss) - finite_or_nan(self.right_loss)
 
     @property
     def exit_code(self) -> int:
         """0: they agree within noise; 1: they part, or have no finite loss to agree in."""
-        return 1 if self.parting is not None or self.lost.size else 0
+        return 1 if self.parting is not None or self.nonfinite_steps.size else 0
 
     @property
     def headline(self) -> str:
-        return " ".join(part for part in (self._answer(), self._uncompared()) if part)
+        """Return the answer in one or two sentences."""
+        return " ".join(part for part in (self._describe_result(), self._describe_uncompared()) if part)
 
-    def _answer(self) -> str:
-        at, lost = self.parting, self.lost
+    def _describe_result(self) -> str:
+        at, lost = self.parting, self.nonfinite_steps
         if at is None and lost.size:
             return (
                 f"the loss is NaN or infinite on both sides at {lost.size:,} of {len(self.steps):,} common steps, "
@@ -107,7 +109,7 @@ class Curves:
         gap = f"the gap of {at.left - at.right:+.3g} stays beyond the noise of {at.noise:.2g}"
         return f"the loss curves part at step {at.step}: {values}; {gap}."
 
-    def _uncompared(self) -> str:
+    def _describe_uncompared(self) -> str:
         alone = [
             f"{len(curve.steps) - len(self.steps):,} on the {name}"
             for name, curve in (("left", self.left), ("right", self.right))
@@ -119,7 +121,7 @@ class Curves:
     def notes(self) -> tuple[str, ...]:
         """Lines that were left out."""
         sides = (("left", self.left), ("right", self.right))
-        return tuple(f"{name}: {curve.skipped}" for name, curve in sides if curve.skipped)
+        return tuple(f"{name}: {curve.skipped_text}" for name, curve in sides if curve.skipped_text)
 
 
 def compare_curves(left: Path, right: Path) -> Curves:
@@ -136,10 +138,11 @@ def compare_curves(left: Path, right: Path) -> Curves:
             "Log every step on both sides, or compare dumps: viaduct train … --dump-steps 0.",
         )
     losses = curves[0].loss[at_left], curves[1].loss[at_right]
-    return Curves(*curves, steps, *losses, parting(steps, *losses))
+    return Curves(*curves, steps, *losses, find_parting(steps, *losses))
 
 
 def has_curve(path: Path) -> bool:
+    """Return True if the folder holds a metrics file."""
     return (path / FILE).is_file()
 
 
@@ -148,13 +151,13 @@ def read_curve(run: Path) -> Curve:
     path = run / FILE
     losses: dict[int, float] = {}
     evaluations, skipped, broken = [], 0, False
-    for line in lines_of(path):
+    for line in read_lines(path):
         try:
             broken = False
             record = json.loads(line)
             kind, step = record["kind"], step_number(record["step"])
             if kind == "log":
-                losses.update(logged(record, step))
+                losses.update(read_losses(record, step))
             elif kind == "evaluation":
                 evaluations.append({name: number(record.get(name)) for name in ("step", "loss", "top1")})
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
@@ -165,7 +168,8 @@ def read_curve(run: Path) -> Curve:
     return Curve(run, steps, np.array([losses[step] for step in steps.tolist()]), tuple(evaluations), skipped, broken)
 
 
-def lines_of(path: Path) -> list[str]:
+def read_lines(path: Path) -> list[str]:
+    """Return the lines of a file of at most 1 GiB."""
     try:
         if path.stat().st_size > LARGEST:
             raise BadData(f"{path} is larger than {LARGEST >> 30} GiB.")
@@ -174,15 +178,16 @@ def lines_of(path: Path) -> list[str]:
         raise BadData(f"{path} cannot be read: {error.strerror}.") from None
 
 
-def logged(record: dict[str, Any], step: int) -> dict[int, float]:
-    """Every step's loss where the line has them all, else the line's own."""
+def read_losses(record: dict[str, Any], step: int) -> dict[int, float]:
+    """Return every step's loss if the line has them all, else the line's own."""
     every = record.get("losses")
     if isinstance(every, list) and every:
-        return {step - len(every) + 1 + place: number(loss) for place, loss in enumerate(every)}
+        return {step - len(every) + 1 + index: number(loss) for index, loss in enumerate(every)}
     return {step: number(record["loss"])}
 
 
 def step_number(value: Any) -> int:
+    """Return a step as an integer; raise ValueError where it is none."""
     step = int(value)
     if not 0 <= step < 1 << 62:
         raise ValueError(f"{value!r} is not a step")
@@ -194,46 +199,48 @@ def number(value: Any) -> float:
     return math.nan if value is None else float(value)
 
 
-def parting(steps: Array, left: Array, right: Array) -> Parting | None:
-    """The first step from which the curves stay apart, or where one of them is no longer finite."""
+def find_parting(steps: Array, left: Array, right: Array) -> Parting | None:
+    """Return the first step from which the curves stay apart, or where only one of them is finite."""
     raw, lost = (left, right), np.isfinite(left) != np.isfinite(right)
     left, right = finite_or_nan(left), finite_or_nan(right)
     noise = np.hypot(running_noise(left), running_noise(right))
-    difference = smoothed(left - right)
+    difference = smooth_median(left - right)
     apart = np.where(np.abs(difference) > BEYOND * noise, np.sign(difference), 0)
-    for place in range(len(steps)):
-        if lost[place] or stays(apart[place : place + STAYS]):
-            values = [float(smoothed(side)[place]) for side in (left, right)]
-            if lost[place]:
-                values = [float(side[place]) for side in raw]
-            return Parting(int(steps[place]), values[0], values[1], float(noise[place]))
+    for index in range(len(steps)):
+        if lost[index] or stays_apart(apart[index : index + STAYS]):
+            values = [float(smooth_median(side)[index]) for side in (left, right)]
+            if lost[index]:
+                values = [float(side[index]) for side in raw]
+            return Parting(int(steps[index]), values[0], values[1], float(noise[index]))
     return None
 
 
-def stays(signs: Sequence[float] | Array) -> bool:
-    """Beyond the noise, all on one side; the last few steps of a run are too few to tell."""
+def stays_apart(signs: Sequence[float] | Array) -> bool:
+    """Return True if the differences are beyond the noise, all with the same sign."""
     return len(signs) >= min(STAYS, FEWEST) and signs[0] != 0 and bool(np.all(np.asarray(signs) == signs[0]))
 
 
 def finite_or_nan(values: Array) -> Array:
+    """Replace infinities by NaN."""
     return np.where(np.isfinite(values), values, np.nan)
 
 
 def running_noise(values: Array) -> Array:
-    """What one step's loss varies by: from differences of neighbours, so that a slope does not count."""
+    """Estimate the noise of one step's loss from neighbouring steps, so that a slope does not count."""
     if len(values) < 3:
         return np.zeros(len(values))
     jumps = np.abs(np.diff(values)) / math.sqrt(2)
     jumps = np.append(jumps, jumps[-1])
-    return 1.4826 * medians(jumps, AROUND)
+    return 1.4826 * running_medians(jumps, AROUND)
 
 
-def smoothed(values: Array) -> Array:
-    return medians(values, SMOOTH) if len(values) >= 2 * SMOOTH else values
+def smooth_median(values: Array) -> Array:
+    """Return running medians, if there are enough values."""
+    return running_medians(values, SMOOTH) if len(values) >= 2 * SMOOTH else values
 
 
-def medians(values: Array, width: int) -> Array:
-    """Running medians, with fewer values at the ends; NaN is left out."""
+def running_medians(values: Array, width: int) -> Array:
+    """Return running medians, with fewer values at the ends; NaN is left out."""
     half = min(width, len(values)) // 2
     padded = np.concatenate([np.full(half, np.nan), values, np.full(half, np.nan)])
     windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * half + 1)

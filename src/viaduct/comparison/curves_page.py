@@ -24,7 +24,7 @@ def write_curves_report(path: Path, curves: Curves) -> None:
     tone: Tone = "good" if curves.exit_code == 0 else "bad"
     sections = [
         Section("Loss", loss_text(curves), [loss_chart(curves), *difference_chart(curves)]),
-        *evaluations(curves),
+        *evaluation_sections(curves),
         Section("Runs", "", [facts("left", curves.left), facts("right", curves.right)]),
     ]
     names = short_names(curves.left.path, curves.right.path)
@@ -52,7 +52,7 @@ def tiles(curves: Curves) -> list[Tile]:
 def parting_step(curves: Curves) -> str:
     if curves.parting is not None:
         return f"{curves.parting.step:,}"
-    return "no finite loss" if curves.lost.size else "none"
+    return "no finite loss" if curves.nonfinite_steps.size else "none"
 
 
 def loss_text(curves: Curves) -> str:
@@ -78,15 +78,15 @@ def difference_chart(curves: Curves) -> list[LineChart]:
     return [LineChart("Difference", "step", "left − right", [Series("left − right", curves.steps, difference)])]
 
 
-def evaluations(curves: Curves) -> list[Section]:
+def evaluation_sections(curves: Curves) -> list[Section]:
     if not (curves.left.evaluations and curves.right.evaluations):
         return []
-    both = [of_evaluations("left", curves.left), of_evaluations("right", curves.right)]
+    both = [make_evaluation_series("left", curves.left), make_evaluation_series("right", curves.right)]
     chart = LineChart("Validation top-1", "step", "accuracy", both, log_y=False, unit="%")
     return [Section("Evaluations", "", [chart])]
 
 
-def of_evaluations(name: str, curve: Curve) -> Series:
+def make_evaluation_series(name: str, curve: Curve) -> Series:
     steps = [evaluation["step"] for evaluation in curve.evaluations]
     return Series(name, steps, [100 * evaluation["top1"] for evaluation in curve.evaluations])
 

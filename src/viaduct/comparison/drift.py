@@ -1,4 +1,4 @@
-"""Comparing two dumps from end to end: read, align, measure, judge, explain."""
+"""Comparison of two dumps from end to end: read, align, measure, judge, explain."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from pathlib import Path
 
 from viaduct.comparison import readers
 from viaduct.comparison.align import align
-from viaduct.comparison.cancelled import without_noise
 from viaduct.comparison.explain import explain
 from viaduct.comparison.judge import judge
 from viaduct.comparison.measures import Kld, Measures
-from viaduct.comparison.measuring import Measured, measured
+from viaduct.comparison.measuring import Measured, measure_pairs
 from viaduct.comparison.naming import Steps
+from viaduct.comparison.rounding_noise import flag_rounding_noise
 from viaduct.comparison.rows import Explanation, Row, counts
 from viaduct.comparison.rules import INSERTED
 from viaduct.comparison.tensors import Pair, Result, Side
-from viaduct.comparison.thresholds import Thresholds, verdict
+from viaduct.comparison.thresholds import Thresholds, judge_measures
 from viaduct.errors import BadData, BadValue
 
 LEVELS = {"op": "operators (level op)", "module": "modules (level module)"}
@@ -28,7 +28,7 @@ Limits = Callable[[Pair], Thresholds | None]
 
 @dataclass(frozen=True)
 class Options:
-    """What a person may choose. `thresholds` None: defaults by dtype."""
+    """Options of a comparison. `thresholds` None: defaults by dtype."""
 
     graph: Path | None = None
     graph_right: Path | None = None
@@ -38,12 +38,12 @@ class Options:
     thresholds: Thresholds | None = None
     kld: Kld = "book"
     workers: int | None = None
-    measured: str = ""  # how the thresholds of each tensor were found, where they were measured
+    threshold_source: str = ""  # how the thresholds of each tensor were found, where they were measured
 
 
 @dataclass(frozen=True)
 class Drift:
-    """What comparing two dumps gave."""
+    """Result of comparing two dumps."""
 
     left: Side
     right: Side
@@ -54,7 +54,7 @@ class Drift:
 
     @property
     def exit_code(self) -> int:
-        """0: all that was compared is good; 1: something is bad; 2: nothing could be compared.
+        """0: everything compared is good; 1: something is bad; 2: nothing could be compared.
 
         A row that was refused is no pass: with nothing bad beside it the answer is 1 all the same.
         """
@@ -71,8 +71,10 @@ def compare(left: Path, right: Path, options: Options, progress: Progress = lamb
         refuse_levels(*sides)
     alignment = align(*sides, graph=options.graph, rules=options.rules, graph_right=options.graph_right)
     swapped = readers.looks_swapped(*sides)
-    notes = [*([swapped] if swapped else []), *labelled("left", sides[0]), *labelled("right", sides[1])]
-    found = compare_pairs(*sides, chosen(alignment.pairs, options), options, edges=alignment.edges, progress=progress)
+    notes = [*([swapped] if swapped else []), *prefix_notes("left", sides[0]), *prefix_notes("right", sides[1])]
+    found = compare_pairs(
+        *sides, select_pairs(alignment.pairs, options), options, edges=alignment.edges, progress=progress
+    )
     return replace(found, notes=(*notes, *alignment.notes, *found.notes))
 
 
@@ -87,17 +89,17 @@ def compare_pairs(
     progress: Progress = lambda found, _: found,
 ) -> Drift:
     """Measure, judge and explain pairs of tensors; `limits` gives the thresholds of a pair where they were measured."""
-    walk = progress(measured(pairs, options.workers, kld=options.kld), len(pairs))
-    rows = [row_of(pair, answer, limits(pair) if limits else options.thresholds) for pair, answer in walk]
+    walk = progress(measure_pairs(pairs, options.workers, kld=options.kld), len(pairs))
+    rows = [make_row(pair, answer, limits(pair) if limits else options.thresholds) for pair, answer in walk]
     if limits is None and (options.thresholds is None or options.thresholds.max_abs is None):
-        rows = without_noise(rows)  # an absolute limit holds for zeros, too
+        rows = flag_rounding_noise(rows)  # an absolute limit holds for zeros, too
     judgement = judge(rows, edges or {})
     explanation = explain(judgement, edges or {})
     return Drift(left, right, judgement.rows, explanation, options, explanation.notes)
 
 
 def refuse_levels(left: Side, right: Side) -> None:
-    """Operators are not modules: alignment would find partners by shape that have nothing to do with each other."""
+    """Refuse to compare operators with modules: alignment by shape would pair unrelated tensors."""
     found = left.settings.get("level", ""), right.settings.get("level", "")
     if all(found) and found[0] != found[1]:
         raise BadValue(
@@ -106,26 +108,28 @@ def refuse_levels(left: Side, right: Side) -> None:
         )
 
 
-def labelled(name: str, side: Side) -> Iterator[str]:
+def prefix_notes(name: str, side: Side) -> Iterator[str]:
+    """Yield a side's notes, each with the side's name in front."""
     return (f"{name}: {note}" for note in side.notes)
 
 
-def chosen(pairs: Iterable[Pair], options: Options) -> list[Pair]:
-    """Those of the wanted steps and operators; none at all is a mistake in the choice."""
+def select_pairs(pairs: Iterable[Pair], options: Options) -> list[Pair]:
+    """Return the pairs of the selected steps and operators; a selection without any pair is an error."""
     pairs = list(pairs)
     steps = {stored.step for pair in pairs for stored in (pair.left, pair.right) if stored is not None}
     if options.steps is not None and not any(step in options.steps for step in steps):
-        wanted_steps, have = options.steps.missing(()), ", ".join(map(str, sorted(steps)))
+        wanted_steps, have = options.steps.describe_missing(()), ", ".join(map(str, sorted(steps)))
         raise BadValue(f"the dumps hold no step {wanted_steps}.", f"They hold: {have}.")
-    kept = [pair for pair in pairs if wanted(pair, options)]
-    if pairs and not kept:
+    selected = [pair for pair in pairs if matches_selection(pair, options)]
+    if pairs and not selected:
         raise BadValue(f"no operator is called like {options.only!r}.", f"There is, for example, {pairs[0].left_op!r}.")
     if not pairs:
         raise BadData("the two dumps hold no tensors.")
-    return kept
+    return selected
 
 
-def wanted(pair: Pair, options: Options) -> bool:
+def matches_selection(pair: Pair, options: Options) -> bool:
+    """Return True if a pair belongs to the selected steps and operators."""
     sides = [stored for stored in (pair.left, pair.right) if stored is not None]
     if options.steps is not None and not any(stored.step in options.steps for stored in sides):
         return False
@@ -134,17 +138,17 @@ def wanted(pair: Pair, options: Options) -> bool:
     return not patterns or any(fnmatch.fnmatchcase(name, pattern) for name in names for pattern in patterns)
 
 
-def row_of(pair: Pair, answer: object, thresholds: Thresholds | None) -> Row:
-    """A pair with its measures and verdict, or with the reason why there are none."""
+def make_row(pair: Pair, answer: object, thresholds: Thresholds | None) -> Row:
+    """Return a pair with its measures and verdict, or with the reason why there are none."""
     if isinstance(answer, Measures):
-        result, reason = verdict(answer, thresholds)
+        result, reason = judge_measures(answer, thresholds)
         return Row(pair, answer, result, "; ".join(part for part in (pair.reason, reason) if part))
     reason = getattr(answer, "reason", "") or pair.reason
-    return Row(pair, None, missing(pair), reason)
+    return Row(pair, None, missing_result(pair), reason)
 
 
-def missing(pair: Pair) -> Result:
-    """Without measures a pair is refused, unless a compiler put the operator in or fused it away."""
+def missing_result(pair: Pair) -> Result:
+    """Return the result of a pair without measures: refused, or new where a compiler inserted the operator."""
     if any(stored is not None and stored.fault for stored in (pair.left, pair.right)):
         return "refused"
     return "new" if INSERTED in (pair.left_op, pair.right_op) else "refused"

@@ -1,4 +1,4 @@
-"""Dump what a network computes in chosen steps, for `viaduct compare`.
+"""Dumps of what a network computes in chosen steps, for `viaduct compare`.
 
     from viaduct.comparison import Dump
 
@@ -30,10 +30,10 @@ from torch import Tensor, nn
 from viaduct import __version__
 from viaduct.comparison.capture import Capture, Level, Mode, Plan
 from viaduct.comparison.index import Entry, Index
-from viaduct.comparison.modules import ModuleWatch, names_in, peeled
+from viaduct.comparison.modules import ModuleWatch, name_modules, unwrap_module
 from viaduct.comparison.naming import parse_only, parse_steps, step_folder
 from viaduct.comparison.operators import OperatorWatch
-from viaduct.comparison.parameters import ParameterWatch, learned
+from viaduct.comparison.parameters import ParameterWatch, iterate_parameters
 from viaduct.comparison.taps import Taps, TapWatch
 from viaduct.comparison.tensors import Role
 from viaduct.comparison.writer import LIMIT, Writer
@@ -49,7 +49,7 @@ def make_plan(
     level: str = "module",
     statistics_only: bool = False,
 ) -> Plan:
-    """What a person asked for, checked."""
+    """Check the options of a dump and return its plan."""
     for name, value, known in (("mode", mode, get_args(Mode)), ("level", level, get_args(Level))):
         if value not in known:
             raise BadValue(f"the dump's {name} is {value!r}.", f"There are: {', '.join(known)}.")
@@ -71,9 +71,9 @@ class StepDump:
         limit: int = LIMIT,
     ) -> None:
         self.step, self.rank, self.ranks = step, rank, ranks
-        place = folder / step_folder(step)
-        self.writer = Writer(place / f"rank_{rank}" if ranks > 1 else place, limit)
-        self.writer.begin()
+        step_path = folder / step_folder(step)
+        self.writer = Writer(step_path / f"rank_{rank}" if ranks > 1 else step_path, limit)
+        self.writer.open()
         self.capture = Capture(plan, self.writer)
         self.parameters = ParameterWatch(self.capture)
         self.modules: ModuleWatch | OperatorWatch | TapWatch
@@ -90,8 +90,11 @@ class StepDump:
         weights: dict[nn.Module, str] | None = None,
         without: nn.Module | None = None,
     ) -> None:
-        """`weights`: where the weights that the optimizer knows are, if not in the network that computes; `without`:
-        a module whose calls are told by hand."""
+        """Watch modules.
+
+        `weights`: the modules that hold the optimizer's weights, if they are others; `without`: a module whose calls
+        are reported by hand.
+        """
         if weights is None:
             self.parameters.watch(names)
         else:
@@ -100,18 +103,21 @@ class StepDump:
         self.modules.watch({module: name for module, name in names.items() if module is not without})
 
     def record(self, name: str, tensor: Tensor, role: Role, kind: str) -> None:
-        self.modules.recorded(name, tensor)
+        """Record a tensor that no module sees."""
+        self.modules.add_recorded(name, tensor)
         if self.capture.plan.wants(name, role):
-            self.capture.add(Entry(name, kind, role, 0, self.capture.tick()), tensor)
+            self.capture.add(Entry(name, kind, role, 0, self.capture.next_order()), tensor)
 
     def finish(self, settings: Mapping[str, str]) -> None:
+        """Remove the hooks, wait for the writer and write the index."""
         self.modules.paused = True  # where a call ends the step, torch still asks the hooks about that call
         self.modules.close()
         self.writer.wait()
         edges = {op: tuple(feeders) for op, feeders in self.modules.edges.items()}
-        self.writer.finish(Index(self.step, self.rank, self.ranks, settings, edges, self.capture.settled()))
+        self.writer.finish(Index(self.step, self.rank, self.ranks, settings, edges, self.capture.finish_entries()))
 
     def abandon(self) -> None:
+        """Remove the hooks and what was written of this step."""
         self.modules.close()
         self.writer.abandon()
 
@@ -148,7 +154,7 @@ class Dump(Watcher):
         if not force:
             refuse_steps(Path(folder), rank, ranks)
         self.plan = make_plan(steps, mode, only, level, statistics_only)
-        self.model, self.weights = peeled(model), peeled(weights or model)
+        self.model, self.weights = unwrap_module(model), unwrap_module(weights or model)
         self.folder, self.rank, self.ranks = Path(folder), rank, ranks
         self.settings, self.evaluations = dict(settings or {}), evaluations
         self.written: list[int] = []
@@ -158,7 +164,9 @@ class Dump(Watcher):
         self._now: StepDump | None = None
         self._passes: list[Any] = []  # hooks that wait for the next pass, where several optimizers make a step
         own = {id(parameter) for parameter in self.weights.parameters()}
-        self._steps = OptimizerSteps(self, first_step, lambda optimizer: any(id(p) in own for p in learned(optimizer)))
+        self._steps = OptimizerSteps(
+            self, first_step, lambda optimizer: any(id(p) in own for p in iterate_parameters(optimizer))
+        )
 
     def __enter__(self) -> Dump:
         self._steps.__enter__()
@@ -176,10 +184,10 @@ class Dump(Watcher):
             self._warn()
 
     def _warn(self) -> None:
-        """What was asked for and did not come."""
-        if misses := self.plan.misses():
+        """Warn about requested steps or names that never came."""
+        if misses := self.plan.explain_no_match():
             warnings.warn(f"Dump recorded nothing: {misses}", stacklevel=3)
-        elif missing := self.plan.steps.missing(self.written):
+        elif missing := self.plan.steps.describe_missing(self.written):
             taken = f"{self._steps.step} steps were taken, from 0" if self._steps.step else "no step was taken"
             warnings.warn(f"Dump did not come to step {missing}: {taken}.", stacklevel=3)
 
@@ -192,20 +200,21 @@ class Dump(Watcher):
             now.abandon()
 
     def step(self) -> None:
-        """The training loop says that a step is over."""
+        """End the current step; the training loop calls it."""
         self._steps.advance_by_hand()
 
     @property
-    def recording(self) -> bool:
-        """Whether the present step is dumped."""
+    def is_recording(self) -> bool:
+        """Return True if the current step is dumped."""
         return self._now is not None
 
     def through(self, plain: Callable[..., Any]) -> Callable[..., Any]:
-        """With `compiled`: what to call instead of the compiled network, which is `plain`. In dumped steps the network
-        runs compiled anew with taps in it, in all others `plain` runs."""
+        """Return what to call instead of the compiled network `plain`.
+
+        In dumped steps the network runs compiled anew with taps in it, in all others `plain` runs. Needs `compiled`."""
 
         def run(*args: Any) -> Any:
-            dumped = self.recording and self._taps is not None and torch.is_grad_enabled()
+            dumped = self.is_recording and self._taps is not None and torch.is_grad_enabled()
             return self._taps.run(*args) if dumped and self._taps is not None else plain(*args)
 
         return run
@@ -220,25 +229,25 @@ class Dump(Watcher):
             return
         passes = self._steps.primary is None if self.evaluations is None else self.evaluations
         self._now = StepDump(self.plan, self.folder, step, self.rank, self.ranks, passes, self._taps)
-        names = names_in(self.model)
-        self._now.watch(names, names_in(self.weights) if self.weights is not self.model else None)
+        names = name_modules(self.model)
+        self._now.watch(names, name_modules(self.weights) if self.weights is not self.model else None)
 
     def on_update_begin(self, step: int, optimizer: torch.optim.Optimizer) -> None:
         if self._now is not None:
             self._now.modules.paused = True
-            self._now.parameters.gradients(optimizer)
+            self._now.parameters.record_gradients(optimizer)
 
     def on_update_end(self, step: int, optimizer: torch.optim.Optimizer) -> None:
         if self._now is not None:
-            self._now.parameters.updates(optimizer)
+            self._now.parameters.record_updates(optimizer)
             self._now.modules.paused = False
 
     def others_follow(self, step: int, optimizer: torch.optim.Optimizer) -> bool:
-        """Whether weights of the network have gradients that this optimizer does not use."""
-        used = {id(parameter) for parameter in learned(optimizer)}
+        """Return True if parameters outside this optimizer have gradients."""
+        used = {id(parameter) for parameter in iterate_parameters(optimizer)}
         left = any(p.grad is not None and id(p) not in used for p in self.weights.parameters())
         if left and self._taps is None:
-            for module, name in names_in(self.model).items():
+            for module, name in name_modules(self.model).items():
                 hook = partial(self._on_pass, name)
                 self._passes.append(module.register_forward_pre_hook(hook, prepend=True, with_kwargs=True))
         return bool(self._passes)
@@ -246,7 +255,7 @@ class Dump(Watcher):
     def _on_pass(self, name: str, module: nn.Module, args: Any, kwargs: Any) -> None:
         """The first call after the optimizers: hooks that are registered in it come too late for it."""
         if self._passes and self._steps.settle() and self._now is not None:
-            self._now.modules.before(name, module, args, kwargs)
+            self._now.modules.on_enter(name, module, args, kwargs)
 
     def _stop_waiting(self) -> None:
         for handle in self._passes:
@@ -260,22 +269,22 @@ class Dump(Watcher):
             self._write(now)
 
     def _write(self, now: StepDump) -> None:
-        now.finish(self._described())
+        now.finish(self._describe_settings())
         self.written.append(now.step)
 
-    def _described(self) -> dict[str, str]:
-        return {**described(self.plan, self.model, self._taps is not None), **self.settings}
+    def _describe_settings(self) -> dict[str, str]:
+        return {**describe_settings(self.plan, self.model, self._taps is not None), **self.settings}
 
 
-def described(plan: Plan, model: nn.Module | None, compiled: bool = False) -> dict[str, str]:
-    """What made this dump: the settings of its index."""
+def describe_settings(plan: Plan, model: nn.Module | None, compiled: bool = False) -> dict[str, str]:
+    """Return the settings of a dump's index: device, precision, versions and options."""
     first = next(iter(model.parameters()), None) if model is not None else None
     device = first.device if first is not None else torch.device("cpu")
     return {
         "device": device.type,
         "device_name": torch.cuda.get_device_name(device) if device.type == "cuda" else "",
         "precision": str(first.dtype).removeprefix("torch.") if first is not None else "",
-        "tf32": tf32_in(device) if device.type == "cuda" else "",
+        "tf32": describe_tf32(device) if device.type == "cuda" else "",
         "mode": "graph" if compiled else "eager",
         "deterministic": "yes" if torch.are_deterministic_algorithms_enabled() else "no",
         "seed": str(torch.initial_seed()),
@@ -289,15 +298,15 @@ def described(plan: Plan, model: nn.Module | None, compiled: bool = False) -> di
     }
 
 
-def tf32_in(device: torch.device) -> str:
-    """What fp32 numbers are rounded to TF32 for."""
+def describe_tf32(device: torch.device) -> str:
+    """Return the operations in which TF32 is enabled, or "no"."""
     if torch.cuda.get_device_capability(device) < (8, 0):
         return "no"
     return " and ".join(name for name, allowed in read_tf32_switches().items() if allowed) or "no"
 
 
 def refuse_steps(folder: Path, rank: int, ranks: int) -> None:
-    """Steps of two runs in one folder would be compared as one; another rank's are no other run's."""
+    """Refuse a folder that already holds steps: two runs in one folder would be compared as one."""
     found = sorted(folder.glob("step_*" if ranks == 1 else f"step_*/rank_{rank}"))
     if found:
         raise BadRun(
@@ -308,6 +317,6 @@ def refuse_steps(folder: Path, rank: int, ranks: int) -> None:
 
 def clear_dump(folder: Path) -> None:
     """Remove the steps of an earlier dump, and nothing else that may be there."""
-    for place in folder.glob("*step_*"):
-        if place.name.lstrip(".").startswith("step_") and place.is_dir() and not place.is_symlink():
-            shutil.rmtree(place)
+    for path in folder.glob("*step_*"):
+        if path.name.lstrip(".").startswith("step_") and path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)

@@ -1,4 +1,4 @@
-"""The answer in words: where the sides part, what stands around it, what it looks like, and what to try."""
+"""The explanation of a judgement: first divergence, neighbourhood, likely causes and advice."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from viaduct.comparison.calls import error_of
-from viaduct.comparison.causes import amplifying_structure, suspects
-from viaduct.comparison.judge import Apart, Judgement
+from viaduct.comparison.causes import amplifying_structure, find_causes
+from viaduct.comparison.judge import Judgement, WeightDrift
 from viaduct.comparison.rows import Cause, Explanation, Neighbour, Origin, Row
 from viaduct.comparison.scene import Opener, Scene
-from viaduct.comparison.storage import opened
+from viaduct.comparison.storage import open_tensor
 from viaduct.comparison.tensors import Result
 
 HOPS = 2
@@ -34,19 +34,22 @@ GROWING = (
 SEVERITY: dict[Result, int] = {"bad": 4, "refused": 3, "flag": 2, "new": 1, "good": 0}
 
 
-def explain(judgement: Judgement, feeders: Mapping[str, Sequence[str]], open_: Opener = opened) -> Explanation:
-    """Look for the cause of the first origin, and draw what stands around it."""
+def explain(judgement: Judgement, feeders: Mapping[str, Sequence[str]], open_: Opener = open_tensor) -> Explanation:
+    """Find the causes of the first origin and the operators around it."""
     if not judgement.origins:
-        return accumulated(judgement) if judgement.growth else nothing_bad(judgement.rows)
+        return explain_accumulation(judgement) if judgement.growth else explain_no_mismatch(judgement.rows)
     origin, *further = judgement.origins
     scene = Scene(judgement.rows, origin, open_)
-    causes = suspects(scene)
+    causes = find_causes(scene)
     around = neighbourhood(judgement.rows, origin, feeders)
-    drawing = drawn(judgement.rows, origin, around, feeders)
-    return Explanation(headline(origin, causes), origin, tuple(further), causes, *drawing, notes=tuple(scene.failures))
+    drawing = draw_neighbours(judgement.rows, origin, around, feeders)
+    return Explanation(
+        make_headline(origin, causes), origin, tuple(further), causes, *drawing, notes=tuple(scene.failures)
+    )
 
 
-def nothing_bad(rows: Sequence[Row]) -> Explanation:
+def explain_no_mismatch(rows: Sequence[Row]) -> Explanation:
+    """Return the explanation where nothing is bad."""
     compared = sum(row.measures is not None for row in rows)
     if not compared:
         return Explanation("nothing could be compared.", None)
@@ -59,12 +62,13 @@ def nothing_bad(rows: Sequence[Row]) -> Explanation:
     return Explanation(f"{passed}, but {lacking}{why}.", None)
 
 
-def accumulated(judgement: Judgement) -> Explanation:
+def explain_accumulation(judgement: Judgement) -> Explanation:
+    """Return the explanation where rounding grows without a single origin."""
     low, high = judgement.growth or (0.0, 0.0)
     grows = f"the error grows from {low:.2g} to {high:.2g} of the size"
-    evidence = f"{grows}; no operator adds a jump of its own{formats(judgement.rows)}"
-    if judgement.apart is not None:
-        return drifted(judgement.apart, evidence)
+    evidence = f"{grows}; no operator adds a jump of its own{describe_formats(judgement.rows)}"
+    if judgement.weight_drift is not None:
+        return explain_drift(judgement.weight_drift, evidence)
     cause = Cause(ACCUMULATED, 0.8, evidence, ADVICE)
     if (amplified := find_amplification(judgement.rows)) is not None:
         headline = "no single origin: the network enlarges small differences from layer to layer."
@@ -91,8 +95,8 @@ def find_amplification(rows: Sequence[Row]) -> Cause | None:
     return Cause(amplifying_structure.NAME, 0.85, evidence, GROWING)
 
 
-def drifted(apart: Apart, grown: str) -> Explanation:
-    """Training has carried the weights apart: in steps that were not dumped, or by a little in each."""
+def explain_drift(apart: WeightDrift, grown: str) -> Explanation:
+    """Return the explanation where training carried the weights apart between dumped steps."""
     steps = f"{apart.before} to {apart.after}"
     evidence = (
         f"{apart.weights} of {apart.of} weights differ as step {apart.after} begins, none as {apart.before} began"
@@ -102,8 +106,8 @@ def drifted(apart: Apart, grown: str) -> Explanation:
     return Explanation(f"no single origin: the sides drift apart over steps {steps}.", None, causes=(cause,))
 
 
-def formats(rows: Sequence[Row]) -> str:
-    """Which formats met, where they are not the same."""
+def describe_formats(rows: Sequence[Row]) -> str:
+    """Return the most common pair of different dtypes; empty if all are equal."""
     met = Counter(
         (row.pair.left.dtype, row.pair.right.dtype)
         for row in rows
@@ -112,62 +116,67 @@ def formats(rows: Sequence[Row]) -> str:
     return f"; the left side is {met.most_common(1)[0][0][0]}, the right {met.most_common(1)[0][0][1]}" if met else ""
 
 
-def headline(origin: Origin, causes: Sequence[Cause]) -> str:
+def make_headline(origin: Origin, causes: Sequence[Cause]) -> str:
+    """Return the answer in one sentence."""
     what = {"operator": "the sides part at", "parameter": "a weight differs:", "input": "what goes in differs at"}
     cause = f"; it looks like {causes[0].name}" if causes else "; no known cause fits"
     return f"{what[origin.kind]} {origin.op} (step {origin.step}){cause}."
 
 
 def neighbourhood(rows: Sequence[Row], origin: Origin, feeders: Mapping[str, Sequence[str]]) -> dict[str, int]:
-    """Operators within two hops of the origin, with their distance; by order where the dump has no edges."""
+    """Return operators within two hops of the origin with their distance; by order if there are no edges."""
     readers: dict[str, list[str]] = defaultdict(list)
     for op, others in feeders.items():
         for other in others:
             readers[other].append(op)
     around = {origin.op: 0}
-    spread(around, [origin.op], feeders, -1)
-    spread(around, [origin.op], readers, 1)
-    return around if len(around) > 1 else by_order(rows, origin)
+    spread_neighbours(around, [origin.op], feeders, -1)
+    spread_neighbours(around, [origin.op], readers, 1)
+    return around if len(around) > 1 else neighbours_by_order(rows, origin)
 
 
-def spread(around: dict[str, int], front: Iterable[str], links: Mapping[str, Sequence[str]], direction: int) -> None:
+def spread_neighbours(
+    around: dict[str, int], front: Iterable[str], links: Mapping[str, Sequence[str]], direction: int
+) -> None:
+    """Add the operators that are up to two links away."""
     for hop in range(1, HOPS + 1):
         front = [op for known in front for op in links.get(known, ()) if op not in around]
         for op in front[: MOST_NEIGHBOURS // 2]:
             around.setdefault(op, direction * hop)
 
 
-def by_order(rows: Sequence[Row], origin: Origin) -> dict[str, int]:
-    """The calls just before and after, one after the other."""
+def neighbours_by_order(rows: Sequence[Row], origin: Origin) -> dict[str, int]:
+    """Return the calls just before and after the origin."""
     here = [row for row in rows if (row.stored.step, row.stored.rank) == (origin.step, origin.rank)]
     ran = [row for row in here if row.stored.role in ("input", "output")]
     ops = list(dict.fromkeys(row.op for row in sorted(ran, key=lambda row: row.stored.order)))
-    place = ops.index(origin.op) if origin.op in ops else -1
-    span = range(max(0, place - HOPS), min(len(ops), place + HOPS + 1)) if place >= 0 else range(0)
-    return {origin.op: 0} | {ops[index]: index - place for index in span}
+    position = ops.index(origin.op) if origin.op in ops else -1
+    span = range(max(0, position - HOPS), min(len(ops), position + HOPS + 1)) if position >= 0 else range(0)
+    return {origin.op: 0} | {ops[index]: index - position for index in span}
 
 
-def drawn(
+def draw_neighbours(
     rows: Sequence[Row], origin: Origin, around: Mapping[str, int], feeders: Mapping[str, Sequence[str]]
 ) -> tuple[tuple[Neighbour, ...], tuple[tuple[str, str], ...]]:
-    """The neighbours with their verdicts, and the edges among them."""
-    places: dict[str, list[int]] = defaultdict(list)
-    for place, row in enumerate(rows):
+    """Return the neighbours with their verdicts, and the edges among them."""
+    rows_by_op: dict[str, list[int]] = defaultdict(list)
+    for index, row in enumerate(rows):
         if row.op in around and (row.stored.step, row.stored.rank) == (origin.step, origin.rank):
-            places[row.op].append(place)
+            rows_by_op[row.op].append(index)
     nearest = sorted(around.items(), key=lambda item: item[1])
-    found = tuple(neighbour(rows, op, hops, places[op]) for op, hops in nearest)
+    found = tuple(make_neighbour(rows, op, hops, rows_by_op[op]) for op, hops in nearest)
     links = tuple((other, op) for op in around for other in feeders.get(op, ()) if other in around)
     if not links:
-        chain = [one.op for one in found]
+        chain = [entry.op for entry in found]
         links = tuple(itertools.pairwise(chain))
     return found, links
 
 
-def neighbour(rows: Sequence[Row], op: str, hops: int, places: Sequence[int]) -> Neighbour:
-    outputs = [place for place in places if rows[place].stored.role == "output"] or list(places)
+def make_neighbour(rows: Sequence[Row], op: str, hops: int, row_indices: Sequence[int]) -> Neighbour:
+    """Return an operator with its worst row and largest error."""
+    outputs = [index for index in row_indices if rows[index].stored.role == "output"] or list(row_indices)
     if not outputs:
         return Neighbour(op, "", hops, "refused", None, None)
     worst = max(outputs, key=lambda place: (SEVERITY[rows[place].result], error_of(rows[place])))
-    measured = [error_of(rows[place]) for place in outputs if rows[place].measures is not None]
+    measured = [error_of(rows[index]) for index in outputs if rows[index].measures is not None]
     return Neighbour(op, rows[worst].stored.op_type, hops, rows[worst].result, max(measured, default=None), worst)

@@ -1,4 +1,4 @@
-"""Which original tensor each dumped tensor of a compiled graph should equal: the rules of the accelerator's own tool.
+"""Originals of a compiled graph's tensors, by the rules of the accelerator's own tool.
 
 1. Operators that share an L1 fusion number, an original name or a list of original names are one group.
 2. Of the parts of a split operator, those without a named origin are inner ones; of an L1 group the first and the last
@@ -27,7 +27,7 @@ _FLAT = re.compile(r"[/\\.:\s]")
 SWAPS = {("NCHW", (0, 2, 3, 1)): "NHWC", ("NHWC", (0, 3, 1, 2)): "NCHW"}
 
 
-def flat(name: str) -> str:
+def flatten_name(name: str) -> str:
     """An operator's name as dump files write it."""
     return _FLAT.sub("_", name)
 
@@ -49,18 +49,21 @@ class Group(NamedTuple):
 
     @property
     def originals(self) -> tuple[str, ...]:
+        """Return the names of the originals that the group computes."""
         return tuple(dict.fromkeys(name for node in self.nodes for name in node.stands_for))
 
     @property
     def left_op(self) -> str:
+        """Return the names of the group's operators, joined by commas."""
         return ",".join(node.name for node in self.nodes)
 
     @property
     def right_op(self) -> str:
+        """Return the names of the originals, joined by commas; * if there are none."""
         return ",".join(self.originals) or INSERTED
 
 
-def groups_of(graph: Graph) -> dict[str, Group]:
+def group_nodes(graph: Graph) -> dict[str, Group]:
     """Operator -> its group, numbered in order of execution (rule 1)."""
     members: dict[tuple[str, ...], list[Node]] = defaultdict(list)
     for node in graph.nodes.values():
@@ -72,7 +75,7 @@ def groups_of(graph: Graph) -> dict[str, Group]:
 def _key(node: Node) -> tuple[str, ...]:
     if node.l1:
         return ("l1", node.l1)
-    return ("inserted", node.name) if node.inserted else node.stands_for
+    return ("inserted", node.name) if node.is_inserted else node.stands_for
 
 
 @dataclass
@@ -90,17 +93,18 @@ class Truth:
         name, index = self.translated.get((origin.op, origin.output), (origin.op, origin.output))
         if (name, index) in self.exact:
             return self.exact[name, index]
-        stored = self.tensors.get((flat(name), index))
+        stored = self.tensors.get((flatten_name(name), index))
         if stored is None:
             return f"the right side has no tensor {name}:{index}"
-        rivals = self.names.get(flat(name), {name})
+        rivals = self.names.get(flatten_name(name), {name})
         if len(rivals) < 2 or self._fits_only(name, index, rivals, stored):
             return stored
         listed = " and ".join(sorted(rivals)[:4])
-        return f"ambiguous: {listed} are all written as {flat(name)} in file names; which of them this is, is not known"
+        written = f"{listed} are all written as {flatten_name(name)} in file names"
+        return f"ambiguous: {written}; which of them this is, is not known"
 
     def _fits_only(self, name: str, index: int, rivals: set[str], stored: Stored) -> bool:
-        """Whether its shape tells whose tensor the file is."""
+        """Return True if the shape shows which of the rival names the file means."""
         shapes = {rival: self.shapes.get((rival, index)) for rival in rivals}
         fitting = [rival for rival, shape in shapes.items() if shape is None or _same_size(shape, stored.shape)]
         return fitting == [name]
@@ -110,20 +114,23 @@ def _same_size(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
     return sorted(shape) == sorted(other)
 
 
-def truth_of(tensors: Iterable[Stored], graph: Graph, graph_right: Graph | None, groups: Mapping[str, Group]) -> Truth:
+def index_truth(
+    tensors: Iterable[Stored], graph: Graph, graph_right: Graph | None, groups: Mapping[str, Group]
+) -> Truth:
+    """Index the right side's outputs by name, with the names and shapes that the graph gives."""
     outputs = [tensor for tensor in tensors if tensor.role == "output" and tensor.call == 0]
     names: dict[str, set[str]] = defaultdict(set)
     shapes: dict[tuple[str, int], tuple[int, ...]] = {}
     for node in graph.nodes.values():
         for name in (*node.stands_for, *(output.origin for output in node.outputs if output.origin)):
-            names[flat(name)].add(name)
+            names[flatten_name(name)].add(name)
         for index in range(len(node.outputs)):
             origin = own_origin(node, index, groups[node.name])
             if origin and origin.shape:
                 shapes[origin.op, origin.output] = origin.shape
     return Truth(
-        {(flat(tensor.op), tensor.index): tensor for tensor in outputs},
-        {(tensor.op, tensor.index): tensor for tensor in outputs if flat(tensor.op) != tensor.op},
+        {(flatten_name(tensor.op), tensor.index): tensor for tensor in outputs},
+        {(tensor.op, tensor.index): tensor for tensor in outputs if flatten_name(tensor.op) != tensor.op},
         names,
         shapes,
         _translations(graph_right) if graph_right else {},
@@ -132,7 +139,7 @@ def truth_of(tensors: Iterable[Stored], graph: Graph, graph_right: Graph | None,
 
 def _translations(graph: Graph) -> dict[tuple[str, int], tuple[str, int]]:
     """Original tensor -> the other graph's operator and output that stand for it."""
-    groups = groups_of(graph)
+    groups = group_nodes(graph)
     found: dict[tuple[str, int], tuple[str, int]] = {}
     for node in graph.nodes.values():
         for index in range(max(1, len(node.outputs))):
@@ -143,14 +150,14 @@ def _translations(graph: Graph) -> dict[tuple[str, int], tuple[str, int]]:
 
 
 def own_origin(node: Node, index: int, group: Group) -> Origin | None:
-    """What output `index` of an operator equals by its own description (rules 3 and 5)."""
+    """Return the original that output `index` of an operator equals by its own description (rules 3 and 5)."""
     renamed = len(group.nodes) == 1 and not node.l1 and len(node.stands_for) == 1
     default = node.stands_for[0] if node.originals is None or renamed else ""
     desc = node.outputs[index] if index < len(node.outputs) else Output() if not node.outputs or default else None
     if desc is None or not (desc.origin or default):
         return None
-    place = index if desc.origin_index is None else desc.origin_index
-    return Origin(desc.origin or default, place, desc.origin_layout, desc.origin_shape)
+    origin_index = index if desc.origin_index is None else desc.origin_index
+    return Origin(desc.origin or default, origin_index, desc.origin_layout, desc.origin_shape)
 
 
 @dataclass
@@ -165,7 +172,7 @@ class Fusion:
         """Rules 3 to 5: its own description, or that of the producer behind Casts and TransDatas."""
         for _ in range(len(self.graph.nodes)):
             own = own_origin(node, index, self.groups[node.name])
-            if node.type not in PASSING or (not node.inserted and own and isinstance(self.truth.find(own), Stored)):
+            if node.type not in PASSING or (not node.is_inserted and own and isinstance(self.truth.find(own), Stored)):
                 return own or f"the graph names no original for output {index} of {node.name}"
             if index >= len(node.inputs):
                 return own or f"the graph does not say what feeds {node.name}"
@@ -176,6 +183,7 @@ class Fusion:
         return f"the operators that feed {node.name} form a ring"
 
     def origin_of_input(self, node: Node, index: int) -> Origin | str:
+        """Return the original of an input, or why there is none (rule 4)."""
         if index >= len(node.inputs):
             return f"the graph does not say what feeds input {index} of {node.name}"
         producer, output = node.inputs[index]
@@ -225,6 +233,7 @@ def _ends(group: Group, dumped: Mapping[str, int]) -> set[str]:
 
 
 def left_layout(tensor: Stored, node: Node) -> str:
+    """Return the layout of a left tensor, from the dump or from the graph."""
     if tensor.layout:
         return tensor.layout
     layouts = node.input_layouts if tensor.role == "input" else tuple(output.layout for output in node.outputs)
@@ -240,13 +249,13 @@ def layout_between(left: Stored, right: Stored, origin: Origin) -> tuple[str, st
             theirs = other
             break
     ours = _as_stored(left, right, theirs)
-    if left.shape == right.shape and not turns_into(left.shape, ours, theirs, right.shape):
+    if left.shape == right.shape and not transposes_to(left.shape, ours, theirs, right.shape):
         return None
     return ours, theirs, right.shape
 
 
-def turns_into(shape: tuple[int, ...], ours: str, theirs: str, wanted: tuple[int, ...]) -> bool:
-    """Whether axes in another order make one shape of the other; (8, 4, 4, 4) as NCHW and NHWC are the same."""
+def transposes_to(shape: tuple[int, ...], ours: str, theirs: str, wanted: tuple[int, ...]) -> bool:
+    """Return True if reordering the axes turns the shape into the wanted one."""
     if ours == theirs or len(shape) != 4 or not sorted(ours) == sorted(theirs) == sorted("NCHW"):
         return False
     return tuple(shape[ours.index(axis)] for axis in theirs) == wanted
@@ -259,36 +268,39 @@ def _as_stored(left: Stored, right: Stored, theirs: str) -> str:
     if blocked and (not ours or len(ours) == 4):
         return "NC1HWC0"
     if ours == "NC1HWC0" and len(left.shape) == 4:  # converted when it was written
-        return next((plain for plain in ("NCHW", "NHWC") if turns_into(left.shape, plain, theirs, right.shape)), theirs)
+        return next(
+            (plain for plain in ("NCHW", "NHWC") if transposes_to(left.shape, plain, theirs, right.shape)), theirs
+        )
     return ours
 
 
 def nodes_by_file_name(graph: Graph) -> dict[str, list[Node]]:
+    """Return the graph's nodes by the names that dump files give them."""
     found: dict[str, list[Node]] = defaultdict(list)
     for node in graph.nodes.values():
-        found[flat(node.name)].append(node)
+        found[flatten_name(node.name)].append(node)
     return found
 
 
-def node_of(tensor: Stored, by_name: Mapping[str, list[Node]]) -> Node | str | None:
+def find_node(tensor: Stored, by_name: Mapping[str, list[Node]]) -> Node | str | None:
     """The graph's operator of a dumped tensor; a text where its name may mean several; None where there is none."""
-    candidates = by_name.get(flat(tensor.op), [])
+    candidates = by_name.get(flatten_name(tensor.op), [])
     if len(candidates) > 1:
         exact = [node for node in candidates if node.name == tensor.op]
         candidates = exact or [node for node in candidates if node.type == tensor.op_type] or candidates
     if len(candidates) > 1:
         listed = " and ".join(node.name for node in candidates[:4])
-        return f"ambiguous: {listed} are all written as {flat(tensor.op)} in file names"
+        return f"ambiguous: {listed} are all written as {flatten_name(tensor.op)} in file names"
     return candidates[0] if candidates else None
 
 
-def fused_away(graph: Graph, groups: Mapping[str, Group]) -> dict[str, Group]:
+def map_originals(graph: Graph, groups: Mapping[str, Group]) -> dict[str, Group]:
     """Flattened original name -> the group that computes it."""
-    return {flat(name): groups[node.name] for node in graph.nodes.values() for name in node.stands_for}
+    return {flatten_name(name): groups[node.name] for node in graph.nodes.values() for name in node.stands_for}
 
 
-def edges_of(graph: Graph, dumped: set[str]) -> dict[str, tuple[str, ...]]:
-    """Who feeds whom among the dumped operators, looking through those that were not dumped."""
+def find_edges(graph: Graph, dumped: set[str]) -> dict[str, tuple[str, ...]]:
+    """Return who feeds whom among the dumped operators, looking through those that were not dumped."""
     return {name: tuple(_feeders(graph, name, dumped)) for name in graph.nodes if name in dumped}
 
 

@@ -1,4 +1,4 @@
-"""The accelerator's compiled graph, as GE writes it: which original operators each of its own stands for.
+"""The accelerator's compiled graph, as GE writes it: the original operators of each compiled one.
 
     graph = read_graph(Path("ge_proto_00292_Build.txt"))     the text form of ModelDef, or the same content as JSON
 
@@ -59,16 +59,20 @@ class Node:
     l1: str = ""  # number of its L1 fusion group
 
     @property
-    def inserted(self) -> bool:
+    def is_inserted(self) -> bool:
+        """Return True if the compiler inserted this operator."""
         return self.originals == ()
 
     @property
     def stands_for(self) -> tuple[str, ...]:
+        """Return the names of the original operators."""
         return (self.name,) if self.originals is None else self.originals
 
 
 @dataclass(frozen=True)
 class Graph:
+    """Operators of a compiled graph, in execution order."""
+
     path: Path
     name: str
     nodes: Mapping[str, Node]  # in order of execution
@@ -76,13 +80,13 @@ class Graph:
 
 
 def read_graph(path: Path) -> Graph:
-    """Raises BadData where the file is no graph; says at which line a damaged one stops making sense."""
+    """Read a graph in text or JSON form; a damaged one is reported with its line."""
     try:
         with path.open("rb") as file:
             beginning = file.read(4096)
             start = beginning.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
             if start in (b"{", b"["):
-                return _graph(path, _of_json(load_json(path), path))
+                return _graph(path, _tree_from_json(load_json(path), path))
             if not start and len(beginning) < 4096:
                 raise BadData(f"{path.name} is empty.")
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
@@ -91,7 +95,7 @@ def read_graph(path: Path) -> Graph:
         raise BadData(f"the graph {str(path)!r} cannot be read: {error.strerror}.") from None
 
 
-def _of_json(record: Any, path: Path) -> Tree:
+def _tree_from_json(record: Any, path: Path) -> Tree:
     if not isinstance(record, dict):
         raise BadData(f"{path.name} is JSON, but not a graph: it has no 'graph' list.")
     graphs = [graph for graph in _many(record, "graph") if isinstance(graph, dict)]
@@ -122,7 +126,7 @@ def _node(tree: Tree) -> Node:
     return Node(
         name=_text(_first(tree, "name")),
         type=_text(_first(tree, "type")),
-        order=_whole(_first(tree, "id")) or 0,
+        order=_to_int(_first(tree, "id")) or 0,
         inputs=tuple(_inputs(tree)),
         originals=_originals(attributes),
         outputs=tuple(_output(desc) for desc in _many(tree, "output_desc") if isinstance(desc, dict)),
@@ -154,7 +158,7 @@ def _output(desc: Tree) -> Output:
         layout=_text(_first(desc, "layout")),
         shape=_dims(shape, "dim"),
         origin=_text(_first(attributes.get(ORIGIN_NAME, {}), "s")),
-        origin_index=_whole(_first(attributes.get(ORIGIN_INDEX, {}), "i")),
+        origin_index=_to_int(_first(attributes.get(ORIGIN_INDEX, {}), "i")),
         origin_layout=_text(
             _first(attributes.get(ORIGIN_FORMAT, {}), "s") or _first(attributes.get(GE_FORMAT, {}), "s")
         ),
@@ -163,7 +167,7 @@ def _output(desc: Tree) -> Output:
 
 
 def _dims(held: Any, key: str) -> tuple[int, ...]:
-    numbers = [_whole(dim) for dim in _many(held, key)] if isinstance(held, dict) else []
+    numbers = [_to_int(dim) for dim in _many(held, key)] if isinstance(held, dict) else []
     return tuple(dim for dim in numbers if dim is not None)
 
 
@@ -193,7 +197,7 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _whole(value: Any) -> int | None:
+def _to_int(value: Any) -> int | None:
     try:
         return None if value is None or isinstance(value, bool) else int(value)
     except (TypeError, ValueError, OverflowError):
@@ -227,56 +231,57 @@ class _Text:
     """Protocol buffers in their text form: `name: value`, `name { … }`, again and again."""
 
     def __init__(self, text: mmap.mmap | bytes, path: Path) -> None:
-        self.text, self.path, self.place = text, path, 0
+        self.text, self.path, self.position = text, path, 0
         self.operators = 0
 
     def token(self) -> tuple[int, bytes]:
-        """Which kind (0 at the end, 1 name, 2 string, 3 bracket, 4 number), and the token."""
-        match = _TOKEN.match(self.text, self.place)
+        """Return the next token and its kind: 0 end, 1 name, 2 string, 3 bracket, 4 number."""
+        match = _TOKEN.match(self.text, self.position)
         if match is None:
-            raise self.damaged("what stands here is neither a name nor a value")
-        self.place = match.end()
+            raise self.damaged_error("what stands here is neither a name nor a value")
+        self.position = match.end()
         kind = match.lastindex or 0
         return kind, match[kind] if kind else b""
 
-    def damaged(self, why: str) -> BadData:
-        line = self.text[: self.place].count(b"\n") + 1
+    def damaged_error(self, why: str) -> BadData:
+        """Return the error with the line at which reading stopped."""
+        line = self.text[: self.position].count(b"\n") + 1
         return BadData(f"{self.path.name} stops being a graph at line {line}: {why}.")
 
     def message(self, depth: int) -> dict[str, list[Any]]:
         """Up to its closing bracket, or to the end of the file for the outermost one."""
         if depth > DEEPEST:
-            raise self.damaged(f"messages lie more than {DEEPEST} deep within each other")
+            raise self.damaged_error(f"messages lie more than {DEEPEST} deep within each other")
         tree: dict[str, list[Any]] = {}
         while True:
             kind, token = self.token()
             if kind == 0 and depth:
-                raise self.damaged("the file ends within a message; was it cut short?")
+                raise self.damaged_error("the file ends within a message; was it cut short?")
             if kind == 0 or token in CLOSING:
                 return tree
             if kind == 3 and token == b"[":  # an extension or Any: [type.name] { … }
                 self.skip_list()
                 self.skip_value()
             elif kind != 1:
-                raise self.damaged(f"a field's name was expected, not {token[:20]!r}")
+                raise self.damaged_error(f"a field's name was expected, not {token[:20]!r}")
             else:
                 self.field(token.decode(), tree, depth)
 
     def field(self, name: str, tree: dict[str, list[Any]], depth: int) -> None:
-        if name not in FIELDS or (name == "attr" and self.unwanted()):
+        if name not in FIELDS or (name == "attr" and self.is_unused_attribute()):
             return self.skip_value()
         value = self.value(depth)
         if name == "op" and isinstance(value, dict):
             self.operators += 1
             if self.operators > MOST_OPERATORS:
-                raise self.damaged(f"there are more than {MOST_OPERATORS:,} operators")
+                raise self.damaged_error(f"there are more than {MOST_OPERATORS:,} operators")
             value = _node(value)
         tree.setdefault(name, []).extend(value if isinstance(value, list) else [value])
         return None
 
-    def unwanted(self) -> bool:
-        """Whether the attribute that begins here has a key nobody asks for: most of a graph is such."""
-        match = _ATTRIBUTE.match(self.text, self.place)
+    def is_unused_attribute(self) -> bool:
+        """Return True if the attribute that starts here is not needed; most are not."""
+        match = _ATTRIBUTE.match(self.text, self.position)
         return match is not None and match[1].decode("latin-1") not in ATTRIBUTES
 
     def value(self, depth: int) -> Any:
@@ -288,23 +293,23 @@ class _Text:
         if kind == 3 and token == b"[":
             return list(self.items(depth))
         if kind in (0, 3):
-            raise self.damaged(f"a value was expected, not {token.decode() or 'the end of the file'}")
-        return self.joined(token) if kind == 2 else token.decode()
+            raise self.damaged_error(f"a value was expected, not {token.decode() or 'the end of the file'}")
+        return self.join_strings(token) if kind == 2 else token.decode()
 
-    def joined(self, token: bytes) -> str:
+    def join_strings(self, token: bytes) -> str:
         """Strings that follow each other are one."""
-        text = _unescaped(token)
-        while _ANOTHER.match(self.text, self.place):
-            text += _unescaped(self.token()[1])
+        text = _unescape(token)
+        while _ANOTHER.match(self.text, self.position):
+            text += _unescape(self.token()[1])
         return text
 
     def items(self, depth: int) -> Iterator[Any]:
         while True:
-            before = self.place
+            before = self.position
             kind, token = self.token()
             if kind == 3 and token == b"]":
                 return
-            self.place = before
+            self.position = before
             yield self.value(depth)
 
     def skip_list(self) -> None:
@@ -313,7 +318,7 @@ class _Text:
             if kind == 3 and token == b"]":
                 return
             if kind == 0:
-                raise self.damaged("the file ends within a list")
+                raise self.damaged_error("the file ends within a list")
 
     def skip_value(self) -> None:
         """Past a value of any depth without keeping anything of it."""
@@ -323,22 +328,22 @@ class _Text:
         if kind == 3 and token in (*OPENING, b"["):
             self.skip_message()
         elif kind == 2:
-            self.joined(token)
+            self.join_strings(token)
         elif kind in (0, 3):
-            raise self.damaged("a value was expected")
+            raise self.damaged_error("a value was expected")
 
     def skip_message(self) -> None:
-        """From bracket to bracket, which is several times faster than from token to token."""
+        """Skip from bracket to bracket, several times faster than from token to token."""
         depth = 1
         while depth:
-            match = _BRACKET.match(self.text, self.place)
+            match = _BRACKET.match(self.text, self.position)
             if match is None or not match[1]:
-                raise self.damaged("the file ends within a message; was it cut short?")
-            self.place = match.end()
+                raise self.damaged_error("the file ends within a message; was it cut short?")
+            self.position = match.end()
             depth += 1 if match[1] in b"{<[" else -1
 
 
-def _unescaped(token: bytes) -> str:
+def _unescape(token: bytes) -> str:
     inner = token[1:-1]
     if b"\\" in inner:
         inner = _ESCAPE.sub(_character, inner)

@@ -1,4 +1,4 @@
-"""The numbers that a shorter floating point format can hold, and how far a value lies from the next of them."""
+"""The numbers that a shorter floating-point format can represent, and their spacing."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ class Grid:
         _, exponents = np.frexp(values)  # the fraction is in [0.5, 1)
         return np.ldexp(1.0, np.maximum(exponents - 1, self.lowest) - self.bits)
 
-    def rounded(self, values: Array) -> Array:
-        """To the nearest, ties to even; what is too large becomes infinite."""
+    def round(self, values: Array) -> Array:
+        """Round to the nearest number of this format, ties to even; what is too large becomes infinite."""
         spacing = self.spacing(values)
         near = np.rint(values / spacing) * spacing
         return np.where(np.abs(near) > self.largest, np.copysign(np.inf, near), near)
 
-    def holds(self, values: Array) -> bool:
-        """Whether every value is a number of this format."""
+    def contains_all(self, values: Array) -> bool:
+        """Return True if every finite value is a number of this format."""
         finite = values[np.isfinite(values)]
-        return bool(finite.size) and bool(np.array_equal(self.rounded(finite), finite))
+        return bool(finite.size) and bool(np.array_equal(self.round(finite), finite))
 
 
 FLOAT16 = Grid("float16", 10, -14, 65504.0)
@@ -53,7 +53,7 @@ def is_one_rounding(left: Array, right: Array, grid: Grid) -> bool:
     """Return True if the left lies on the grid, nearly all of it within one rounding of the right, which is finer."""
     finite = np.isfinite(left) & np.isfinite(right)
     left, right = left[finite], right[finite]
-    if left.size < 8 or not grid.holds(left) or grid.holds(right):
+    if left.size < 8 or not grid.contains_all(left) or grid.contains_all(right):
         return False
     steps = np.abs(left - right) / grid.spacing(right)
     return float(np.mean(steps <= 0.55)) > 0.98

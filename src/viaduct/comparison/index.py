@@ -53,6 +53,8 @@ class Entry:
 
 @dataclass(frozen=True)
 class Index:
+    """Index of one step and rank."""
+
     step: int
     rank: int
     ranks: int
@@ -74,19 +76,20 @@ def write_index(folder: Path, index: Index) -> None:
 
 
 def to_record(entry: Entry) -> dict[str, Any]:
+    """Return an entry as JSON fields; empty texts are left out."""
     record = dict(vars(entry), shape=list(entry.shape))
-    record["statistics"] = {name: spelled(value) for name, value in entry.statistics.items()}
+    record["statistics"] = {name: encode_float(value) for name, value in entry.statistics.items()}
     return {name: value for name, value in record.items() if value != "" or name in ("op", "type")}
 
 
-def spelled(value: float) -> float | str:
-    """JSON has no NaN and no infinity."""
+def encode_float(value: float) -> float | str:
+    """Return a float as JSON can hold it: NaN and infinities become texts."""
     return value if math.isfinite(value) else "NaN" if math.isnan(value) else "Inf" if value > 0 else "-Inf"
 
 
 def read_index(path: Path) -> Index:
-    """Raises BadData where the index is damaged; a single tensor's damage is that entry's fault."""
-    record = load(path)
+    """Read an index; raise BadData where it is damaged. Damage to a single tensor becomes that entry's fault."""
+    record = load_record(path)
     if record.get("format") != FORMAT:
         raise BadData(f"{path} is not the index of a dump: its format is {record.get('format')!r}.")
     if record.get("version") != VERSION:
@@ -94,7 +97,7 @@ def read_index(path: Path) -> Index:
             f"{path} has version {record.get('version')!r} of the dump format; this viaduct reads {VERSION}.",
             "Dump again with this version, or compare with the one that made it.",
         )
-    numbers = {name: whole(record.get(name), name, path) for name in ("step", "rank", "ranks")}
+    numbers = {name: require_count(record.get(name), name, path) for name in ("step", "rank", "ranks")}
     settings, edges, tensors = record.get("settings", {}), record.get("edges", {}), record.get("tensors")
     if not isinstance(settings, dict) or not isinstance(edges, dict) or not isinstance(tensors, list):
         raise BadData(f"{path} is damaged: its settings, edges or tensors are missing or not what they should be.", TRY)
@@ -106,7 +109,8 @@ def read_index(path: Path) -> Index:
     )
 
 
-def load(path: Path) -> dict[str, Any]:
+def load_record(path: Path) -> dict[str, Any]:
+    """Load the JSON object of an index."""
     try:
         if (size := path.stat().st_size) > LARGEST:
             raise BadData(f"{path} has {size:,} bytes: too large for an index.")
@@ -122,58 +126,62 @@ def load(path: Path) -> dict[str, Any]:
     return record
 
 
-def whole(value: object, name: str, path: Path) -> int:
+def require_count(value: object, name: str, path: Path) -> int:
+    """Return a number of the index; raise BadData where it is none."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise BadData(f"{path} is damaged: {name} is {shortened(value)}.", TRY)
+        raise BadData(f"{path} is damaged: {name} is {shorten_json(value)}.", TRY)
     return value
 
 
 def to_entry(item: object, number: int, path: Path) -> Entry:
+    """Return one tensor's entry; raise BadData where a field is wrong."""
     try:
-        record = mapping(item, "the entry")
-        texts = {name: text(record, name) for name in ("op", "type", "role", "parameter", "dtype", "fault")}
-        numbers = {name: count(record.get(name, 0), name) for name in ("index", "order", "call", "bytes", "crc32")}
+        record = require_mapping(item, "the entry")
+        texts = {name: require_text(record, name) for name in ("op", "type", "role", "parameter", "dtype", "fault")}
+        numbers = {
+            name: require_number(record.get(name, 0), name) for name in ("index", "order", "call", "bytes", "crc32")
+        }
         if not isinstance(sizes := record.get("shape"), list):
-            raise Odd(f"shape is {shortened(sizes)}")
-        shape = tuple(count(size, "a size in shape") for size in sizes)
-        figures = mapping(record.get("statistics") or {}, "statistics")
-        statistics = {str(name): figure(value, f"the statistic {name}") for name, value in figures.items()}
+            raise BadEntry(f"shape is {shorten_json(sizes)}")
+        shape = tuple(require_number(size, "a size in shape") for size in sizes)
+        figures = require_mapping(record.get("statistics") or {}, "statistics")
+        statistics = {str(name): require_float(value, f"the statistic {name}") for name, value in figures.items()}
         values: dict[str, Any] = {**texts, **numbers, "shape": shape, "statistics": statistics}
-        return Entry(**values, file=None if record.get("file") is None else text(record, "file"))
-    except Odd as odd:
+        return Entry(**values, file=None if record.get("file") is None else require_text(record, "file"))
+    except BadEntry as odd:
         raise BadData(f"{path} is damaged: of tensor {number} {odd}.", TRY) from None
 
 
-class Odd(Exception):
-    """What of an entry is not as it should be."""
+class BadEntry(Exception):
+    """A field of an entry that is not as it should be."""
 
 
-def mapping(value: object, name: str) -> dict[str, Any]:
+def require_mapping(value: object, name: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise Odd(f"{name} is {shortened(value)}")
+        raise BadEntry(f"{name} is {shorten_json(value)}")
     return value
 
 
-def text(record: Mapping[str, Any], name: str) -> str:
+def require_text(record: Mapping[str, Any], name: str) -> str:
     if not isinstance(value := record.get(name, ""), str):
-        raise Odd(f"{name} is {shortened(value)}")
+        raise BadEntry(f"{name} is {shorten_json(value)}")
     return value
 
 
-def count(value: object, name: str) -> int:
+def require_number(value: object, name: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise Odd(f"{name} is {shortened(value)}")
+        raise BadEntry(f"{name} is {shorten_json(value)}")
     return value
 
 
-def figure(value: object, name: str) -> float:
+def require_float(value: object, name: str) -> float:
     try:
         return float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
-        raise Odd(f"{name} is {shortened(value)}") from None
+        raise BadEntry(f"{name} is {shorten_json(value)}") from None
 
 
-def shortened(value: object) -> str:
-    """A value as JSON writes it, and not much of it."""
-    words = json.dumps(value)
-    return words if len(words) <= 60 else words[:60] + "…"
+def shorten_json(value: object) -> str:
+    """Return a value as JSON, at most 60 characters of it."""
+    text = json.dumps(value)
+    return text if len(text) <= 60 else text[:60] + "…"

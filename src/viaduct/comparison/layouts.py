@@ -1,4 +1,4 @@
-"""From the layout an accelerator computes in to the layout the other side was written in.
+"""Conversion from the layout an accelerator computes in to the layout of the other side.
 
     layout = (left's layout, right's layout, the shape before padding, in the right's order of axes)
 
@@ -24,29 +24,29 @@ PLAIN = ("NCHW", "NHWC", "HWCN", "CHWN", "NCDHW", "NDHWC", "DHWCN")  # a letter 
 ORDERLESS = ("", "ND", "FORMAT_ND", "NC", "RESERVED")  # says nothing of the order of axes
 
 
-def converted(array: Array, layout: tuple[str, str, Shape]) -> Array:
+def convert_layout(array: Array, layout: tuple[str, str, Shape]) -> Array:
     """The left array with the right's axes, cut to `shape`. Raises BadData where the layouts do not explain it."""
     left, right, shape = layout[0].upper(), layout[1].upper(), layout[2]
     if left == "NC1HWC0":
-        return _joined(array, (0, 1, 4, 2, 3), "NCHW", right, shape)
+        return _join_blocks(array, (0, 1, 4, 2, 3), "NCHW", right, shape)
     if left == "NDC1HWC0":
-        return _joined(array, (0, 1, 2, 5, 3, 4), "NDCHW", right, shape)
+        return _join_blocks(array, (0, 1, 2, 5, 3, 4), "NDCHW", right, shape)
     if left == "FRACTAL_Z":
-        return _weights(array, right, shape)
+        return _convert_fractal_z(array, right, shape)
     if left == "FRACTAL_NZ":
-        return _matrix(array, shape)
+        return _convert_fractal_nz(array, shape)
     if left in PLAIN or left in ORDERLESS:
-        return _plain(array, left, right, shape)
+        return _convert_plain(array, left, right, shape)
     raise BadData(f"the layout {layout[0]!r} is not known; the tensor was not compared.")
 
 
-def _plain(array: Array, left: str, right: str, shape: Shape) -> Array:
+def _convert_plain(array: Array, left: str, right: str, shape: Shape) -> Array:
     if left in PLAIN and right in PLAIN and left != right and len(left) == array.ndim == len(right):
-        return _fitted(_reordered(array, left, right), shape, left, right)
-    return _fitted(array, shape, left, right)
+        return _fit_shape(_reorder_axes(array, left, right), shape, left, right)
+    return _fit_shape(array, shape, left, right)
 
 
-def _joined(array: Array, axes: tuple[int, ...], letters: str, right: str, shape: Shape) -> Array:
+def _join_blocks(array: Array, axes: tuple[int, ...], letters: str, right: str, shape: Shape) -> Array:
     """Blocks of channels become channels; how many are real follows from the size of the rest."""
     if array.ndim != len(axes):
         raise _mismatch(array, f"{len(axes)} axes", shape)
@@ -54,11 +54,11 @@ def _joined(array: Array, axes: tuple[int, ...], letters: str, right: str, shape
     channel = letters.index("C")
     dims = (*moved.shape[:channel], moved.shape[channel] * moved.shape[channel + 1], *moved.shape[channel + 2 :])
     others = math.prod(dims) // dims[channel] if dims[channel] else 0
-    channels, rest = divmod(math.prod(shape), others) if others else (0, 0)
-    if rest or channels > dims[channel]:
+    channels, remainder = divmod(math.prod(shape), others) if others else (0, 0)
+    if remainder or channels > dims[channel]:
         raise _mismatch(array, letters, shape)
     cut = moved.reshape(dims)[(slice(None),) * channel + (slice(channels),)]
-    return _fitted(_reordered(cut, letters, _order(cut.shape, letters, right, shape)), shape, letters, right)
+    return _fit_shape(_reorder_axes(cut, letters, _order(cut.shape, letters, right, shape)), shape, letters, right)
 
 
 def _order(dims: Shape, letters: str, right: str, shape: Shape) -> str:
@@ -70,12 +70,12 @@ def _order(dims: Shape, letters: str, right: str, shape: Shape) -> str:
     return next(fitting, letters)
 
 
-def _weights(array: Array, right: str, shape: Shape) -> Array:
+def _convert_fractal_z(array: Array, right: str, shape: Shape) -> Array:
     """FRACTAL_Z: (C1·H·W, N1, N0, C0), the blocks of a convolution's kernel."""
     for order in (right,) if right in PLAIN and len(right) == 4 else ("HWCN", "NCHW", "NHWC"):
         sizes = dict(zip(order, shape, strict=True)) if len(shape) == 4 else {}
         if array.ndim == 4 and sizes and _blocks_fit(array.shape, sizes):
-            return _fitted(_unblocked(array, sizes, order), shape, "FRACTAL_Z", right)
+            return _fit_shape(_unblock_weights(array, sizes, order), shape, "FRACTAL_Z", right)
     raise _mismatch(array, "FRACTAL_Z", shape)
 
 
@@ -83,15 +83,15 @@ def _blocks_fit(dims: Shape, sizes: dict[str, int]) -> bool:
     return dims[0] == -(-sizes["C"] // dims[3]) * sizes["H"] * sizes["W"] and dims[1] == -(-sizes["N"] // dims[2])
 
 
-def _unblocked(array: Array, sizes: dict[str, int], order: str) -> Array:
+def _unblock_weights(array: Array, sizes: dict[str, int], order: str) -> Array:
     height, width, (blocks, n1, n0, c0) = sizes["H"], sizes["W"], array.shape
     c1 = blocks // (height * width)
     split = array.reshape(c1, height, width, n1, n0, c0).transpose(3, 4, 0, 5, 1, 2)
-    whole = split.reshape(n1 * n0, c1 * c0, height, width)[: sizes["N"], : sizes["C"]]
-    return _reordered(whole, "NCHW", order)
+    kernel = split.reshape(n1 * n0, c1 * c0, height, width)[: sizes["N"], : sizes["C"]]
+    return _reorder_axes(kernel, "NCHW", order)
 
 
-def _matrix(array: Array, shape: Shape) -> Array:
+def _convert_fractal_nz(array: Array, shape: Shape) -> Array:
     """FRACTAL_NZ: (…, N1, M1, M0, N0), the blocks of a matrix (…, M, N)."""
     rows, columns = (1, *shape)[-2:] if shape else (1, 1)
     *batch, n1, m1, m0, n0 = (1,) * (4 - array.ndim) + array.shape
@@ -99,16 +99,16 @@ def _matrix(array: Array, shape: Shape) -> Array:
         raise _mismatch(array, "FRACTAL_NZ", shape)
     first = len(batch)
     moved = array.transpose(*range(first), first + 1, first + 2, first, first + 3)
-    return _fitted(moved.reshape(*batch, m1 * m0, n1 * n0)[..., :rows, :columns], shape, "FRACTAL_NZ", "ND")
+    return _fit_shape(moved.reshape(*batch, m1 * m0, n1 * n0)[..., :rows, :columns], shape, "FRACTAL_NZ", "ND")
 
 
-def _reordered(array: Array, letters: str, order: str) -> Array:
+def _reorder_axes(array: Array, letters: str, order: str) -> Array:
     if sorted(letters) != sorted(order):
         return array
     return array.transpose([letters.index(axis) for axis in order])
 
 
-def _fitted(array: Array, shape: Shape, left: str, right: str) -> Array:
+def _fit_shape(array: Array, shape: Shape, left: str, right: str) -> Array:
     """The same shape, or the same without axes of one; a permutation of axes is no explanation by itself."""
     if array.shape == shape:
         return array

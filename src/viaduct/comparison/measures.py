@@ -1,4 +1,4 @@
-"""How far two tensors are apart: the ten measures of the result table, and what explains them.
+"""Distance between two tensors: the ten measures of the result table, and what explains them.
 
 `measure` compares two arrays in float64, piece by piece and in two passes, so a memory map is never widened as a whole.
 `measure_statistics` compares what a dump without tensors has. Left is the accelerator's, right the golden one.
@@ -15,25 +15,36 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from .chunks import Array, Flat, refusal
-from .passes import EPSILON, UNSCALED, FirstPass, Kld, Known, Nonfinite, Scales, SecondPass, SideTotals, total
-from .ulps import Ulps, coarser
+from .chunks import Array, Flat, explain_refusal
+from .passes import (
+    EPSILON,
+    UNSCALED,
+    FirstPass,
+    FirstPassResults,
+    Kld,
+    Nonfinite,
+    Scales,
+    SecondPass,
+    SideTotals,
+    exact_sum,
+)
+from .ulps import Ulps, coarser_dtype
 
 __all__ = [
     "EPSILON",
     "MEASURES",
     "TOLERANCES",
+    "ElementIndex",
     "Figures",
     "Histogram",
     "Kld",
     "LargeError",
     "Measures",
-    "Place",
     "Ulps",
     "Unmeasurable",
+    "format_measure",
     "measure",
     "measure_statistics",
-    "shown",
 ]
 
 Overflow = Literal["YES", "NO", "NaN"]
@@ -61,7 +72,7 @@ class Unmeasurable(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ElementIndex:
     """An element: its number in C order, and its index in the tensor's shape."""
 
     flat: int
@@ -83,16 +94,17 @@ class Figures:
     nan: int = 0
     plus_inf: int = 0
     minus_inf: int = 0
-    nonfinite: tuple[Place, ...] = ()  # the first NaN or Inf
+    nonfinite: tuple[ElementIndex, ...] = ()  # the first NaN or Inf
     saturated: int = 0  # |x| >= 65504, the largest float16
 
     @property
     def inf(self) -> int:
+        """Return the number of infinities of both signs."""
         return self.plus_inf + self.minus_inf
 
     @property
     def size(self) -> float:
-        """What an error is measured against: the root mean square, or a tenth of the largest value where that is more.
+        """Return the scale of an error: the RMS, or a tenth of the largest value if that is more.
 
         The second counts where few values are large, as in gradients: rounding grows with the value.
         """
@@ -104,7 +116,7 @@ class Figures:
 class LargeError:
     """One of the largest differences."""
 
-    place: Place
+    element: ElementIndex
     left: float
     right: float
     error: float
@@ -122,7 +134,7 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """What comparing two tensors gave. `cosine` None: a single element has no direction."""
+    """Result of comparing two tensors. `cosine` None: a single element has no direction."""
 
     cosine: float | None
     max_absolute: float
@@ -141,7 +153,7 @@ class Measures:
     differing: int = 0  # compared elements that are not equal
     paired: int = 0  # NaN, or Inf of one sign, on both sides
     mismatched: int = 0  # NaN or Inf on one side only, or Inf of both signs
-    first_mismatch: Place | None = None
+    first_mismatch: ElementIndex | None = None
     within: float = 1.0  # share of compared elements within `tolerance`
     tolerance: float = 0.0
     ulps: Ulps | None = None
@@ -154,21 +166,23 @@ class Measures:
     @property
     def standard_deviation(self) -> str:
         """(mean;std),(mean;std) of left and right, as the table writes it."""
-        return f"({brief(self.left.mean)};{brief(self.left.std)}),({brief(self.right.mean)};{brief(self.right.std)})"
+        sides = (self.left, self.right)
+        return ",".join(f"({format_short(side.mean)};{format_short(side.std)})" for side in sides)
 
     @property
     def scaled_max(self) -> float:
         """The largest error in units of the golden side's size; never of a mean near 0."""
-        return scaled(self.max_absolute, self.right.size)
+        return scale_error(self.max_absolute, self.right.size)
 
     @property
     def identical(self) -> bool:
+        """Return True if both tensors are equal and complete."""
         return not self.differing and not self.mismatched and not self.statistics_only
 
     def columns(self) -> dict[str, str]:
         """The ten measures as the table shows them."""
         values = {column: getattr(self, name) for column, name in MEASURES.items()}
-        return {column: value if isinstance(value, str) else shown(value) for column, value in values.items()}
+        return {column: value if isinstance(value, str) else format_measure(value) for column, value in values.items()}
 
 
 def measure(
@@ -189,13 +203,13 @@ def measure(
     if (scales := first.needed_scales()) != UNSCALED:
         first = FirstPass(*sides, top, scales).run()
     if tolerance is None:
-        tolerance = TOLERANCES[coarser(sides[0].dtype, sides[1].dtype) or "float64"]
-    return Finish(first, kld, tolerance).measures()
+        tolerance = TOLERANCES[coarser_dtype(sides[0].dtype, sides[1].dtype) or "float64"]
+    return FinalMeasures(first, kld, tolerance).compute()
 
 
 def _refuse(left: Array, right: Array, left_dtype: str, right_dtype: str) -> None:
     for side, array, dtype in (("left", left, left_dtype), ("right", right, right_dtype)):
-        if reason := refusal(dtype, array):
+        if reason := explain_refusal(dtype, array):
             raise Unmeasurable(f"{side}: {reason}")
     if (left.dtype.kind == "c") != (right.dtype.kind == "c"):
         raise Unmeasurable(f"{left_dtype} cannot be compared with {right_dtype}: only one side is complex")
@@ -224,11 +238,12 @@ class Errors(NamedTuple):
 
     @classmethod
     def all(cls, error: float, cosine: float | None, kld: float = math.nan) -> Errors:
+        """Return the errors with one value for all of them."""
         return cls(cosine, error, error, error, kld, error, error, error, error)
 
 
-class Finish:
-    """Makes measures of what the two passes added up."""
+class FinalMeasures:
+    """Computes the measures from what the two passes added up."""
 
     def __init__(self, first: FirstPass, kld: Kld, tolerance: float) -> None:
         self.first, self.kld, self.tolerance = first, kld, tolerance
@@ -236,21 +251,22 @@ class Finish:
         self.n = first.count
         left, right = first.left, first.right
         # Norms and products of the scaled sides; a scale is a power of two, so dividing by it is exact.
-        self.norms = math.sqrt(total(left.squares)), math.sqrt(total(right.squares))
+        self.norms = math.sqrt(exact_sum(left.squares)), math.sqrt(exact_sum(right.squares))
         self.means = self._mean(left), self._mean(right)
 
     def _mean(self, side: SideTotals) -> float:
-        return total(side.sums) / self.n if self.n else math.nan
+        return exact_sum(side.sums) / self.n if self.n else math.nan
 
-    def measures(self) -> Measures:
+    def compute(self) -> Measures:
+        """Run the second pass and return the measures."""
         first = self.first
         if not self.n:
-            return self._assembled((math.nan, math.nan), math.nan, 1.0, None)
+            return self._assemble((math.nan, math.nan), math.nan, 1.0, None)
         needs = [self._needs_deviations(side) for side in (0, 1)]
         rms = self.norms[1] / math.sqrt(self.n) / self.scales.right
         allowed = self.tolerance * rms
         all_within = self._max_absolute() <= allowed
-        known = Known(
+        known = FirstPassResults(
             *(first.left.low, first.left.high, first.right.low, first.right.high),
             self.means[0] if needs[0] else None,
             self.means[1] if needs[1] else None,
@@ -261,11 +277,11 @@ class Finish:
             self.scales.right,
         )
         second = SecondPass(first, known).run()
-        divergence = second.divergence.finished() if second.divergence else self._known_kld() or 0.0
+        divergence = second.divergence.result() if second.divergence else self._known_kld() or 0.0
         variances = [deviations.variance(self.n) for deviations in second.deviations]
         stds = self._std(0, variances[0]), self._std(1, variances[1])
         within = second.tolerated.count / self.n if second.tolerated else 1.0
-        return self._assembled(stds, divergence, within, Histogram(*second.histogram()))
+        return self._assemble(stds, divergence, within, Histogram(*second.histogram()))
 
     def _known_kld(self) -> float | None:
         """0 for identical sides that are not all zero: no logarithm needed."""
@@ -273,7 +289,7 @@ class Finish:
         return 0.0 if not self.first.differing and (self.kld == "floored" or not zero) else None
 
     def _needs_deviations(self, side: int) -> bool:
-        """Whether the mean of squares less the square of the mean would lose more than two digits."""
+        """Return True if E[x²] - E[x]² would lose more than two digits."""
         square = self.norms[side] ** 2 / self.n
         return square - self.means[side] ** 2 < 0.01 * square
 
@@ -286,13 +302,13 @@ class Finish:
     def _max_absolute(self) -> float:
         return self.first.max_absolute / self.scales.halved
 
-    def _assembled(self, stds: Two, divergence: float, within: float, bins: Histogram | None) -> Measures:
+    def _assemble(self, stds: Two, divergence: float, within: float, bins: Histogram | None) -> Measures:
         first = self.first
         left = self._figures(0, first.left, stds[0])
         right = self._figures(1, first.right, stds[1])
         count, mismatch = first.flats[0].count, first.first_mismatch
         return Measures(
-            *self._spoiled(self._errors(left.norm, right.norm, divergence)),
+            *self._replace_errors(self._errors(left.norm, right.norm, divergence)),
             left=left,
             right=right,
             count=count,
@@ -301,10 +317,10 @@ class Finish:
             differing=first.differing,
             paired=count - self.n - first.mismatched,
             mismatched=first.mismatched,
-            first_mismatch=None if mismatch is None else Place(mismatch, first.flats[0].place(mismatch)),
+            first_mismatch=None if mismatch is None else ElementIndex(mismatch, first.flats[0].index_of(mismatch)),
             within=within,
             tolerance=self.tolerance,
-            ulps=first.ulps.finished(),
+            ulps=first.ulps.result(),
             histogram=bins,
             top=self._top(),
             overflow=self._overflow(),
@@ -326,7 +342,7 @@ class Finish:
             nan=odd.nan,
             plus_inf=odd.plus,
             minus_inf=odd.minus,
-            nonfinite=tuple(Place(place, flat.place(place)) for place in odd.places),
+            nonfinite=tuple(ElementIndex(flat_index, flat.index_of(flat_index)) for flat_index in odd.positions),
             saturated=totals.saturated,
         )
 
@@ -336,15 +352,15 @@ class Finish:
         if not n:
             return Errors.all(math.nan, cosine)
         scale = self.scales.difference * self.scales.halved
-        distance = math.sqrt(total(first.squares))
-        accumulated = total(first.relatives)
+        distance = math.sqrt(exact_sum(first.squares))
+        accumulated = exact_sum(first.relatives)
         return Errors(
             cosine,
             self._max_absolute(),
             accumulated,
             0.0 if right <= EPSILON else self._distance_ratio(distance, scale),
             divergence,
-            total(first.absolutes) / n / scale,
+            exact_sum(first.absolutes) / n / scale,
             distance / math.sqrt(n) / scale,
             first.max_relative,
             accumulated / n,
@@ -363,13 +379,13 @@ class Finish:
             return math.nan
         if not self.n:
             return math.nan
-        return max(-1.0, min(1.0, total(self.first.products) / self.norms[0] / self.norms[1]))
+        return max(-1.0, min(1.0, exact_sum(self.first.products) / self.norms[0] / self.norms[1]))
 
     def _single(self) -> bool:
         return self.first.flats[0].count == self.first.flats[0].parts
 
-    def _spoiled(self, errors: Errors) -> Errors:
-        """With NaN on one side nothing was compared; with an infinity on one side the errors are infinite."""
+    def _replace_errors(self, errors: Errors) -> Errors:
+        """Return NaN errors if one side has NaN, infinite ones if one side has an infinity."""
         first = self.first
         if not first.mismatched:
             return errors
@@ -377,9 +393,9 @@ class Finish:
         return Errors.all(math.inf if only_infinite else math.nan, None if errors.cosine is None else math.nan)
 
     def _top(self) -> tuple[LargeError, ...]:
-        place, halved = self.first.flats[0].place, self.scales.halved
+        index_of, halved = self.first.flats[0].index_of, self.scales.halved
         return tuple(
-            LargeError(Place(flat, place(flat)), left, right, error / halved)
+            LargeError(ElementIndex(flat, index_of(flat)), left, right, error / halved)
             for error, flat, left, right in self.first.top.entries
         )
 
@@ -397,15 +413,15 @@ class Finish:
         return tuple(notes)
 
 
-def scaled(error: float, size: float) -> float:
-    """An error in units of a size; Inf where there is an error but no size."""
+def scale_error(error: float, size: float) -> float:
+    """Return an error relative to a size; Inf where there is an error but no size."""
     if error == 0.0 or math.isnan(error) or math.isnan(size):
         return math.nan if math.isnan(size) else error
     return error / size if size > 0.0 else math.inf
 
 
-def shown(value: float | None) -> str:
-    """Six decimals, NaN, Inf; never -0.000000, and nothing where there is no value."""
+def format_measure(value: float | None) -> str:
+    """Format with six decimals, NaN or Inf; never -0.000000; empty for None."""
     if value is None:
         return ""
     if math.isnan(value):
@@ -416,10 +432,10 @@ def shown(value: float | None) -> str:
     return text[1:] if text == "-0.000000" else text
 
 
-def brief(value: float) -> str:
-    """Three decimals, as the StandardDeviation column has them."""
+def format_short(value: float) -> str:
+    """Format with three decimals, as in the StandardDeviation column."""
     if not math.isfinite(value):
-        return shown(value)
+        return format_measure(value)
     return "0.000" if abs(value) < 0.001 else f"{value:.3f}"
 
 
@@ -464,7 +480,7 @@ def _same(left: float, right: float) -> bool:
 
 
 def _norm_gap(left: float, right: float) -> float:
-    return 0.0 if left == right else scaled(abs(left - right), right)
+    return 0.0 if left == right else scale_error(abs(left - right), right)
 
 
 def _from_statistics(values: Mapping[str, float], dtype: str, shape: tuple[int, ...]) -> Figures:

@@ -1,4 +1,4 @@
-"""Many pairs measured, in order, on all cores.
+"""Measurement of many pairs, in order, on all cores.
 
 Few pairs are measured in this process. Many go to processes of their own (worker.py) that are started afresh, since a
 fork of a process with threads is not safe, and that import nothing but NumPy. A worker holds one pair at a time as
@@ -61,6 +61,8 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Job:
+    """One pair to measure, with its number."""
+
     number: int
     pair: Pair
     options: Options
@@ -70,40 +72,42 @@ Answer = Measures | Refusal
 Measured = tuple[Pair, Answer]
 
 
-def measured(
+def measure_pairs(
     pairs: Sequence[Pair], workers: int | None = None, *, kld: Kld = "book", tolerance: float | None = None
 ) -> Iterator[Measured]:
-    """Every pair with its measures, or with the reason why there are none; in the order given."""
+    """Yield every pair with its measures, or with the reason why there are none, in the order given."""
     options = Options(kld, tolerance)
     jobs = [Job(number, pair, options) for number, pair in enumerate(pairs)]
-    batches = batched(jobs)
-    wanted = min(workers or cores(), len(batches))
-    if wanted <= 1 or (workers is None and sum(map(seconds, pairs)) < PATIENCE):
-        return ((pair, answer(pair, options)) for pair in pairs)
-    return Crew(jobs, batches, wanted).results()
+    batches = make_batches(jobs)
+    wanted = min(workers or count_cores(), len(batches))
+    if wanted <= 1 or (workers is None and sum(map(estimate_seconds, pairs)) < PATIENCE):
+        return ((pair, measure_pair(pair, options)) for pair in pairs)
+    return WorkerPool(jobs, batches, wanted).results()
 
 
-def cores() -> int:
+def count_cores() -> int:
+    """Return the number of cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def elements(pair: Pair) -> int:
+def count_elements(pair: Pair) -> int:
+    """Return the number of elements of the larger side."""
     return max((math.prod(side.shape) for side in (pair.left, pair.right) if side is not None), default=0)
 
 
-def seconds(pair: Pair) -> float:
-    """About how long a pair takes; one that is refused takes no time."""
+def estimate_seconds(pair: Pair) -> float:
+    """Estimate how long a pair takes; one that is refused takes no time."""
     if not (pair.left and pair.right):
         return 0.0
-    return _SECONDS_PER_PAIR + _SECONDS_PER_ELEMENT * elements(pair)
+    return _SECONDS_PER_PAIR + _SECONDS_PER_ELEMENT * count_elements(pair)
 
 
-def batched(jobs: list[Job]) -> list[list[Job]]:
-    """Small pairs travel together: an exchange of messages costs as much as measuring some of them."""
+def make_batches(jobs: list[Job]) -> list[list[Job]]:
+    """Group jobs into batches: a message costs as much as measuring a few small pairs."""
     batches: list[list[Job]] = []
     room = 0
     for job in jobs:
-        size = elements(job.pair)
+        size = count_elements(job.pair)
         if not batches or size > room or len(batches[-1]) == BATCH_PAIRS:
             batches.append([])
             room = BATCH_ELEMENTS
@@ -112,7 +116,7 @@ def batched(jobs: list[Job]) -> list[list[Job]]:
     return batches
 
 
-def answer(pair: Pair, options: Options) -> Answer:
+def measure_pair(pair: Pair, options: Options) -> Answer:
     """Measure one pair. What is wrong with its files becomes the reason of a refusal."""
     if pair.left is None or pair.right is None:
         for side, stored in (("left", pair.left), ("right", pair.right)):
@@ -120,7 +124,7 @@ def answer(pair: Pair, options: Options) -> Answer:
                 return Refusal(f"{side}: {stored.fault}")
         return Refusal(pair.reason or f"the {'left' if pair.left is None else 'right'} side has no such tensor")
     try:
-        return compared(pair.left, pair.right, pair, options)
+        return compare_stored(pair.left, pair.right, pair, options)
     except ViaductError as error:
         return Refusal(error.what)
     except MemoryError:
@@ -129,28 +133,30 @@ def answer(pair: Pair, options: Options) -> Answer:
         return Refusal(str(error))
 
 
-def compared(left: Stored, right: Stored, pair: Pair, options: Options) -> Measures:
+def compare_stored(left: Stored, right: Stored, pair: Pair, options: Options) -> Measures:
+    """Measure two stored tensors; raise Unmeasurable where that is impossible."""
     for side, stored in (("left", left), ("right", right)):
         if stored.fault:
             raise Unmeasurable(f"{side}: {stored.fault}")
         if stored.path is None and not stored.statistics:
             raise Unmeasurable(f"{side}: the dump has neither the tensor nor its statistics")
     if left.path is None or right.path is None:
-        return by_statistics(left, right)
-    ours, theirs = opened("left", left), opened("right", right)
+        return compare_statistics(left, right)
+    ours, theirs = open_checked("left", left), open_checked("right", right)
     if pair.layout is not None:
-        ours = storage.converted(ours, pair.layout)
+        ours = storage.convert_layout(ours, pair.layout)
     else:
         refuse_shapes(ours.shape, theirs.shape)
     types = dtype_of(left, ours), dtype_of(right, theirs)
     return measure(ours, theirs, *types, kld=options.kld, tolerance=options.tolerance)
 
 
-def opened(side: str, stored: Stored) -> Array:
+def open_checked(side: str, stored: Stored) -> Array:
+    """Open a tensor and check it against its index."""
     try:
-        array = storage.opened(stored)
+        array = storage.open_tensor(stored)
         if stored.crc32 is not None:
-            check(stored, array)
+            check_file(stored, array)
         return array
     except FileNotFoundError:
         raise Unmeasurable(f"{side}: the file {stored.path} is missing") from None
@@ -158,11 +164,11 @@ def opened(side: str, stored: Stored) -> Array:
         raise Unmeasurable(f"{side}: {error.what}") from None
 
 
-def check(stored: Stored, array: Array) -> None:
-    """Whether the file is what its index speaks of: type, shape and checksum."""
+def check_file(stored: Stored, array: Array) -> None:
+    """Check dtype, shape and checksum of a file against its index."""
     path = Path(str(stored.path))
     kind = str(array.dtype)
-    if (stored.dtype, kind) != ("bfloat16", "uint16") and kind != ("uint8" if eight_bits(stored) else stored.dtype):
+    if (stored.dtype, kind) != ("bfloat16", "uint16") and kind != ("uint8" if is_eight_bit(stored) else stored.dtype):
         raise BadData(f"{path.name} is damaged: it holds {kind}, its index says {stored.dtype}")
     if array.shape != stored.shape:
         shapes = f"it has the shape {list(array.shape)}, its index says {list(stored.shape)}"
@@ -171,8 +177,8 @@ def check(stored: Stored, array: Array) -> None:
         raise BadData(f"{path.name} is damaged: its checksum is {found:08x}, its index says {stored.crc32:08x}")
 
 
-def eight_bits(stored: Stored) -> bool:
-    """Floats that NumPy does not know, stored as their bits."""
+def is_eight_bit(stored: Stored) -> bool:
+    """Return True for eight-bit floats, which NumPy does not have and which are stored as bits."""
     return stored.dtype.startswith("float8")
 
 
@@ -187,13 +193,13 @@ def checksum(path: Path, changed: tuple[int, int]) -> int:
 
 
 def dtype_of(stored: Stored, array: Array) -> str:
-    """The file's own type. Only bfloat16, which arrays do not know, is taken from the dump's word."""
+    """Return the file's own dtype; bfloat16, which arrays do not have, as the dump states it."""
     bits = array.dtype.kind in "ui" and array.dtype.itemsize == 2
     return "bfloat16" if stored.dtype == "bfloat16" and bits else str(array.dtype)
 
 
 def refuse_shapes(left: tuple[int, ...], right: tuple[int, ...]) -> None:
-    """Other shapes are compared only where a graph explains the layout; one element is one element."""
+    """Refuse different shapes without a layout; a single element matches any other."""
     if left == right or math.prod(left) == math.prod(right) == 1:
         return
     text = f"shapes differ: {list(left)} against {list(right)}"
@@ -202,18 +208,19 @@ def refuse_shapes(left: tuple[int, ...], right: tuple[int, ...]) -> None:
     raise Unmeasurable(text)
 
 
-def by_statistics(left: Stored, right: Stored) -> Measures:
-    """At least one side has statistics only; the other's are made from its tensor where it has none."""
+def compare_statistics(left: Stored, right: Stored) -> Measures:
+    """Compare statistics; those of a side that has tensors are computed."""
     if left.shape and right.shape:
         refuse_shapes(left.shape, right.shape)
-    numbers = statistics_of("left", left), statistics_of("right", right)
+    numbers = read_statistics("left", left), read_statistics("right", right)
     return measure_statistics(*numbers, left.dtype, right.dtype, (left.shape, right.shape))
 
 
-def statistics_of(side: str, stored: Stored) -> dict[str, float]:
+def read_statistics(side: str, stored: Stored) -> dict[str, float]:
+    """Return the dumped statistics, or compute them from the tensor."""
     if stored.statistics:
         return dict(stored.statistics)
-    array = opened(side, stored)
+    array = open_checked(side, stored)
     dtype = dtype_of(stored, array)
     figures = measure(array, array, dtype, dtype).left
     names = ("min", "max", "mean", "std", "norm", "nan", "inf")
@@ -238,16 +245,19 @@ class Worker:
         theirs.close()
         self.waiting: deque[Job] = deque()
 
-    def give(self, batch: list[Job]) -> None:
+    def send_batch(self, batch: list[Job]) -> None:
+        """Send a batch to the process."""
         self.connection.send(batch)
         self.waiting.extend(batch)
 
-    def end(self) -> None:
+    def stop(self) -> None:
+        """Close the connection and kill the process."""
         self.connection.close()
         self.process.kill()
         self.process.wait()
 
-    def how_it_died(self) -> str:
+    def describe_death(self) -> str:
+        """Return why the process ended; a positive exit code is a bug of ours and raises."""
         code = self.process.wait()
         if code >= 0:  # nothing that a file can do: our own mistake, and its traceback is on stderr
             raise RuntimeError(f"a measuring process ended with code {code}")
@@ -256,8 +266,8 @@ class Worker:
         return f"the process that measured this pair was ended by {name}{hint}"
 
 
-class Crew:
-    """Workers, the batches they still have to do, and answers that came before their turn."""
+class WorkerPool:
+    """Worker processes, their remaining batches, and answers that arrived early."""
 
     def __init__(self, jobs: list[Job], batches: list[list[Job]], workers: int) -> None:
         self.jobs = jobs
@@ -267,16 +277,17 @@ class Crew:
         self.answers: dict[int, Answer] = {}
 
     def results(self) -> Iterator[Measured]:
+        """Yield the pairs with their answers in order."""
         try:
             for job in self.jobs:
                 while job.number not in self.answers:
-                    self._work()
+                    self._run_once()
                 yield job.pair, self.answers.pop(job.number)
         finally:
             for worker in self.workers:
-                worker.end()
+                worker.stop()
 
-    def _work(self) -> None:
+    def _run_once(self) -> None:
         """Keep every worker supplied, and wait until one answers or dies."""
         while self.batches and len(self.workers) < self.wanted:
             self.workers.append(Worker())
@@ -286,7 +297,7 @@ class Crew:
         ready = wait([worker.connection for worker in busy]) if busy else []  # nothing to wait for: it waits for ever
         for worker in busy:
             if worker.connection in ready:
-                self._hear(worker)
+                self._receive(worker)
 
     def _supply(self, worker: Worker) -> None:
         """The next batch while the last pair is measured: nobody waits for a message.
@@ -295,29 +306,29 @@ class Crew:
         """
         try:
             while self.batches and len(worker.waiting) <= 1:
-                worker.give(self.batches[0])
+                worker.send_batch(self.batches[0])
                 self.batches.popleft()
         except ConnectionError:
-            self._bury(worker)
+            self._replace_worker(worker)
 
-    def _hear(self, worker: Worker) -> None:
+    def _receive(self, worker: Worker) -> None:
         try:
             number, found = worker.connection.recv()
         except (EOFError, ConnectionError):
-            self._bury(worker)
+            self._replace_worker(worker)
             return
         if isinstance(found, Bug):
             raise RuntimeError(f"measuring {self.jobs[number].pair.left_op} failed:\n{found.text}")
         worker.waiting.popleft()
         self.answers[number] = found
 
-    def _bury(self, worker: Worker) -> None:
+    def _replace_worker(self, worker: Worker) -> None:
         """The pair it was at is refused; what else it was given is given to another."""
         self.workers.remove(worker)
-        reason = worker.how_it_died()
+        reason = worker.describe_death()
         worker.connection.close()
-        rest = list(worker.waiting)
-        if rest:
-            self.answers[rest[0].number] = Refusal(reason)
-        if rest[1:]:
-            self.batches.appendleft(rest[1:])
+        unfinished = list(worker.waiting)
+        if unfinished:
+            self.answers[unfinished[0].number] = Refusal(reason)
+        if unfinished[1:]:
+            self.batches.appendleft(unfinished[1:])

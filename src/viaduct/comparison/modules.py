@@ -1,4 +1,4 @@
-"""Watches the modules of a network during one step: inputs, outputs, and the gradients that pass through.
+"""Watches the modules of a network during one step: inputs, outputs and gradients.
 
 Gradients are caught by hooks on tensors and on autograd's nodes. Module.register_full_backward_hook is not used: it
 wraps inputs and outputs, and so forbids modules that work in place and changes what autograd sees.
@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from viaduct.comparison.capture import Capture, tensors_in
-from viaduct.comparison.flow import Edge, Flow, edge_of, exits, used_within
+from viaduct.comparison.autograd_flow import Edge, Flow, edge_of, find_exits, find_used_within
+from viaduct.comparison.capture import Capture, find_tensors
 from viaduct.comparison.index import Entry
 from viaduct.comparison.naming import ROOT, plain_path
 from viaduct.comparison.tensors import Role
@@ -48,7 +48,7 @@ class ModuleWatch:
         self.flow = Flow()
         self.edges: dict[str, dict[str, None]] = {}
         self.overwritten: set[tuple[str, int]] = set()  # inputs that a module writes to
-        self.untold: set[tuple[str, Role, int]] = set()  # gradients that autograd does not keep apart
+        self.ambiguous_gradients: set[tuple[str, Role, int]] = set()  # gradients that autograd does not keep apart
         self.paused = False  # the optimizer's own work is not that of a module, but for a closure that it calls
         self.stack: list[Call | None] = []
         self.calls: list[Call] = []
@@ -57,12 +57,14 @@ class ModuleWatch:
         self._on_gradient: dict[Edge, list[tuple[Call, Role, int]]] = {}
 
     def watch(self, names: dict[nn.Module, str]) -> None:
+        """Register forward hooks on the modules."""
         for module, name in names.items():
-            before, after = partial(self.before, name), partial(self.after, name)
+            before, after = partial(self.on_enter, name), partial(self.on_exit, name)
             self._handles.append(module.register_forward_pre_hook(before, with_kwargs=True))
             self._handles.append(module.register_forward_hook(after, with_kwargs=True))
 
     def close(self) -> None:
+        """Remove all hooks and number the gradients."""
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
@@ -70,128 +72,134 @@ class ModuleWatch:
             for entry in call.backward.values():
                 entry.order = call.last_gradient
 
-    def before(self, name: str, module: nn.Module, args: Any, kwargs: Any = None) -> None:
-        """Where the step ends just before this call, torch asks once more, without the keywords."""
-        if self.passing_over():
+    def on_enter(self, name: str, module: nn.Module, args: Any, kwargs: Any = None) -> None:
+        """Record a call's inputs. If the step ends just before it, torch calls this again without keyword arguments."""
+        if self.is_outside_step():
             self.stack.append(None)
             return
         call = Call(module, name, type(module).__name__, self._count[name])
         self._count[name] += 1
         self.stack.append(call)
         self.calls.append(call)
-        for index, tensor in enumerate(tensors_in([args, kwargs])):
+        for index, tensor in enumerate(find_tensors([args, kwargs])):
             edge = edge_of(tensor)
             call.edges.append(edge)
             call.versions.append(version_of(tensor))
-            self.feed(name, tensor, edge)
+            self.add_feeders(name, tensor, edge)
             self.write(call, "input", index, tensor)
 
-    def passing_over(self) -> bool:
-        """Whether this call is none of the step's: within one that is not, or an evaluation, or a second time."""
+    def is_outside_step(self) -> bool:
+        """Return True if this call is not part of the step: an evaluation, a recomputation, or inside one."""
         if self.stack:
             return self.stack[-1] is None
         again = torch._C._current_graph_task_id() != -1  # activation checkpointing computes it in the backward pass
         return self.paused or again or not (self.evaluations or torch.is_grad_enabled())
 
-    def after(self, name: str, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+    def on_exit(self, name: str, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        """Record a call's outputs and follow its gradients."""
         call = self.stack.pop() if self.stack else None
         while call is not None and call.module is not module and self.stack:
             call = self.stack.pop()  # a module within ended in an exception that somebody caught
         if call is None or call.module is not module:
             return
-        inputs = tensors_in([args, kwargs])
+        inputs = find_tensors([args, kwargs])
         for index, tensor in enumerate(inputs[len(call.edges) :], len(call.edges)):
-            self.write(call, "input", index, tensor)  # keywords that `before` was not told of
+            self.write(call, "input", index, tensor)  # keyword arguments that `on_enter` did not get
         versions = zip(inputs, call.versions, strict=False)
-        places = (index for index, (tensor, version) in enumerate(versions) if version_of(tensor) != version)
-        self.overwritten.update((name, index) for index in places)
-        outputs = [(tensor, edge_of(tensor)) for tensor in tensors_in(output)]
+        changed = (index for index, (tensor, version) in enumerate(versions) if version_of(tensor) != version)
+        self.overwritten.update((name, index) for index in changed)
+        outputs = [(tensor, edge_of(tensor)) for tensor in find_tensors(output)]
         for index, (tensor, edge) in enumerate(outputs):
-            self.feed(name, tensor, edge)
-            self.flow.made(tensor, edge, name)
+            self.add_feeders(name, tensor, edge)
+            self.flow.add_maker(tensor, edge, name)
             self.write(call, "output", index, tensor)
-        order = self.capture.tick()
+        order = self.capture.next_order()
         for entry in call.entries:
             entry.order = order
         self.follow_gradients(call, outputs)
 
-    def feed(self, op: str, tensor: Tensor, edge: Edge | None) -> None:
-        """An operator's inputs come from others; so does the output of a container, from the last module in it."""
+    def add_feeders(self, op: str, tensor: Tensor, edge: Edge | None) -> None:
+        """Add the producers of a tensor to an operator's feeders."""
         feeders = self.edges.setdefault(op, {})
-        feeders.update(dict.fromkeys(maker for maker in self.flow.makers(tensor, edge) if maker != op))
+        feeders.update(dict.fromkeys(maker for maker in self.flow.find_makers(tensor, edge) if maker != op))
 
-    def recorded(self, op: str, tensor: Tensor) -> None:
-        """A tensor that was handed over by hand: who made it?"""
+    def add_recorded(self, op: str, tensor: Tensor) -> None:
+        """Add the edges of a tensor that was recorded by hand."""
         edge = edge_of(tensor)
-        self.feed(op, tensor, edge)
-        self.flow.made(tensor, edge, op)
+        self.add_feeders(op, tensor, edge)
+        self.flow.add_maker(tensor, edge, op)
 
     def write(self, call: Call, role: Role, index: int, tensor: Tensor) -> None:
+        """Record one tensor of a call, if the plan wants it."""
         if self.capture.plan.wants(call.op, role):
             call.entries.append(self.capture.add(Entry(call.op, call.type, role, index, 0, call.number), tensor))
 
     def follow_gradients(self, call: Call, outputs: list[tuple[Tensor, Edge | None]]) -> None:
+        """Register hooks for the gradients of a call's inputs and outputs."""
         taken, given = dict.fromkeys(call.edges), dict.fromkeys(edge for _, edge in outputs)
         inputs, ends = [edge for edge in taken if edge is not None], [edge for edge in given if edge is not None]
-        mixed = {*inputs, *used_within(ends, inputs)}
+        mixed = {*inputs, *find_used_within(ends, inputs)}
         for index, (tensor, edge) in enumerate(outputs):
-            if edge is not None and self.telling(call, "grad_output", index, edge, mixed):
-                mixed.add(edge)  # what is returned twice is told once
+            if edge is not None and self.can_record_gradient(call, "grad_output", index, edge, mixed):
+                mixed.add(edge)  # what is returned twice is recorded once
                 self.on_gradient(tensor, edge, call, "grad_output", index)
         if inputs:
             self.on_exits(call, ends, inputs)
 
-    def telling(self, call: Call, role: Role, index: int, edge: Edge, mixed: Container[Edge]) -> bool:
-        """Whether a gradient is written down. Autograd has one gradient for a tensor, however many modules hand it on:
-        what comes back on one of these ways cannot be told from what comes back on the others."""
+    def can_record_gradient(self, call: Call, role: Role, index: int, edge: Edge, mixed: Container[Edge]) -> bool:
+        """Return True if a gradient is unambiguous and wanted. Autograd has one gradient per tensor, however many
+        modules pass the tensor on: their shares cannot be told apart."""
         if edge in mixed:
-            self.untold.add((call.op, role, index))
+            self.ambiguous_gradients.add((call.op, role, index))
             return False
         return self.capture.plan.wants(call.op, role)
 
     def on_gradient(self, tensor: Tensor, edge: Edge, call: Call, role: Role, index: int) -> None:
-        """The gradient of a tensor as a whole: what all that used it send back."""
+        """Register a hook for the complete gradient of a tensor."""
         listeners = self._on_gradient.get(edge)
         if listeners is None:
             listeners = self._on_gradient[edge] = []
             hooked: Any = tensor
-            self._handles.append(hooked.register_hook(partial(self.gradient, listeners)))
+            self._handles.append(hooked.register_hook(partial(self.record_gradient, listeners)))
         listeners.append((call, role, index))
 
-    def gradient(self, listeners: list[tuple[Call, Role, int]], gradient: Tensor) -> None:
+    def record_gradient(self, listeners: list[tuple[Call, Role, int]], gradient: Tensor) -> None:
+        """Record a gradient for every call that waits for it."""
         for call, role, index in listeners:
             self.write_gradient(call, role, index, gradient)
 
     def on_exits(self, call: Call, outputs: Collection[Edge], inputs: Collection[Edge]) -> None:
-        """What one module sends back to its input, which others may have used too."""
-        leaving, mixed = exits(outputs, inputs), set(outputs)
+        """Register hooks for the gradient that one module sends to its input, which others may use too."""
+        leaving, mixed = find_exits(outputs, inputs), set(outputs)
         for index, edge in enumerate(call.edges):
-            if edge is None or not self.telling(call, "grad_input", index, edge, mixed):
+            if edge is None or not self.can_record_gradient(call, "grad_input", index, edge, mixed):
                 continue
-            mixed.add(edge)  # what is taken twice is told once
+            mixed.add(edge)  # what is taken twice is recorded once
             parts = Parts(len(leaving[edge]))
-            for node, place in leaving[edge]:
-                hook = partial(self.part, parts, call, index, place)
+            for node, output_index in leaving[edge]:
+                hook = partial(self.add_gradient_part, parts, call, index, output_index)
                 self._handles.append(node.register_hook(hook))
 
-    def part(
-        self, parts: Parts, call: Call, index: int, place: int, gradients: Iterable[Tensor | None], _: Any
+    def add_gradient_part(
+        self, parts: Parts, call: Call, index: int, output_index: int, gradients: Iterable[Tensor | None], _: Any
     ) -> None:
-        gradient = tuple(gradients)[place]
-        with self.capture.looking_away():
+        """Add one node's part of an input gradient; record the sum once it is complete."""
+        gradient = tuple(gradients)[output_index]
+        with self.capture.suspend_watching():
             total = parts.add(gradient)
         if total is not None:
             self.write_gradient(call, "grad_input", index, total)
 
     def write_gradient(self, call: Call, role: Role, index: int, gradient: Tensor) -> None:
-        call.last_gradient = self.capture.tick()
+        """Record a gradient; a second pass through the same graph is ignored."""
+        call.last_gradient = self.capture.next_order()
         if (role, index) not in call.backward:  # a second pass through the same graph is not looked at
             entry = Entry(call.op, call.type, role, index, 0, call.number)
             call.backward[role, index] = self.capture.add(entry, gradient)
 
 
 def version_of(tensor: Tensor) -> int:
-    """How often it was written to; nobody counts that in inference mode."""
+    """Return how often a tensor was written to; 0 in inference mode, which does not count it."""
     return 0 if tensor.is_inference() else tensor._version
 
 
@@ -203,16 +211,16 @@ class Parts:
         self.total: Tensor | None = None
 
     def add(self, gradient: Tensor | None) -> Tensor | None:
-        """The sum, when the last part is there."""
+        """Add a part; return the sum once all parts are there."""
         self.missing -= 1
         if gradient is not None:
             self.total = gradient if self.total is None else self.total + gradient
         return self.total if self.missing == 0 else None
 
 
-def names_in(root: nn.Module, prefix: str = "") -> dict[nn.Module, str]:
-    """Every module under the name that it has without wrappers; the outermost is `network`."""
-    root = peeled(root)
+def name_modules(root: nn.Module, prefix: str = "") -> dict[nn.Module, str]:
+    """Return every module with its name without wrappers; the outermost is `network`."""
+    root = unwrap_module(root)
     names = {}
     for path, module in root.named_modules():
         if type(module).__name__ in PEELED:
@@ -222,8 +230,8 @@ def names_in(root: nn.Module, prefix: str = "") -> dict[nn.Module, str]:
     return names
 
 
-def peeled(module: nn.Module) -> nn.Module:
-    """The network within data parallel and torch.compile."""
+def unwrap_module(module: nn.Module) -> nn.Module:
+    """Return the network inside data parallel and torch.compile."""
     while type(module).__name__ in PEELED:
         inner = getattr(module, "_orig_mod", None) or getattr(module, "module", None)
         if not isinstance(inner, nn.Module):

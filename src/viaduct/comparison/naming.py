@@ -1,4 +1,4 @@
-"""Names in a dump: of steps, of modules, of operators and of files.
+"""Names of steps, modules, operators and files in a dump.
 
 Two dumps meet by name, so a name must not tell of the device, of a wrapper (`module.` of data parallel, `_orig_mod.` of
 torch.compile) or of which kernel a library happened to choose.
@@ -26,7 +26,7 @@ RANK = re.compile(r"rank_(\d+)")
 
 @dataclass(frozen=True)
 class Steps:
-    """Which steps are dumped: numbers and ranges, from 0."""
+    """The steps to dump: numbers and ranges, from 0."""
 
     ranges: tuple[tuple[int, int], ...]
 
@@ -35,14 +35,15 @@ class Steps:
 
     @property
     def last(self) -> int:
+        """Return the last step."""
         return max(last for _, last in self.ranges)
 
-    def missing(self, seen: Iterable[int]) -> str:
-        """Those that are not among `seen`, as a person would write them."""
-        left = list(self._outside(sorted(set(seen))))
+    def describe_missing(self, seen: Iterable[int]) -> str:
+        """Return the steps that are not in `seen`, as numbers and ranges."""
+        left = list(self._missing_ranges(sorted(set(seen))))
         return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in left)
 
-    def _outside(self, seen: list[int]) -> Iterator[tuple[int, int]]:
+    def _missing_ranges(self, seen: list[int]) -> Iterator[tuple[int, int]]:
         for first, last in sorted(set(self.ranges)):
             for step in (step for step in seen if first <= step <= last):
                 if step > first:
@@ -53,7 +54,7 @@ class Steps:
 
 
 def parse_steps(text: str | int | Iterable[int], flag: str = "steps") -> Steps:
-    """`0,5,10-12`, or as DumpConfig writes it `0|5|10-12`, or numbers."""
+    """Parse `0,5,10-12`, DumpConfig's `0|5|10-12`, or numbers."""
     if isinstance(text, int):
         text = [text]
     if not isinstance(text, str):
@@ -65,6 +66,7 @@ def parse_steps(text: str | int | Iterable[int], flag: str = "steps") -> Steps:
 
 
 def parse_entry(entry: str, text: str, flag: str) -> tuple[int, int]:
+    """Parse a number or range."""
     match = re.fullmatch(r"(\d{1,12})(?:-(\d{1,12}))?", entry, re.ASCII)
     if match is None:
         wrong = f": {entry!r} is not a step" if entry else ": an entry is empty" if text.strip() else ""
@@ -77,7 +79,7 @@ def parse_entry(entry: str, text: str, flag: str) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Only:
-    """Which operators are dumped: shell patterns, `layer3.*,stem`; none: all."""
+    """Shell patterns of the operators to dump, such as `layer3.*,stem`; none: all."""
 
     patterns: tuple[str, ...]
 
@@ -89,14 +91,15 @@ EVERYTHING = Only(())
 
 
 def parse_only(text: str | None) -> Only:
+    """Parse comma-separated patterns."""
     patterns = tuple(part.strip() for part in (text or "").split(",") if part.strip())
     if text is not None and text.strip() and not patterns:
         raise BadValue(f"the pattern {text!r} names nothing.", "Write names with * and ?, as 'layer3.*'.")
     return Only(patterns)
 
 
-def none_like(patterns: Iterable[str], names: Iterable[str]) -> str:
-    """What to say where names were met and none of them fits: those that come close, or some."""
+def explain_no_match(patterns: Iterable[str], names: Iterable[str]) -> str:
+    """Return a message that no name matches the patterns, with close names or some of them."""
     known = sorted(names)
     bare = [re.sub(r"[*?\[\]]", "", pattern) for pattern in patterns]
     close = [name for text in bare for name in difflib.get_close_matches(text, known, 3, 0.4)]
@@ -105,11 +108,12 @@ def none_like(patterns: Iterable[str], names: Iterable[str]) -> str:
 
 
 def step_folder(step: int) -> str:
+    """Return the name of a step's folder."""
     return f"step_{step:06d}"
 
 
 def plain_path(name: str) -> str:
-    """A module's path without what wrappers add within it."""
+    """Return a module's path without the parts that wrappers add."""
     return ".".join(part for part in name.split(".") if part not in WRAPPERS)
 
 
@@ -175,7 +179,7 @@ INPUTS = {
 
 
 def operator_name(name: str) -> str:
-    """`aten::cudnn_batch_norm` and its like under the name that all devices share; in-place ones as the others."""
+    """Return the name that all devices share, for `aten::cudnn_batch_norm` and similar; in-place ones included."""
     bare = name.rsplit("::", 1)[-1].split(".")[0]
     if bare.endswith("_") and not bare.endswith("__"):
         bare = bare[:-1]
@@ -188,8 +192,9 @@ class FileNames:
     def __init__(self) -> None:
         self._taken: set[str] = set()
 
-    def make(self, name: str) -> str:
-        safe = "".join(char if re.match(r"[A-Za-z0-9._-]", char) else escaped(char) for char in name)
+    def make_unique(self, name: str) -> str:
+        """Return a file name for a tensor that no other has."""
+        safe = "".join(char if re.match(r"[A-Za-z0-9._-]", char) else escape_char(char) for char in name)
         if safe.startswith("."):
             safe = "%2E" + safe[1:]
         if len(safe) > LONGEST:
@@ -202,10 +207,11 @@ class FileNames:
         return f"{unique}.npy"
 
 
-def escaped(char: str) -> str:
+def escape_char(char: str) -> str:
+    """Return a character as percent-encoded bytes."""
     return "".join(f"%{byte:02X}" for byte in char.encode(errors="surrogatepass"))
 
 
-def safe_member(name: object) -> bool:
-    """Whether a file named by an index lies in the index's own folder."""
+def is_plain_file_name(name: object) -> bool:
+    """Return True if the name refers to a file in the index's own folder."""
     return isinstance(name, str) and name not in ("", ".", "..") and "\0" not in name and Path(name).name == name

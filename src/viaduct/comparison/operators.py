@@ -1,7 +1,7 @@
-"""Watches every operator of a step, forward and backward: aten's own calls, below modules and autograd.
+"""Watches every operator of a step, forward and backward: aten calls below modules and autograd.
 
-An operator is named after the module that it runs in, its aten name as all devices share it, and the how-manieth such
-call it is: `layer1.0.conv1.convolution.0`. What runs in the backward pass belongs to the module whose forward made the
+An operator is named after the module that it runs in, its aten name as all devices share it, and the number of the
+call: `layer1.0.conv1.convolution.0`. What runs in the backward pass belongs to the module whose forward made the
 node of autograd's graph. Views and allocations compute nothing and have no entry; the way through them is followed.
 """
 
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from viaduct.comparison.capture import Capture, tensors_in
+from viaduct.comparison.capture import Capture, find_tensors
 from viaduct.comparison.index import Entry
 from viaduct.comparison.naming import INPUTS, OUTPUTS, operator_name
 from viaduct.comparison.tensors import Role
@@ -44,16 +44,18 @@ class OperatorWatch:
         mode.__enter__()
 
     def watch(self, names: dict[nn.Module, str]) -> None:
+        """Register hooks that tell which module is running."""
         for module, name in names.items():
-            self._handles.append(module.register_forward_pre_hook(partial(self.before, name), with_kwargs=True))
-            self._handles.append(module.register_forward_hook(partial(self.after, name), with_kwargs=True))
+            self._handles.append(module.register_forward_pre_hook(partial(self.on_enter, name), with_kwargs=True))
+            self._handles.append(module.register_forward_hook(partial(self.on_exit, name), with_kwargs=True))
 
-    def recorded(self, op: str, tensor: Tensor) -> None:
-        """A tensor that was handed over by hand: who made it?"""
-        maker = self._makers.get(memory(tensor))
+    def add_recorded(self, op: str, tensor: Tensor) -> None:
+        """Add the edge of a tensor that was recorded by hand."""
+        maker = self._makers.get(storage_key(tensor))
         self.edges[op] = {maker: None} if maker is not None else {}
 
     def close(self) -> None:
+        """Leave the dispatch mode and remove the hooks."""
         mode, self._mode = self._mode, None
         if mode is not None:
             mode.__exit__(None, None, None)
@@ -61,19 +63,20 @@ class OperatorWatch:
             handle.remove()
         self._handles.clear()
 
-    def before(self, name: str, module: nn.Module, args: Any, kwargs: Any = None) -> None:
-        """Where the step ends just before this call, torch asks once more, without the keywords."""
+    def on_enter(self, name: str, module: nn.Module, args: Any, kwargs: Any = None) -> None:
+        """Push a module. If the step ends just before it, torch calls this again without keyword arguments."""
         self._stack.append((name, next_sequence()))
 
-    def after(self, name: str, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+    def on_exit(self, name: str, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        """Pop a module and remember its span of autograd's sequence numbers."""
         while self._stack:
             found, began = self._stack.pop()
             if found == name:
                 self._spans.append((began, next_sequence(), name))
                 return
 
-    def enclosing(self) -> str:
-        """The module that is running, or in the backward pass the one whose node is."""
+    def enclosing_module(self) -> str:
+        """Return the running module, or in the backward pass the module that created the node."""
         node = torch._C._current_autograd_node()
         if node is None:
             return self._stack[-1][0] if self._stack else OUTSIDE
@@ -82,39 +85,41 @@ class OperatorWatch:
         return next((name for began, end, name in self._spans if began <= number < end), OUTSIDE)
 
     def observe(self, function: Any, args: Any, kwargs: Any) -> Any:
+        """Run an operator and record its inputs and outputs."""
         kind = operator_name(function.name())
-        if self.paused or self.capture.is_busy or not (self.evaluations or self.learning()):
+        if self.paused or self.capture.is_busy or not (self.evaluations or self.is_training_pass()):
             return function(*args, **kwargs)
-        inputs = tensors_in([args, kwargs])
-        if computes_nothing(function, kind):
+        inputs = find_tensors([args, kwargs])
+        if is_silent(function, kind):
             made = function(*args, **kwargs)
-            self.pass_on(inputs, tensors_in(made))
+            self.propagate_makers(inputs, find_tensors(made))
             return made
-        op = self.named(kind)
+        op = self.name_operator(kind)
         entries = self.write(op, kind, "input", inputs[: INPUTS.get(kind)])
-        self.edges[op] = dict.fromkeys(self._makers[key] for key in map(memory, inputs) if key in self._makers)
+        self.edges[op] = dict.fromkeys(self._makers[key] for key in map(storage_key, inputs) if key in self._makers)
         made = function(*args, **kwargs)
-        outputs = tensors_in(made)
+        outputs = find_tensors(made)
         written = outputs if outputs else inputs[:1]
         entries += self.write(op, kind, "output", written[: OUTPUTS.get(kind)])
-        self._makers.update(dict.fromkeys(map(memory, written), op))
-        order = self.capture.tick()
+        self._makers.update(dict.fromkeys(map(storage_key, written), op))
+        order = self.capture.next_order()
         for entry in entries:
             entry.order = order
         return made
 
-    def learning(self) -> bool:
-        """Whether gradients are wanted, or are being computed."""
+    def is_training_pass(self) -> bool:
+        """Return True if gradients are enabled or being computed."""
         return torch.is_grad_enabled() or torch._C._current_graph_task_id() != -1
 
-    def named(self, kind: str) -> str:
-        where = f"{self.enclosing()}.{kind}"
+    def name_operator(self, kind: str) -> str:
+        """Return the operator's name: module, kind and number."""
+        where = f"{self.enclosing_module()}.{kind}"
         number = self._count[where]
         self._count[where] += 1
         return f"{where}.{number}"
 
     def write(self, op: str, kind: str, role: Role, tensors: list[Tensor]) -> list[Entry]:
-        """An output is never one seen before: what works in place has not raised its tensor's version yet."""
+        """Record tensors. Outputs are always stored: an in-place operator has not raised the version yet."""
         if not self.capture.plan.wants(op, role):
             return []
         return [
@@ -123,11 +128,11 @@ class OperatorWatch:
             if tensor.device.type != "meta"
         ]
 
-    def pass_on(self, inputs: list[Tensor], outputs: list[Tensor]) -> None:
-        """A view shares its memory; a copy without change has its source's maker; new memory has none."""
-        source = next((self._makers[key] for key in map(memory, inputs) if key in self._makers), None)
-        known = {memory(tensor) for tensor in inputs}
-        for key in (memory(tensor) for tensor in outputs):
+    def propagate_makers(self, inputs: list[Tensor], outputs: list[Tensor]) -> None:
+        """Pass the producer on through views and plain copies; new memory has none."""
+        source = next((self._makers[key] for key in map(storage_key, inputs) if key in self._makers), None)
+        known = {storage_key(tensor) for tensor in inputs}
+        for key in (storage_key(tensor) for tensor in outputs):
             if key not in known:
                 self._makers.pop(key, None)
                 if source is not None and len(inputs) == 1:
@@ -135,6 +140,8 @@ class OperatorWatch:
 
 
 class OperatorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Dispatch mode that hands every operator to the watch."""
+
     def __init__(self, watch: OperatorWatch) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.watch = watch
@@ -143,14 +150,15 @@ class OperatorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return self.watch.observe(func, args, kwargs or {})
 
 
-def computes_nothing(function: Any, kind: str) -> bool:
+def is_silent(function: Any, kind: str) -> bool:
+    """Return True for operators that compute nothing: views, allocation, bookkeeping."""
     if kind in SILENT or kind.startswith(SILENT_BEGINNINGS) or function.namespace != "aten":
         return True
     return bool(getattr(function, "is_view", False))
 
 
-def memory(tensor: Tensor) -> int:
-    """Which memory a tensor lies in: views and what is written in place share it."""
+def storage_key(tensor: Tensor) -> int:
+    """Return an identity of a tensor's memory: views and in-place results share it."""
     try:
         return int(tensor.untyped_storage()._cdata)
     except (NotImplementedError, RuntimeError):
@@ -158,4 +166,5 @@ def memory(tensor: Tensor) -> int:
 
 
 def next_sequence() -> int:
+    """Return autograd's next sequence number."""
     return int(torch._C._autograd._get_sequence_nr())

@@ -1,4 +1,4 @@
-"""The folder that a comparison leaves: drift.csv, report.html and summary.json, whole or not at all."""
+"""The output folder of a comparison: drift.csv, report.html and summary.json, all or none."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ SUMMARY = "summary.json"
 Writer = Callable[[Path], None]
 
 
-def check_out(out: Path, force: bool) -> None:
-    """Refuse a folder that holds something else, before any work is done."""
+def check_output_folder(out: Path, force: bool) -> None:
+    """Refuse a folder with other content before any work is done."""
     if out.exists() and not out.is_dir():
         raise BadValue(f"--out {str(out)!r} is a file.", "Give a folder; it is made where it does not exist.")
-    if force or not out.exists() or not any(out.iterdir()) or is_drift(out):
+    if force or not out.exists() or not any(out.iterdir()) or is_comparison_output(out):
         return
     raise BadValue(
         f"--out {str(out)!r} holds something that is no earlier comparison.",
@@ -29,7 +29,8 @@ def check_out(out: Path, force: bool) -> None:
     )
 
 
-def is_drift(folder: Path) -> bool:
+def is_comparison_output(folder: Path) -> bool:
+    """Return True if the folder holds an earlier comparison."""
     try:
         record = json.loads((folder / SUMMARY).read_text())
     except (OSError, ValueError, RecursionError):
@@ -37,8 +38,8 @@ def is_drift(folder: Path) -> bool:
     return isinstance(record, dict) and record.get("kind") == KIND
 
 
-def write_out(out: Path, summary: Mapping[str, Any], writers: Mapping[str, Writer]) -> None:
-    """Write all files beside the folder, then put them into their place, the summary last."""
+def write_output(out: Path, summary: Mapping[str, Any], writers: Mapping[str, Writer]) -> None:
+    """Write all files to a draft folder, then move them, the summary last."""
     out = Path(os.path.abspath(out))
     draft = out.with_name(f".{out.name}.{os.getpid()}.draft")
     try:
@@ -46,14 +47,15 @@ def write_out(out: Path, summary: Mapping[str, Any], writers: Mapping[str, Write
         for name, write in writers.items():
             write(draft / name)
         (draft / SUMMARY).write_text(json.dumps(summary, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-        settle(draft, out)
+        move_files(draft, out)
     except OSError as error:
-        raise failed(out, error) from None
+        raise output_error(out, error) from None
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 
 
-def settle(draft: Path, out: Path) -> None:
+def move_files(draft: Path, out: Path) -> None:
+    """Move the draft into place and remove stale files."""
     if not out.exists():
         draft.rename(out)
         return
@@ -64,7 +66,8 @@ def settle(draft: Path, out: Path) -> None:
         os.replace(path, out / path.name)
 
 
-def failed(out: Path, error: OSError) -> Exception:
+def output_error(out: Path, error: OSError) -> Exception:
+    """Return the error for a folder that cannot be written."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DiskFull(f"the disk is full: {str(out)!r} was not written.", "Free some space, or give another --out.")
     return BadValue(f"--out {str(out)!r} cannot be written: {error.strerror or error}.", "Give another folder.")

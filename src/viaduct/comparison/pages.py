@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from viaduct.comparison.drift import Drift
-from viaduct.comparison.output import write_out
+from viaduct.comparison.output import write_output
 from viaduct.comparison.report import write_report
 from viaduct.comparison.table import write_csv
 
@@ -20,7 +20,7 @@ def write_drift(drift: Drift, record: dict[str, Any], out: Path) -> None:
             path,
             *(drift.rows, drift.left, drift.right, drift.explanation),
             thresholds=options.thresholds,
-            measured=options.measured,
+            threshold_source=options.threshold_source,
             settings={"KL divergence": options.kld},
             notes=drift.notes,
         )
@@ -28,4 +28,4 @@ def write_drift(drift: Drift, record: dict[str, Any], out: Path) -> None:
     def rows(path: Path) -> None:
         path.write_bytes(write_csv(drift.rows))
 
-    write_out(out, record, {"drift.csv": rows, "report.html": page})
+    write_output(out, record, {"drift.csv": rows, "report.html": page})

@@ -1,4 +1,4 @@
-"""Weights before a step, their gradients as the optimizer sees them, and what the update made of them."""
+"""Weights before a step, their gradients as the optimizer sees them, and their updates."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from viaduct.comparison.tensors import Role
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a parameter or buffer belongs."""
+class ParameterKey:
+    """Module, name and index of a parameter or buffer."""
 
     op: str
     type: str
@@ -23,66 +23,73 @@ class Place:
     index: int
 
     def entry(self, role: Role, order: int) -> Entry:
+        """Return an index entry for this parameter."""
         return Entry(self.op, self.type, role, self.index, order, parameter=self.name)
 
 
 class ParameterWatch:
+    """Records parameters, gradients and updates of one step."""
+
     def __init__(self, capture: Capture) -> None:
         self.capture = capture
-        self._places: dict[int, tuple[Tensor, Place]] = {}
+        self._keys: dict[int, tuple[Tensor, ParameterKey]] = {}
         self._before: dict[int, Tensor] = {}
         self._done: set[tuple[str, int]] = set()
 
     def watch(self, names: dict[nn.Module, str], parameters: bool = True, buffers: bool = True) -> None:
-        """Write down all weights as they are now; of those that learn a copy stays for the update."""
+        """Record all weights, and keep copies of those that are trained."""
         for module, op in names.items():
-            order = self.capture.tick()
-            for tensor, place in own_tensors(module, op, parameters, buffers):
-                if id(tensor) in self._places:
+            order = self.capture.next_order()
+            for tensor, parameter_key in own_tensors(module, op, parameters, buffers):
+                if id(tensor) in self._keys:
                     continue  # shared between modules
-                self._places[id(tensor)] = (tensor, place)
+                self._keys[id(tensor)] = (tensor, parameter_key)
                 if self.capture.plan.wants(op, "parameter"):
-                    self.capture.add(place.entry("parameter", order), tensor)
+                    self.capture.add(parameter_key.entry("parameter", order), tensor)
                     if tensor.requires_grad:
-                        with self.capture.looking_away():
+                        with self.capture.suspend_watching():
                             self._before[id(tensor)] = tensor.detach().clone()
 
-    def gradients(self, optimizer: torch.optim.Optimizer) -> None:
-        self._each(optimizer, "gradient")
+    def record_gradients(self, optimizer: torch.optim.Optimizer) -> None:
+        """Record the gradients before an optimizer's step."""
+        self._record_each(optimizer, "gradient")
 
-    def updates(self, optimizer: torch.optim.Optimizer) -> None:
-        self._each(optimizer, "update")
+    def record_updates(self, optimizer: torch.optim.Optimizer) -> None:
+        """Record the changes after an optimizer's step."""
+        self._record_each(optimizer, "update")
 
-    def _each(self, optimizer: torch.optim.Optimizer, role: Role) -> None:
-        order = self.capture.tick()
-        for parameter in learned(optimizer):
+    def _record_each(self, optimizer: torch.optim.Optimizer, role: Role) -> None:
+        order = self.capture.next_order()
+        for parameter in iterate_parameters(optimizer):
             key = id(parameter)
             if key not in self._before or (role, key) in self._done:
                 continue
             self._done.add((role, key))
-            place = self._places[key][1]
+            parameter_key = self._keys[key][1]
             if role == "update":
-                with self.capture.looking_away():
+                with self.capture.suspend_watching():
                     change = parameter.detach() - self._before[key]
-                self.capture.add(place.entry(role, order), change, owned=True)
+                self.capture.add(parameter_key.entry(role, order), change, owned=True)
             elif parameter.grad is not None:
-                self.capture.add(place.entry(role, order), parameter.grad)
+                self.capture.add(parameter_key.entry(role, order), parameter.grad)
 
-    def concerns(self, optimizer: torch.optim.Optimizer) -> bool:
-        return any(id(parameter) in self._places for parameter in learned(optimizer))
+    def has_parameters_of(self, optimizer: torch.optim.Optimizer) -> bool:
+        """Return True if the optimizer holds a watched parameter."""
+        return any(id(parameter) in self._keys for parameter in iterate_parameters(optimizer))
 
 
-def learned(optimizer: torch.optim.Optimizer) -> Iterator[Tensor]:
+def iterate_parameters(optimizer: torch.optim.Optimizer) -> Iterator[Tensor]:
+    """Yield the parameters of an optimizer."""
     for group in optimizer.param_groups:
         yield from group["params"]
 
 
 def own_tensors(
     module: nn.Module, op: str, parameters: bool = True, buffers: bool = True
-) -> Iterator[tuple[Tensor, Place]]:
-    """A module's own parameters, then its buffers; they are numbered together."""
+) -> Iterator[tuple[Tensor, ParameterKey]]:
+    """Yield a module's own parameters, then its buffers; they are numbered together."""
     found: list[tuple[bool, str, Tensor]] = [(parameters, *named) for named in module.named_parameters(recurse=False)]
     found += [(buffers, *named) for named in module.named_buffers(recurse=False)]
     for index, (wanted, name, tensor) in enumerate(found):
         if wanted:
-            yield tensor, Place(op, type(module).__name__, name, index)
+            yield tensor, ParameterKey(op, type(module).__name__, name, index)

@@ -35,14 +35,15 @@ class Nonfinite:
     nan: int = 0
     plus: int = 0
     minus: int = 0
-    places: list[int] = field(default_factory=list)
+    positions: list[int] = field(default_factory=list)
 
     def add(self, values: Array, start: int, keep: int) -> None:
+        """Count NaN and Inf of a piece."""
         bad = np.flatnonzero(~np.isfinite(values))
         nan = int(np.count_nonzero(np.isnan(values)))
         plus = int(np.count_nonzero(values == np.inf))
         self.nan, self.plus, self.minus = self.nan + nan, self.plus + plus, self.minus + bad.size - nan - plus
-        self.places += [start + int(i) for i in bad[: keep - len(self.places)]]
+        self.positions += [start + int(i) for i in bad[: keep - len(self.positions)]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,7 @@ class SideTotals:
     nonfinite: Nonfinite = field(default_factory=Nonfinite)
 
     def add(self, wide: Floats, low: float, high: float) -> None:
+        """Add the sums and extremes of a piece."""
         self.sums.append(float(np.add.reduce(wide)))
         self.squares.append(float(np.dot(wide, wide)))
         self.low, self.high = min(self.low, low), max(self.high, high)
@@ -103,13 +105,14 @@ class FirstPass:
         self._integers = left.dtype == right.dtype and left.dtype in LARGE_INTEGERS
 
     def run(self) -> FirstPass:
+        """Read both tensors once."""
         left, right = self.flats
         with np.errstate(all="ignore"):
             for start in range(0, left.count, CHUNK):
-                self._look(left.piece(start), right.piece(start), start)
+                self._process(left.piece(start), right.piece(start), start)
         return self
 
-    def _look(self, left: Piece, right: Piece, start: int) -> None:
+    def _process(self, left: Piece, right: Piece, start: int) -> None:
         extremes = (*low_and_high(left), *low_and_high(right))
         positions = None
         if not all(map(math.isfinite, extremes)):
@@ -132,19 +135,19 @@ class FirstPass:
         self.mismatched += other.size
         if other.size and self.first_mismatch is None:
             self.first_mismatch = start + int(other[0])
-        self.left.saturated += saturated(ours[~valid])
-        self.right.saturated += saturated(theirs[~valid])
+        self.left.saturated += count_saturated(ours[~valid])
+        self.right.saturated += count_saturated(theirs[~valid])
         self.ragged.add(start)
-        return chosen(left, valid), chosen(right, valid), np.flatnonzero(valid) + start
+        return select_valid(left, valid), select_valid(right, valid), np.flatnonzero(valid) + start
 
     def _saturation(self, left: Piece, right: Piece, extremes: Extremes) -> None:
         if self._floats[0] and max(map(abs, extremes[:2])) >= HALF_LIMIT:
-            self.left.saturated += saturated(left.wide)
+            self.left.saturated += count_saturated(left.wide)
         if self._floats[1] and max(map(abs, extremes[2:])) >= HALF_LIMIT:
-            self.right.saturated += saturated(right.wide)
+            self.right.saturated += count_saturated(right.wide)
 
     def _add(self, left: Piece, right: Piece, extremes: Extremes, start: int, positions: Array | None) -> None:
-        ours, theirs = self._scaled(left.wide, self.scales.left), self._scaled(right.wide, self.scales.right)
+        ours, theirs = self._scale(left.wide, self.scales.left), self._scale(right.wide, self.scales.right)
         self.left.add(ours, *extremes[:2])
         if same_bits(left.raw, right.raw):  # then all errors are 0
             self.right.add(ours, *extremes[:2])
@@ -156,7 +159,7 @@ class FirstPass:
         self.ulps.add(left, right)
         self._errors(left, right, start, positions)
 
-    def _scaled(self, wide: Floats, scale: float) -> Floats:
+    def _scale(self, wide: Floats, scale: float) -> Floats:
         return wide if scale == 1.0 else wide * scale
 
     def _errors(self, left: Piece, right: Piece, start: int, positions: Array | None) -> None:
@@ -168,7 +171,7 @@ class FirstPass:
             return
         mask = self._mask[: difference.size]
         self.differing += int(np.count_nonzero(np.greater(difference, 0.0, out=mask)))
-        scaled = self._scaled(difference, self.scales.difference)
+        scaled = self._scale(difference, self.scales.difference)
         self.squares.append(float(np.dot(scaled, scaled)))
         self.absolutes.append(float(np.add.reduce(scaled)))
         self.max_absolute = max(self.max_absolute, largest)
@@ -178,8 +181,8 @@ class FirstPass:
 
     def _subtract(self, left: Piece, right: Piece, out: Floats) -> None:
         if self._integers:  # exact beyond 2^53
-            whole = np.maximum(left.raw, right.raw) - np.minimum(left.raw, right.raw)
-            np.copyto(out, whole.view(np.uint64))
+            exact = np.maximum(left.raw, right.raw) - np.minimum(left.raw, right.raw)
+            np.copyto(out, exact.view(np.uint64))
         elif self.scales.halved == 1.0:
             np.subtract(left.wide, right.wide, out=out)
         else:
@@ -199,7 +202,7 @@ class FirstPass:
         self.max_relative = max(self.max_relative, float(np.maximum.reduce(ratio)))
 
     def needed_scales(self) -> Scales:
-        """What the squares need, now that the sizes are known; UNSCALED is the answer for all but odd float64."""
+        """Return the scales that the squares need, now that the sizes are known; mostly UNSCALED."""
         halved = 0.25 if max(self.left.size, self.right.size) > 1e307 else 1.0
         error = self.max_absolute if math.isfinite(self.max_absolute) else math.ldexp(1.0, 1023)
         return Scales(scale_for(self.left.size), scale_for(self.right.size), scale_for(error * halved), halved)
@@ -214,21 +217,22 @@ class LargestErrors:
         self.entries: list[tuple[float, int, float, float]] = []
 
     def add(self, difference: Floats, left: Floats, right: Floats, start: int, positions: Array | None) -> None:
+        """Add the largest errors of a piece."""
         if self.keep <= 0:
             return
-        found = np.flatnonzero(difference >= self._bound(difference))
+        found = np.flatnonzero(difference >= self._entry_bound(difference))
         if found.size > self.keep:  # only of the first pieces
             found = found[np.argpartition(difference[found], -self.keep)[-self.keep :]]
         for i in found.tolist():
-            place = start + int(i) if positions is None else int(positions[i])
-            self.entries.append((float(difference[i]), place, float(left[i]), float(right[i])))
+            flat_index = start + int(i) if positions is None else int(positions[i])
+            self.entries.append((float(difference[i]), flat_index, float(left[i]), float(right[i])))
         self.entries.sort(key=lambda entry: (-entry[0], entry[1]))
         del self.entries[self.keep :]
         if len(self.entries) == self.keep:
             self.least = self.entries[-1][0]
 
-    def _bound(self, difference: Floats) -> float:
-        """What no entry of this piece can be below: beside the least entry, the least of `keep` stretches' largest."""
+    def _entry_bound(self, difference: Floats) -> float:
+        """Return a lower bound of the errors that can still enter the list."""
         bound = max(self.least, _SMALLEST)
         rows = difference.size // 64
         if self.least > 0.0 or rows <= self.keep:
@@ -238,28 +242,30 @@ class LargestErrors:
 
 
 def low_and_high(piece: Piece) -> tuple[float, float]:
+    """Return the smallest and largest value of a piece."""
     return float(np.minimum.reduce(piece.narrow)), float(np.maximum.reduce(piece.narrow))
 
 
-def saturated(values: Array) -> int:
-    """How many lie at or beyond the largest float16."""
+def count_saturated(values: Array) -> int:
+    """Count values at or beyond the largest float16."""
     return int(np.count_nonzero(np.abs(values) >= HALF_LIMIT))
 
 
-def chosen(piece: Piece, valid: NDArray[np.bool_]) -> Piece:
+def select_valid(piece: Piece, valid: NDArray[np.bool_]) -> Piece:
+    """Return the valid elements of a piece."""
     return Piece(piece.raw[valid], piece.narrow[valid], piece.wide[valid])
 
 
 def same_bits(left: Array, right: Array) -> bool:
-    """Whether two pieces are the same to the bit. Most differ in the first few elements already."""
+    """Return True if two pieces are bitwise equal. Most differ in the first few elements."""
     if left.dtype != right.dtype:
         return False
     ours, theirs = left.view(f"u{left.dtype.itemsize}"), right.view(f"u{right.dtype.itemsize}")
     return np.array_equal(ours[:16], theirs[:16]) and np.array_equal(ours, theirs)
 
 
-def total(sums: list[float]) -> float:
-    """The exact sum, or Inf where float64 cannot hold it."""
+def exact_sum(sums: list[float]) -> float:
+    """Return the exact sum, or Inf where float64 cannot hold it."""
     try:
         return math.fsum(sums)
     except OverflowError:  # only sums of positive numbers grow like this
@@ -267,15 +273,15 @@ def total(sums: list[float]) -> float:
 
 
 def scale_for(size: float) -> float:
-    """A power of two that brings `size` near 1; 1 where its square is no trouble."""
+    """Return a power of two that brings `size` near 1; 1 where its square is safe."""
     if size == 0.0 or _SAFE[0] < size < _SAFE[1]:
         return 1.0
     return math.ldexp(1.0, -max(min(math.frexp(size)[1], 1022), -1022))
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """What the second pass takes from the first."""
+class FirstPassResults:
+    """Results of the first pass that the second needs."""
 
     left_low: float
     left_high: float
@@ -293,7 +299,7 @@ class Known:
 class SecondPass:
     """KL divergence, deviations from a mean that is far from zero, the share within tolerance, a histogram."""
 
-    def __init__(self, first: FirstPass, known: Known) -> None:
+    def __init__(self, first: FirstPass, known: FirstPassResults) -> None:
         self.first, self.known = first, known
         self.deviations = Deviations(known.left_mean, known.left_scale), Deviations(known.right_mean, known.right_scale)
         self.samples: tuple[list[Floats], list[Floats]] = ([], [])
@@ -304,18 +310,19 @@ class SecondPass:
         self._stride = (first.flats[0].count // SAMPLE) | 1  # odd, lest it walks along one channel
 
     def run(self) -> SecondPass:
+        """Read both tensors a second time."""
         left, right = self.first.flats
         with np.errstate(all="ignore"):
             for start in range(0, left.count, CHUNK):
                 ours, theirs = left.piece(start), right.piece(start)
                 if start in self.first.ragged:
                     valid = np.isfinite(ours.narrow) & np.isfinite(theirs.narrow)
-                    ours, theirs = chosen(ours, valid), chosen(theirs, valid)
+                    ours, theirs = select_valid(ours, valid), select_valid(theirs, valid)
                 if ours.wide.size:
-                    self._look(ours, theirs)
+                    self._process(ours, theirs)
         return self
 
-    def _look(self, ours: Piece, theirs: Piece) -> None:
+    def _process(self, ours: Piece, theirs: Piece) -> None:
         left, right = ours.wide, theirs.wide
         self.samples[0].append(left[:: self._stride].copy())
         self.samples[1].append(right[:: self._stride].copy())
@@ -327,14 +334,15 @@ class SecondPass:
             self.divergence.add(left, right)
 
     def histogram(self) -> tuple[float, float, tuple[int, ...], tuple[int, ...]]:
-        """Lowest and highest value of both sides, and how a sample of either spreads over the bins between."""
+        """Return the range of both sides, and the counts of a sample of each in the bins between."""
         known = self.known
         low, high = min(known.left_low, known.right_low), max(known.left_high, known.right_high)
-        left, right = (spread(np.concatenate(sample), low, high) for sample in self.samples)
+        left, right = (histogram_counts(np.concatenate(sample), low, high) for sample in self.samples)
         return low, high, left, right
 
 
-def spread(sample: Floats, low: float, high: float) -> tuple[int, ...]:
+def histogram_counts(sample: Floats, low: float, high: float) -> tuple[int, ...]:
+    """Count a sample in equally wide bins."""
     width = high / BINS - low / BINS  # high - low may overflow
     if not width > 0.0:
         return (sample.size, *[0] * (BINS - 1))
@@ -355,6 +363,7 @@ class Tolerated:
         self.count = 0
 
     def add(self, left: Array, right: Array) -> None:
+        """Count the elements of a piece that are within tolerance."""
         kind = np.float32 if left.dtype == right.dtype == np.float32 else np.float64
         error, limit, least = (buffer(name, left.size, kind) for name in ("one", "two", "three"))
         np.abs(np.subtract(left, right, out=error), out=error)
@@ -373,6 +382,7 @@ class Deviations:
         self.squares: list[float] = []
 
     def add(self, values: Floats, spare: Floats) -> None:
+        """Add the deviations of a piece."""
         if self.mean is None:
             return
         np.multiply(values, self.scale, out=spare)
@@ -381,10 +391,10 @@ class Deviations:
         self.squares.append(float(np.dot(spare, spare)))
 
     def variance(self, count: int) -> float | None:
-        """Of the scaled values. The mean itself is rounded, which the second term takes back."""
+        """Return the variance of the scaled values; the second term corrects the rounded mean."""
         if self.mean is None:
             return None
-        return total(self.squares) / count - (total(self.sums) / count) ** 2
+        return exact_sum(self.squares) / count - (exact_sum(self.sums) / count) ** 2
 
 
 class Divergence:
@@ -394,7 +404,7 @@ class Divergence:
     That does not change when a or b is multiplied by a number, so the book's reading need not divide by the range.
     """
 
-    def __init__(self, known: Known, length: int) -> None:
+    def __init__(self, known: FirstPassResults, length: int) -> None:
         self.floored = known.kld == "floored"
         self._left = Scaling(known.left_low, known.left_high, known.left_scale, self.floored)
         self._right = Scaling(known.right_low, known.right_high, known.right_scale, self.floored)
@@ -404,6 +414,7 @@ class Divergence:
         self.infinite = False
 
     def add(self, left: Floats, right: Floats) -> None:
+        """Add the terms of a piece."""
         if self.infinite:
             return
         a, b = self._left.apply(left, self._a[: left.size]), self._right.apply(right, self._b[: left.size])
@@ -423,12 +434,13 @@ class Divergence:
         np.putmask(out, a == 0.0, 0.0)
         return float(np.dot(a, out))
 
-    def finished(self) -> float:
+    def result(self) -> float:
+        """Return the divergence; NaN where a side is all zero."""
         if self._left.zero or self._right.zero:  # nothing to divide by
             return math.nan
         if self.infinite:
             return math.inf
-        product, a, b = (total(sums) for sums in self._sums)
+        product, a, b = (exact_sum(sums) for sums in self._sums)
         value = product / a + math.log(b / a)
         return 0.0 if value < EPSILON else value
 
@@ -445,6 +457,7 @@ class Scaling:
         self.width = high * scale - low * scale
 
     def apply(self, values: Floats, out: Floats) -> Floats:
+        """Scale values into `out`."""
         if self.constant:
             out.fill(self.level)
             return out

@@ -1,4 +1,4 @@
-"""Whether one tensor is another with its slices in a different order, along one axis."""
+"""Permutations: one tensor that is another with its slices reordered along one axis."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from viaduct.comparison.scene import Both, explained
+from viaduct.comparison.scene import Both, explained_share
 
 Array = NDArray[Any]
 MOST_SLICES = 4096  # a distance of every slice to every other is kept
 ENOUGH = 0.9  # share of the difference that the new order must explain
 
 
-def order_along(both: Both, axis: int) -> Array | None:
-    """The order in which the right side's slices must be taken to give the left side; None if there is none."""
+def find_order(both: Both, axis: int) -> Array | None:
+    """Return the order of the right side's slices that gives the left side; None if there is none."""
     count = both.left.shape[axis] if axis < both.left.ndim else 0
     if not 2 <= count <= MOST_SLICES or both.left.size // count < 2:
         return None
-    order = matched(fingerprints(both.left, axis), fingerprints(both.right, axis))
-    if order is None or explained(np.take(both.right, order, axis), both) < ENOUGH:
+    order = match_slices(fingerprints(both.left, axis), fingerprints(both.right, axis))
+    if order is None or explained_share(np.take(both.right, order, axis), both) < ENOUGH:
         return None
     return order
 
 
 def fingerprints(values: Array, axis: int) -> Array:
-    """Three numbers a slice: its products with three fixed random directions."""
+    """Return three numbers per slice: its products with three fixed random directions."""
     slices = np.moveaxis(values, axis, 0).reshape(values.shape[axis], -1).astype(np.float64)
     directions = np.random.default_rng(0).standard_normal((slices.shape[1], 3))
     return np.nan_to_num(slices) @ directions
 
 
-def matched(left: Array, right: Array) -> Array | None:
-    """For each slice of the left the nearest of the right; None if two want the same, or if nothing moves."""
+def match_slices(left: Array, right: Array) -> Array | None:
+    """Return the nearest right slice of each left one; None if two share it or nothing moves."""
     distance = np.zeros((len(left), len(right)))
     for column in range(left.shape[1]):
         distance += np.abs(left[:, column, None] - right[None, :, column])
@@ -44,8 +44,8 @@ def matched(left: Array, right: Array) -> Array | None:
     return order if moves and len(np.unique(order)) == len(order) else None
 
 
-def described(order: Array) -> str:
-    """What a permutation does, in words."""
+def describe_order(order: Array) -> str:
+    """Describe a permutation in a few words."""
     moved = np.flatnonzero(order != np.arange(len(order)))
     if np.array_equal(order, np.arange(len(order))[::-1]):
         return f"all {len(order)} in reverse"

@@ -1,4 +1,4 @@
-"""Compute some outputs of a convolution or a linear layer again, from its dumped input and weights.
+"""Recomputation of some outputs of a convolution or linear layer from its dumped input and weights.
 
 A wrong layout or padding cannot be read off the output, but it can be tried: once stride and padding are found that
 give the right side's numbers, each suspicion is a changed weight, padding or input that should give the left side's.
@@ -15,17 +15,17 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from viaduct.comparison.scene import Both, Scene, explained, rms
+from viaduct.comparison.scene import Both, Scene, explained_share, rms
 
 Array = NDArray[Any]
 Edge = Literal["zeros", "reflect", "replicate", "circular"]
-PLACES = 64  # of the output that are computed again
+POSITIONS = 64  # of the output that are computed again
 FITS = 2e-3  # relative error up to which a replay counts as the same numbers
 
 
 @dataclass(frozen=True)
 class Geometry:
-    """Stride, and the cells before the first row and column; what is beyond the edge."""
+    """Stride, padding before the first row and column, and the kind of edge."""
 
     stride: tuple[int, int]
     before: tuple[int, int]
@@ -40,12 +40,12 @@ class Geometry:
 
 @dataclass(frozen=True)
 class Replay:
-    """A layer's input and weights, some places of its output on both sides, and the geometry that gives the right's."""
+    """A layer's input and weights, sampled outputs of both sides, and the geometry that gives the right side's."""
 
     x_NCHW: Array
     weight_OIHW: Array
     bias: Array
-    places: tuple[Array, Array, Array]  # example, row, column
+    positions: tuple[Array, Array, Array]  # example, row, column
     outputs: Both  # (place, channel)
     geometry: Geometry
     extent: tuple[int, int]  # rows and columns of the whole output
@@ -53,40 +53,40 @@ class Replay:
     def predict(
         self, *, x: Array | None = None, weight: Array | None = None, geometry: Geometry | None = None
     ) -> Array:
-        """The outputs at the places, with something changed."""
-        patches = gathered(
-            self.x_NCHW if x is None else x, self.weight_OIHW.shape[2:], self.places, geometry or self.geometry
+        """Return the outputs at the positions, with something changed."""
+        patches = gather_windows(
+            self.x_NCHW if x is None else x, self.weight_OIHW.shape[2:], self.positions, geometry or self.geometry
         )
-        return applied(patches, self.weight_OIHW if weight is None else weight) + self.bias
+        return apply_kernels(patches, self.weight_OIHW if weight is None else weight) + self.bias
 
     def explains(self, prediction: Array) -> float:
-        """Share of the difference at the places that a prediction of the left side takes away."""
-        return explained(prediction, self.outputs)
+        """Return the share of the difference at the positions that a prediction removes."""
+        return explained_share(prediction, self.outputs)
 
 
-def replayed(scene: Scene) -> Replay | None:
-    """The origin's layer, if it is one that can be computed again and the replay gives the right side's numbers."""
-    if "replay" not in scene.kept:
-        scene.kept["replay"] = _replayed(scene)
-    found = scene.kept["replay"]
+def replay_origin(scene: Scene) -> Replay | None:
+    """Return the origin's layer if it can be recomputed and gives the right side's numbers."""
+    if "replay" not in scene.shared_results:
+        scene.shared_results["replay"] = _replay_origin(scene)
+    found = scene.shared_results["replay"]
     return found if isinstance(found, Replay) else None
 
 
-def _replayed(scene: Scene) -> Replay | None:
-    bad = scene.bad()
-    source = next(iter(scene.of("input", 0)), None)
-    x, weight = scene.both(source), scene.both(scene.weight())
+def _replay_origin(scene: Scene) -> Replay | None:
+    bad = scene.load_origin()
+    source = next(iter(scene.find_rows("input", 0)), None)
+    x, weight = scene.load_row(source), scene.load_row(scene.find_weight())
     if scene.role != "output" or bad is None or x is None or weight is None or source is None:
         return None
     shaped = as_convolution(x.right, weight.right, bad)
     if shaped is None:
         return None
     x_NCHW, weight_OIHW, outputs = shaped
-    return solved(x_NCHW, weight_OIHW, bias_of(scene, weight_OIHW.shape[0]), outputs)
+    return solve_geometry(x_NCHW, weight_OIHW, find_bias(scene, weight_OIHW.shape[0]), outputs)
 
 
 def as_convolution(x: Array, weight: Array, outputs: Both) -> tuple[Array, Array, Both] | None:
-    """Input, weight and output of a 2-D convolution; a linear layer is one over pictures of one cell."""
+    """Return input, weight and output as a 2-D convolution; a linear layer has images of one cell."""
     if weight.ndim == 2 and x.shape[-1] == weight.shape[1] and outputs.left.shape[-1] == weight.shape[0]:
         cells = [part.reshape(-1, part.shape[-1], 1, 1) for part in (x, outputs.left, outputs.right)]
         return cells[0], weight[:, :, None, None], Both(cells[1], cells[2])
@@ -96,43 +96,44 @@ def as_convolution(x: Array, weight: Array, outputs: Both) -> tuple[Array, Array
     return (x, weight, outputs) if fits and x.shape[0] == outputs.left.shape[0] else None
 
 
-def bias_of(scene: Scene, channels: int) -> Array:
-    for row in scene.of("parameter"):
-        both = scene.both(row)
+def find_bias(scene: Scene, channels: int) -> Array:
+    """Return the bias of the layer, or zeros."""
+    for row in scene.find_rows("parameter"):
+        both = scene.load_row(row)
         if both is not None and both.right.shape == (channels,):
             return both.right
     return np.zeros(channels)
 
 
-def solved(x_NCHW: Array, weight_OIHW: Array, bias: Array, outputs: Both) -> Replay | None:
-    """With the geometry that gives the right side's numbers; None if none does."""
+def solve_geometry(x_NCHW: Array, weight_OIHW: Array, bias: Array, outputs: Both) -> Replay | None:
+    """Return a replay with the geometry that gives the right side's numbers; None if none does."""
     extent = outputs.left.shape[2:]
-    places = chosen(outputs.left.shape[0], extent)
-    there = Both(*(side[places[0], :, places[1], places[2]] for side in outputs))
-    draft = Replay(x_NCHW, weight_OIHW, bias, places, there, Geometry((1, 1), (0, 0)), (extent[0], extent[1]))
+    positions = choose_positions(outputs.left.shape[0], extent)
+    there = Both(*(side[positions[0], :, positions[1], positions[2]] for side in outputs))
+    draft = Replay(x_NCHW, weight_OIHW, bias, positions, there, Geometry((1, 1), (0, 0)), (extent[0], extent[1]))
     scale = rms(there.right)
-    for geometry in geometries(draft):
+    for geometry in iterate_geometries(draft):
         if rms(draft.predict(geometry=geometry) - there.right) <= FITS * scale:
             return replace(draft, geometry=geometry)
     return None
 
 
-def chosen(examples: int, extent: tuple[int, ...]) -> tuple[Array, Array, Array]:
-    """Places of the output: half of them anywhere, half along the border, where paddings differ."""
+def choose_positions(examples: int, extent: tuple[int, ...]) -> tuple[Array, Array, Array]:
+    """Return positions of the output: half anywhere, half along the border, where paddings differ."""
     draw = np.random.default_rng(1)
-    example = draw.integers(0, examples, PLACES)
-    row, column = draw.integers(0, extent[0], PLACES), draw.integers(0, extent[1], PLACES)
-    quarter = PLACES // 8
+    example = draw.integers(0, examples, POSITIONS)
+    row, column = draw.integers(0, extent[0], POSITIONS), draw.integers(0, extent[1], POSITIONS)
+    quarter = POSITIONS // 8
     row[:quarter], row[quarter : 2 * quarter] = 0, extent[0] - 1
     column[2 * quarter : 3 * quarter], column[3 * quarter : 4 * quarter] = 0, extent[1] - 1
     return example, row, column
 
 
-def geometries(replay: Replay) -> Iterator[Geometry]:
-    """Every stride and padding that could give an output of this extent, likeliest first."""
+def iterate_geometries(replay: Replay) -> Iterator[Geometry]:
+    """Yield every stride and padding that gives an output of this extent, most likely first."""
     height, width = replay.x_NCHW.shape[2:]
     kernel_h, kernel_w = replay.weight_OIHW.shape[2:]
-    strides = {(ratio(height, replay.extent[0]), ratio(width, replay.extent[1]))}
+    strides = {(stride_for(height, replay.extent[0]), stride_for(width, replay.extent[1]))}
     strides |= {(max(1, height // replay.extent[0]), max(1, width // replay.extent[1]))}
     befores = [(top, left) for top in range(kernel_h) for left in range(kernel_w)]
     befores.sort(key=lambda pad: abs(pad[0] - kernel_h // 2) + abs(pad[1] - kernel_w // 2))
@@ -140,24 +141,26 @@ def geometries(replay: Replay) -> Iterator[Geometry]:
         yield from (Geometry(stride, before) for before in befores)
 
 
-def ratio(size: int, extent: int) -> int:
+def stride_for(size: int, extent: int) -> int:
     return max(1, math.ceil(size / extent))
 
 
-def gathered(x_NCHW: Array, kernel: tuple[int, ...], places: tuple[Array, Array, Array], geometry: Geometry) -> Array:
-    """The window under each place: (place, channel, row, column)."""
-    rows = places[1][:, None] * geometry.stride[0] - geometry.before[0] + np.arange(kernel[0])
-    columns = places[2][:, None] * geometry.stride[1] - geometry.before[1] + np.arange(kernel[1])
+def gather_windows(
+    x_NCHW: Array, kernel: tuple[int, ...], positions: tuple[Array, Array, Array], geometry: Geometry
+) -> Array:
+    """Return the input window of each position: (position, channel, row, column)."""
+    rows = positions[1][:, None] * geometry.stride[0] - geometry.before[0] + np.arange(kernel[0])
+    columns = positions[2][:, None] * geometry.stride[1] - geometry.before[1] + np.arange(kernel[1])
     height, width = x_NCHW.shape[2:]
-    rows_in, rows_real = inside(rows, height, geometry.edge)
-    columns_in, columns_real = inside(columns, width, geometry.edge)
-    windows = x_NCHW[places[0][:, None, None], :, rows_in[:, :, None], columns_in[:, None, :]]
+    rows_in, rows_real = bring_inside(rows, height, geometry.edge)
+    columns_in, columns_real = bring_inside(columns, width, geometry.edge)
+    windows = x_NCHW[positions[0][:, None, None], :, rows_in[:, :, None], columns_in[:, None, :]]
     real = rows_real[:, :, None] & columns_real[:, None, :]
     return np.moveaxis(np.where(real[..., None], windows, 0.0), 3, 1)
 
 
-def inside(index: Array, size: int, edge: Edge) -> tuple[Array, Array]:
-    """Indexes brought into the picture, and where that gives a number to be used."""
+def bring_inside(index: Array, size: int, edge: Edge) -> tuple[Array, Array]:
+    """Return indices inside the image, and a mask of those that hold a value."""
     real = (index >= 0) & (index < size)
     if edge == "circular":
         return index % size, np.ones_like(real)
@@ -169,8 +172,8 @@ def inside(index: Array, size: int, edge: Edge) -> tuple[Array, Array]:
     return clipped, np.ones_like(real) if edge == "replicate" else real
 
 
-def applied(patches: Array, weight_OIHW: Array) -> Array:
-    """Windows times kernels, group by group."""
+def apply_kernels(patches: Array, weight_OIHW: Array) -> Array:
+    """Multiply windows with kernels, group by group."""
     outputs, inputs = weight_OIHW.shape[:2]
     groups = patches.shape[1] // inputs
     parts = []

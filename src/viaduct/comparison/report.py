@@ -1,4 +1,4 @@
-"""The page of a comparison: the answer first, then where it shows, then every row.
+"""The HTML page of a comparison: the answer first, then where it shows, then every row.
 
 It maps rows onto the parts of `reporting`, which knows nothing of tensors; the table itself is report_rows.py.
 """
@@ -38,8 +38,8 @@ from viaduct.reporting import (
 from .report_rows import SEVERITY, TONES, address, distance_bars, row_table, value_histogram
 from .rows import RESULTS, Explanation, Neighbour, Row, counts
 from .tensors import Side
-from .thresholds import Thresholds, defaults
-from .ulps import coarser
+from .thresholds import Thresholds, default_thresholds
+from .ulps import coarser_dtype
 
 MOST_A_HOP = 4
 """Neighbours drawn of one distance from the origin; more make a drawing nobody reads."""
@@ -68,32 +68,36 @@ def write_report(
     explanation: Explanation,
     *,
     thresholds: Thresholds | None = None,
-    measured: str = "",
+    threshold_source: str = "",
     settings: Mapping[str, object] | None = None,
     notes: Sequence[str] = (),
     csv: str = "drift.csv",
 ) -> None:
-    """Write the page. `thresholds` None: defaults by type, or `measured` says how they were found.
+    """Write the page. `thresholds` None: defaults by dtype, or `threshold_source` says how they were found.
 
-    `settings`: what else was chosen; `csv` lies beside it.
+    `settings`: further options; `csv` is the table beside the page.
     """
     names = short_names(left.path, right.path)
-    compared = {**chosen(rows, thresholds, measured), **(settings or {}), **numbered(notes, left, right)}
+    compared = {
+        **describe_comparison(rows, thresholds, threshold_source),
+        **(settings or {}),
+        **number_notes(notes, left, right),
+    }
     sections = [
-        *along_the_network(rows, explanation, [] if measured else limits(rows, thresholds)),
-        *along_the_steps(rows),
-        *around_the_origin(rows, explanation, names),
+        *network_sections(rows, explanation, [] if threshold_source else threshold_levels(rows, thresholds)),
+        *step_sections(rows),
+        *origin_sections(rows, explanation, names),
         all_rows(rows, explanation, names, csv),
         both_sides(left, right, names, compared),
     ]
     title = f"{names[0]} against {names[1]}"
     subtitle = f"Drift of the left side, {left.path}, from the right one, {right.path}"
-    lead = [answer(rows, explanation, csv)]
+    lead = [make_answer(rows, explanation, csv)]
     write_page(Page(title, subtitle, tiles(rows), sections, lead, kind="comparison of tensors"), path)
 
 
 def short_names(left: Path, right: Path) -> tuple[str, str]:
-    """What tells two paths apart: runs/npu/dump and runs/gpu/dump are `npu` and `gpu`."""
+    """Return the parts that differ: `npu` and `gpu` for runs/npu/dump and runs/gpu/dump."""
     ours, theirs = list(left.parts), list(right.parts)
     while len(ours) > 1 and len(theirs) > 1 and ours[-1] == theirs[-1]:
         ours.pop()
@@ -106,12 +110,14 @@ def short_names(left: Path, right: Path) -> tuple[str, str]:
 # The answer
 
 
-def answer(rows: Sequence[Row], explanation: Explanation, csv: str) -> Callout:
+def make_answer(rows: Sequence[Row], explanation: Explanation, csv: str) -> Callout:
+    """Return the callout with headline, remarks and links."""
     headline = explanation.headline[:1].upper() + explanation.headline[1:]
-    return Callout(tone(rows), headline, remarks(explanation), links(rows, explanation, csv))
+    return Callout(overall_tone(rows), headline, remarks(explanation), links(rows, explanation, csv))
 
 
-def tone(rows: Sequence[Row]) -> Tone:
+def overall_tone(rows: Sequence[Row]) -> Tone:
+    """Return the tone of the worst result."""
     found = counts(rows)
     if found["bad"]:
         return "bad"
@@ -119,23 +125,25 @@ def tone(rows: Sequence[Row]) -> Tone:
 
 
 def remarks(explanation: Explanation) -> list[Remark]:
+    """Return origin, likely cause and advice."""
     found = []
     if explanation.origin:
         found.append(Remark("Origin", f"{explanation.origin.op}: {explanation.origin.why}"))
     if explanation.causes:
         cause = explanation.causes[0]
-        found.append(Remark("Likely cause", f"{cause.name} ({confidence(cause.confidence)}): {cause.evidence}"))
+        found.append(Remark("Likely cause", f"{cause.name} ({format_confidence(cause.confidence)}): {cause.evidence}"))
         found.append(Remark("What to try", cause.advice))
     return found
 
 
-def confidence(share: float) -> str:
+def format_confidence(share: float) -> str:
     return f"{100 * share:.0f} % sure"
 
 
 def links(rows: Sequence[Row], explanation: Explanation, csv: str) -> list[Link]:
+    """Return links to the origin's row, to further origins and to the table."""
     origin = [Link("the origin's row", address(explanation.origin.row))] if explanation.origin else []
-    several_steps = several(row.stored.step for row in rows)
+    several_steps = has_several(row.stored.step for row in rows)
     further = [
         Link(f"also by itself: {name_row(rows[each.row], several_steps)}", address(each.row))
         for each in explanation.further[:MOST_FURTHER]
@@ -144,11 +152,12 @@ def links(rows: Sequence[Row], explanation: Explanation, csv: str) -> list[Link]
 
 
 def name_row(row: Row, several_steps: bool) -> str:
-    """The tensor, for an operator may have several; and its step, where there are several."""
+    """Return the tensor's name, with its step where there are several."""
     return f"{row.tensor_index}, step {row.stored.step}" if several_steps else row.tensor_index
 
 
 def tiles(rows: Sequence[Row]) -> list[Tile]:
+    """Return one tile per result."""
     found = counts(rows)
     judged = {"good": True if found["good"] and not found["bad"] else None, "bad": False if found["bad"] else None}
     return [Tile(result, f"{found[result]:,}", MEANING[result], judged.get(result)) for result in SEVERITY]
@@ -157,28 +166,29 @@ def tiles(rows: Sequence[Row]) -> list[Tile]:
 # Where it shows
 
 
-def limits(rows: Sequence[Row], thresholds: Thresholds | None) -> list[Level]:
+def threshold_levels(rows: Sequence[Row], thresholds: Thresholds | None) -> list[Level]:
     """The relative distances beyond which a row is bad: the one asked for, or those of the types that occur."""
     if thresholds is not None:
         return [Level(thresholds.euclid, "threshold")] if thresholds.euclid else []
     types = {(row.measures.left.dtype, row.measures.right.dtype) for row in rows if row.measures}
-    found = {coarser(*pair): defaults(*pair).euclid for pair in sorted(types)}
+    found = {coarser_dtype(*pair): default_thresholds(*pair).euclid for pair in sorted(types)}
     return [Level(limit, f"threshold of {dtype}") for dtype, limit in found.items() if dtype and limit]
 
 
-def along_the_network(rows: Sequence[Row], explanation: Explanation, levels: Sequence[Level]) -> list[Section]:
+def network_sections(rows: Sequence[Row], explanation: Explanation, levels: Sequence[Level]) -> list[Section]:
+    """Return the chart of errors along the network."""
     origin = explanation.origin
-    shown = charted(rows, origin.row if origin else None)
+    shown = select_charted(rows, origin.row if origin else None)
     if not shown:
         return []
     where = rows[shown[0]].stored
-    rank = f", rank {where.rank}" if several(row.stored.rank for row in rows) else ""
+    rank = f", rank {where.rank}" if has_several(row.stored.rank for row in rows) else ""
     order = positions([rows[n] for n in shown])
     chart = ScatterChart(
         f"Relative error, step {where.step}{rank}",
         "operators in the order they ran",
         "relative Euclidean distance",
-        [point(n, rows[n], place) for n, place in zip(shown, order, strict=True)],
+        [point(n, rows[n], position) for n, position in zip(shown, order, strict=True)],
         levels,
         spans([rows[n] for n in shown], order),
         LEGEND,
@@ -195,8 +205,8 @@ def network_text(rows: Sequence[Row], shown: Sequence[int]) -> str:
     return text if not silent else f"{text} Only in the table, since they have no measure: {silent:,}."
 
 
-def charted(rows: Sequence[Row], origin: int | None) -> list[int]:
-    """The measured rows of one step and rank (the origin's, else the first), in order of execution.
+def select_charted(rows: Sequence[Row], origin: int | None) -> list[int]:
+    """Return the measured rows of one step and rank (the origin's, else the first), in order of execution.
 
     The inputs of an operator are the outputs of others, so they are left out where outputs were dumped too.
     """
@@ -216,23 +226,23 @@ def point(number: int, row: Row, order: int) -> Point:
 
 
 def positions(rows: Sequence[Row]) -> list[int]:
-    """Where each row stands on the axis: one place a call, and one an operator where all have one order (updates)."""
-    places: dict[tuple[int, str], int] = {}
-    return [places.setdefault((row.stored.order, row.op), len(places)) for row in rows]
+    """Return each row's position on the axis: one per call and operator."""
+    position_of: dict[tuple[int, str], int] = {}
+    return [position_of.setdefault((row.stored.order, row.op), len(position_of)) for row in rows]
 
 
-def spans(rows: Sequence[Row], places: Sequence[int]) -> list[Span]:
+def spans(rows: Sequence[Row], positions: Sequence[int]) -> list[Span]:
     """Stretches that belong together: layer1, layer2 … forward, then what runs backward, then the parameters."""
     names = stage_names(rows)
     runs = [
-        (name, [place for place, _ in group])
-        for name, group in groupby(zip(places, names, strict=True), key=lambda entry: entry[1])
+        (name, [position for position, _ in group])
+        for name, group in groupby(zip(positions, names, strict=True), key=lambda entry: entry[1])
     ]
     return [Span(min(run) - 0.5, max(run) + 0.5, name) for name, run in runs]
 
 
 def stage_names(rows: Sequence[Row]) -> list[str]:
-    """As many parts of the operators' names as it takes until no stage holds most of them."""
+    """Return name prefixes, long enough that no stage holds most operators."""
     found: list[str] = []
     for depth in (1, 2, 3):
         found = [PHASES.get(row.stored.role) or ".".join(re.split(r"[./]", row.op)[:depth]) for row in rows]
@@ -242,12 +252,14 @@ def stage_names(rows: Sequence[Row]) -> list[str]:
     return found
 
 
-def several(values: Iterable[int]) -> bool:
+def has_several(values: Iterable[int]) -> bool:
+    """Return True if the values are not all equal."""
     return len(set(values)) > 1
 
 
-def along_the_steps(rows: Sequence[Row]) -> list[Section]:
-    if not several(row.stored.step for row in rows):
+def step_sections(rows: Sequence[Row]) -> list[Section]:
+    """Return the chart of errors by step."""
+    if not has_several(row.stored.step for row in rows):
         return []
     by_step: dict[int, list[float]] = {}
     for row in rows:
@@ -265,7 +277,8 @@ def along_the_steps(rows: Sequence[Row]) -> list[Section]:
     return [Section("Along the steps", text, [chart])]
 
 
-def around_the_origin(rows: Sequence[Row], explanation: Explanation, names: tuple[str, str]) -> list[Section]:
+def origin_sections(rows: Sequence[Row], explanation: Explanation, names: tuple[str, str]) -> list[Section]:
+    """Return the section about the origin."""
     if explanation.origin is None:
         return []
     parts: list[Part] = []
@@ -281,15 +294,15 @@ def around_the_origin(rows: Sequence[Row], explanation: Explanation, names: tupl
 
 
 def neighbourhood(explanation: Explanation) -> GraphDrawing:
-    drawn, hidden = nearest(explanation.neighbours)
+    drawn, hidden = select_nearest(explanation.neighbours)
     text = "What feeds the origin stands above it, what it feeds below; the number is the relative error of the output."
     if hidden:
         text += f" {hidden} further neighbours are not drawn."
     return GraphDrawing("Producers and consumers", [node(each) for each in drawn], explanation.edges, text)
 
 
-def nearest(neighbours: Sequence[Neighbour]) -> tuple[list[Neighbour], int]:
-    """At most a few of each distance, in the order given, and how many that leaves out."""
+def select_nearest(neighbours: Sequence[Neighbour]) -> tuple[list[Neighbour], int]:
+    """Return a few neighbours of each distance, and how many are left out."""
     drawn: list[Neighbour] = []
     for hops in sorted({each.hops for each in neighbours}):
         drawn += [each for each in neighbours if each.hops == hops][:MOST_A_HOP]
@@ -304,7 +317,7 @@ def node(neighbour: Neighbour) -> Node:
 
 
 def other_causes(explanation: Explanation) -> Table:
-    rows = [[each.name, confidence(each.confidence), each.evidence, each.advice] for each in explanation.causes]
+    rows = [[each.name, format_confidence(each.confidence), each.evidence, each.advice] for each in explanation.causes]
     return Table(["cause", "confidence", "evidence", "what to try"], rows, "Explanations, the likeliest first")
 
 
@@ -326,16 +339,16 @@ def both_sides(left: Side, right: Side, names: tuple[str, str], settings: Mappin
     return Section("The two sides", "Left is the accelerator's, right is taken for the truth.", parts)
 
 
-def chosen(rows: Sequence[Row], thresholds: Thresholds | None, measured: str) -> dict[str, object]:
-    """The thresholds, and which of the two readings of the KL divergence the rows have."""
+def describe_comparison(rows: Sequence[Row], thresholds: Thresholds | None, threshold_source: str) -> dict[str, object]:
+    """Return the thresholds and the KL divergence reading."""
     readings = sorted({row.measures.kld_reading for row in rows if row.measures})
-    limits = ", ".join(f"{name} {limit:g}" for name, limit in thresholds.given().items()) if thresholds else ""
-    return {"thresholds": measured or limits or "defaults of each type", "KL divergence": ", ".join(readings)}
+    limits = ", ".join(f"{name} {limit:g}" for name, limit in thresholds.set_limits().items()) if thresholds else ""
+    return {"thresholds": threshold_source or limits or "defaults of each type", "KL divergence": ", ".join(readings)}
 
 
-def numbered(notes: Sequence[str], *told: Side) -> dict[str, object]:
-    """Notes as facts, less those that a side has already told."""
-    known = [note for side in told for note in side.notes]
+def number_notes(notes: Sequence[str], *sides: Side) -> dict[str, object]:
+    """Return notes as facts, without those that a side shows itself."""
+    known = [note for side in sides for note in side.notes]
     fresh = [note for note in notes if not any(note.endswith(each) for each in known)]
     return {f"note {number}": note for number, note in enumerate(fresh, 1)}
 
@@ -347,4 +360,4 @@ def side_facts(caption: str, side: Side) -> Facts:
         "tensors": len(side.tensors),
         **{name: value for name, value in side.settings.items() if value},
     }
-    return Facts({**facts, **numbered(side.notes)}, caption)
+    return Facts({**facts, **number_notes(side.notes)}, caption)

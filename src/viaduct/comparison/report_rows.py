@@ -1,4 +1,4 @@
-"""The rows of a comparison as the page's table: the columns of drift.csv, and what one sees on opening a row.
+"""The rows of a comparison as the page's table: the columns of drift.csv, and the details of a row.
 
 Histograms, distances and largest errors are kept for the rows somebody will open: what is bad or flagged, and a sample
 of the rest to hold them against. The page stays below five megabytes for five thousand rows.
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from viaduct.reporting import BarChart, Block, DataColumn, Facts, HistogramPair, Link, Table, Tone, VirtualTable
 from viaduct.reporting.figures import SUPERSCRIPTS
 
-from .measures import MEASURES, Figures, Measures, Place
+from .measures import MEASURES, ElementIndex, Figures, Measures
 from .rows import Row
 from .tensors import Result
 
@@ -29,6 +29,7 @@ TONES: dict[Result, Tone] = {"good": "good", "bad": "bad", "flag": "warn", "refu
 
 
 def address(row: int) -> str:
+    """Return the link to a row."""
     return f"#{NAME}-{row}"
 
 
@@ -38,7 +39,7 @@ def row_table(rows: Sequence[Row], names: tuple[str, str], csv: str, origin: int
         NAME,
         columns(rows),
         caption="Every pair of tensors",
-        details={row: details(rows[row], names, link) for row, link in kept(rows, origin).items()},
+        details={row: details(rows[row], names, link) for row, link in select_detailed(rows, origin).items()},
         download=csv,
         pinned=2,
         order=order_rows(rows, origin),
@@ -46,7 +47,7 @@ def row_table(rows: Sequence[Row], names: tuple[str, str], csv: str, origin: int
 
 
 def order_rows(rows: Sequence[Row], origin: int | None) -> list[int]:
-    """What is wrong comes first: the origin, what is bad by itself, what follows from it; what is good comes last."""
+    """Return row numbers by severity: the origin, what is bad by itself, its followers, the good ones last."""
 
     def severity(number: int) -> tuple[bool, int, bool, int]:
         row = rows[number]
@@ -56,6 +57,7 @@ def order_rows(rows: Sequence[Row], origin: int | None) -> list[int]:
 
 
 def columns(rows: Sequence[Row]) -> list[DataColumn]:
+    """Return the columns of the table."""
     tones: dict[str, Tone] = {result: TONES[result] for result in SEVERITY}
     stored = [row.stored for row in rows]
     several = [
@@ -109,9 +111,9 @@ def matched_text(row: Row) -> str:
     return pair.matched if pair.confidence >= 1 else f"{pair.matched} {100 * pair.confidence:.0f} %"
 
 
-def kept(rows: Sequence[Row], origin: int | None) -> dict[int, int | None]:
-    """The rows with details -> the row that each follows from."""
-    lead = leads(rows, origin)
+def select_detailed(rows: Sequence[Row], origin: int | None) -> dict[int, int | None]:
+    """Return the rows with details, each with the row from which it follows."""
+    lead = find_leads(rows, origin)
     by_itself = [n for n, row in enumerate(rows) if row.result in ("bad", "flag") and not row.follows_from]
     following = [n for n, row in enumerate(rows) if row.result in ("bad", "flag") and row.follows_from]
     good = [n for n, row in enumerate(rows) if row.result == "good"]
@@ -121,8 +123,8 @@ def kept(rows: Sequence[Row], origin: int | None) -> dict[int, int | None]:
     return {n: lead.get(rows[n].follows_from) for n in chosen}
 
 
-def leads(rows: Sequence[Row], origin: int | None) -> dict[str, int]:
-    """Operator -> where `follows from` leads: to the origin's row, or to the first bad one of another operator."""
+def find_leads(rows: Sequence[Row], origin: int | None) -> dict[str, int]:
+    """Return the row to which `follows from` leads, by operator."""
     found = {} if origin is None else {rows[origin].op: origin}
     for number, row in enumerate(rows):
         if row.result == "bad":
@@ -131,6 +133,7 @@ def leads(rows: Sequence[Row], origin: int | None) -> dict[str, int]:
 
 
 def details(row: Row, names: tuple[str, str], follows: int | None) -> list[Block]:
+    """Return what opening a row shows."""
     links: list[Block] = [] if follows is None else [Link(f"follows from {row.follows_from}", address(follows))]
     if row.measures is None:
         return links
@@ -140,21 +143,22 @@ def details(row: Row, names: tuple[str, str], follows: int | None) -> list[Block
 def measured_blocks(measures: Measures, names: tuple[str, str]) -> list[Block]:
     errors = largest_errors(measures, names) if measures.top else None
     drawn = [part for part in (value_histogram(measures, names), distance_bars(measures), errors) if part]
-    return [*drawn, side_table(measures, names), Facts(counted(measures, names))]
+    return [*drawn, side_table(measures, names), Facts(count_facts(measures, names))]
 
 
 def side_table(measures: Measures, names: tuple[str, str]) -> Table:
     fields = ("min", "max", "mean", "std", "norm", "nan", "inf", "saturated")
-    rows = [[field, figure(measures.left, field), figure(measures.right, field)] for field in fields]
+    rows = [[field, format_figure(measures.left, field), format_figure(measures.right, field)] for field in fields]
     return Table(["statistic", *names], rows, "Both sides")
 
 
-def figure(side: Figures, field: str) -> str:
+def format_figure(side: Figures, field: str) -> str:
     value = getattr(side, field)
     return f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
 
 
-def counted(measures: Measures, names: tuple[str, str]) -> dict[str, object]:
+def count_facts(measures: Measures, names: tuple[str, str]) -> dict[str, object]:
+    """Return counts of elements, mismatches and notes."""
     facts: dict[str, object] = {
         "elements": f"{measures.count:,}",
         "differing": f"{measures.differing:,}",
@@ -162,16 +166,16 @@ def counted(measures: Measures, names: tuple[str, str]) -> dict[str, object]:
     }
     for name, side in zip(names, (measures.left, measures.right), strict=True):
         if side.nonfinite:
-            facts[f"NaN or Inf of {name}"] = ", ".join(map(place_text, side.nonfinite[:TOP]))
+            facts[f"NaN or Inf of {name}"] = ", ".join(map(index_text, side.nonfinite[:TOP]))
     if measures.first_mismatch:
-        facts["first on one side only"] = place_text(measures.first_mismatch)
+        facts["first on one side only"] = index_text(measures.first_mismatch)
     if measures.notes:
         facts["note"] = "; ".join(measures.notes)
     return facts
 
 
-def place_text(place: Place) -> str:
-    return f"({', '.join(map(str, place.index))})"
+def index_text(element: ElementIndex) -> str:
+    return f"({', '.join(map(str, element.index))})"
 
 
 def value_histogram(measures: Measures, names: tuple[str, str]) -> HistogramPair | None:
@@ -182,7 +186,7 @@ def value_histogram(measures: Measures, names: tuple[str, str]) -> HistogramPair
 
 
 def distance_bars(measures: Measures) -> BarChart | None:
-    """Equal elements, and then the bins from the first that holds something to the last, joined until they are few."""
+    """Return a bar chart of distances in ulps: equal elements, then non-empty bins, joined until few."""
     if measures.ulps is None or not any(measures.ulps.counts):
         return None
     equal, *others = measures.ulps.counts
@@ -197,7 +201,7 @@ def distance_bars(measures: Measures) -> BarChart | None:
 
 
 def distance_name(start: int, end: int) -> str:
-    """2^start up to 2^end: `1`, `2–3`, `4–7`, and powers of two once the numbers grow long."""
+    """Return the label of a bin: `1`, `2–3`, `4–7`, and powers of two once numbers grow long."""
     if end > 13:
         return f"{power_of_two(start)} to {power_of_two(end)}"
     low, high = 2**start, 2**end - 1
@@ -210,7 +214,7 @@ def power_of_two(exponent: int) -> str:
 
 def largest_errors(measures: Measures, names: tuple[str, str]) -> Table:
     rows = [
-        [place_text(entry.place), f"{entry.left:.5g}", f"{entry.right:.5g}", f"{entry.error:.3g}"]
+        [index_text(entry.element), f"{entry.left:.5g}", f"{entry.right:.5g}", f"{entry.error:.3g}"]
         for entry in measures.top[:TOP]
     ]
     return Table(["position", *names, "error"], rows, "Largest errors")

@@ -1,4 +1,4 @@
-"""What comparing leaves behind: a row a pair of tensors, the origin among them, and the explanation of the origin.
+"""Results of a comparison: a row per pair of tensors, the origin, and its explanation.
 
 The table, the page, the summary and the printed answer are all made of these. A row without measures was refused or
 is new; it never counts as good.
@@ -32,7 +32,7 @@ class Row:
 
     @property
     def stored(self) -> Stored:
-        """The tensor that stands for this row: the left one, or the right one where the left is missing."""
+        """Return the tensor of this row: the left one, or the right one where the left is missing."""
         stored = self.pair.left or self.pair.right
         if stored is None:
             raise ValueError("a pair without either side")
@@ -45,13 +45,13 @@ class Row:
 
     @property
     def tensor_index(self) -> str:
-        """As the table writes it: conv1:output:0."""
+        """Return the tensor's name as the table shows it: conv1:output:0."""
         return self.stored.tensor_index
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where the two sides part: the first operator, parameter or network input bad while its inputs are good."""
+    """First divergence: the first operator, parameter or network input that is bad while its inputs are good."""
 
     op: str
     kind: OriginKind
@@ -63,7 +63,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One explanation of the origin, with what speaks for it."""
+    """One possible cause of the origin, with its evidence."""
 
     name: str  # overflow, reduced precision, wrong layout …: the word in summary.json
     confidence: float  # 0 … 1
@@ -85,7 +85,7 @@ class Neighbour:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What is known about the origin. `origin` None: nothing is bad, or the drift has no single origin."""
+    """Explanation of the origin. `origin` None: nothing is bad, or the drift has no single origin."""
 
     headline: str  # one sentence: the answer
     origin: Origin | None
@@ -102,6 +102,6 @@ class Explanation:
 
 
 def counts(rows: Sequence[Row]) -> dict[str, int]:
-    """How many rows have each result; every result is named, also those that do not occur."""
+    """Count the rows by result; results that do not occur are 0."""
     seen = Counter(row.result for row in rows)
     return {result: seen[result] for result in RESULTS}

@@ -1,4 +1,4 @@
-"""A person's own word on which operators belong together.
+"""The user's rules for which operators belong together.
 
     {
       "map": {"resnet/block{n}/conv{m}": "layer{n}.conv{m}", "logits": "fc", "TransData_1": "*"},
@@ -35,17 +35,22 @@ _TENSOR = re.compile(r"(.+)\.(?:input|output|parameters|parameters_grad)(?:\..+)
 
 @dataclass(frozen=True)
 class Pattern:
+    """A rule with captures."""
+
     left: re.Pattern[str]
     right: str
     written: str
 
-    def partner(self, name: str) -> str | None:
+    def apply(self, name: str) -> str | None:
+        """Return the right name for a left one; None if the pattern does not match."""
         match = self.left.fullmatch(name)
         return _CAPTURE.sub(lambda capture: match[capture[1]], self.right) if match else None
 
 
 @dataclass(frozen=True)
 class Rules:
+    """The rules of one file."""
+
     path: Path
     names: dict[str, str] = field(default_factory=dict)
     calls: dict[tuple[str, int], tuple[str, int]] = field(default_factory=dict)  # from msprobe's maps
@@ -54,25 +59,26 @@ class Rules:
     ignored_right: tuple[re.Pattern[str], ...] = ()
     step_offset: int = 0
 
-    def partner(self, op: str, call: int) -> tuple[str, int] | None:
-        """The right operator and call of a left one; "*" for one that was inserted; None where no rule speaks of it."""
+    def find_partner(self, op: str, call: int) -> tuple[str, int] | None:
+        """Return the right operator and call; "*" for an inserted one; None if no rule applies."""
         if (op, call) in self.calls:
             return self.calls[op, call]
         if op in self.names:
             return self.names[op], call
-        found = (right for pattern in self.patterns if (right := pattern.partner(op)) is not None)
+        found = (right for pattern in self.patterns if (right := pattern.apply(op)) is not None)
         return next(((right, call) for right in found), None)
 
     def ignores(self, op: str, left: bool) -> bool:
+        """Return True if an operator of that side is ignored."""
         return any(pattern.fullmatch(op) for pattern in (self.ignored_left if left else self.ignored_right))
 
 
 def read_rules(path: Path) -> Rules:
-    """Raises BadValue or BadData that says which entry is wrong."""
+    """Read a rules file; an invalid entry is named in the error."""
     if not path.is_file():
         raise BadData(f"the rules {str(path)!r} cannot be read: there is no such file.")
     if path.suffix in (".yaml", ".yml"):
-        return _of_entries(path, _flat_yaml(path), {}, 0)
+        return _make_rules(path, _flat_yaml(path), {}, 0)
     record = load_json(path)
     if not isinstance(record, dict):
         raise BadValue(f"{path.name} must hold a JSON object.", f"Its fields are: {', '.join(FIELDS)}.")
@@ -82,7 +88,9 @@ def read_rules(path: Path) -> Rules:
     offset = record.get("step_offset", 0)
     if type(offset) is not int:
         raise BadValue(f"{path.name}: step_offset is {offset!r}; it must be a whole number.")
-    return _of_entries(path, _entries(record.get("map", {}), path), _ignored(record.get("ignore", {}), path), offset)
+    return _make_rules(
+        path, _entries(record.get("map", {}), path), _read_ignored(record.get("ignore", {}), path), offset
+    )
 
 
 def _entries(held: Any, path: Path) -> list[tuple[str, str]]:
@@ -91,7 +99,7 @@ def _entries(held: Any, path: Path) -> list[tuple[str, str]]:
     return list(held.items())
 
 
-def _ignored(held: Any, path: Path) -> dict[str, list[str]]:
+def _read_ignored(held: Any, path: Path) -> dict[str, list[str]]:
     sides = {"left": held, "right": held} if isinstance(held, list) else held
     if not isinstance(sides, dict) or not set(sides) <= {"left", "right"}:
         raise BadValue(f"{path.name}: ignore must be a list of patterns, or lists named left and right.")
@@ -101,7 +109,7 @@ def _ignored(held: Any, path: Path) -> dict[str, list[str]]:
     return sides
 
 
-def _of_entries(path: Path, entries: list[tuple[str, str]], ignored: dict[str, list[str]], offset: int) -> Rules:
+def _make_rules(path: Path, entries: list[tuple[str, str]], ignored: dict[str, list[str]], offset: int) -> Rules:
     if len(entries) > MOST_RULES:
         raise BadValue(f"{path.name} has {len(entries):,} entries; at most {MOST_RULES:,} are read.")
     names, calls, patterns = {}, {}, []
@@ -128,12 +136,12 @@ def _pattern(left: str, right: str, path: Path) -> Pattern:
         raise BadValue(f"{path.name}: {left!r} names a part twice, or more than {MOST_CAPTURES} parts.")
     if unknown := [match[1] for match in _CAPTURE.finditer(right) if match[1] not in captures]:
         raise BadValue(f"{path.name}: {right!r} speaks of {{{unknown[0]}}}, which {left!r} does not name.")
-    text, place = "", 0
+    text, position = "", 0
     for match in _CAPTURE.finditer(left):
         part = ".+" if match[2] else r"[^./]+"
-        text += re.escape(left[place : match.start()]) + f"(?P<{match[1]}>{part})"
-        place = match.end()
-    return Pattern(re.compile(text + re.escape(left[place:]), re.DOTALL), right, left)
+        text += re.escape(left[position : match.start()]) + f"(?P<{match[1]}>{part})"
+        position = match.end()
+    return Pattern(re.compile(text + re.escape(left[position:]), re.DOTALL), right, left)
 
 
 def _shell(patterns: Iterable[str]) -> tuple[re.Pattern[str], ...]:
@@ -143,7 +151,7 @@ def _shell(patterns: Iterable[str]) -> tuple[re.Pattern[str], ...]:
 def _msprobe_call(name: str) -> tuple[str, int] | None:
     """Operator and call of a name such as Module.conv1.Conv2d.forward.0.input.0."""
     match = _TENSOR.fullmatch(name)
-    call = msprobe.understood(name) or (msprobe.understood(match[1]) if match else None)
+    call = msprobe.parse_entry_name(name) or (msprobe.parse_entry_name(match[1]) if match else None)
     return (call.op, call.number) if call else None
 
 

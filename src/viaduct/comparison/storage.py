@@ -14,49 +14,51 @@ from pathlib import Path
 from typing import NamedTuple
 
 from viaduct.comparison.formats import Array, Header, Members, npy, npz, pt, safetensors
-from viaduct.comparison.layouts import converted
+from viaduct.comparison.layouts import convert_layout
 from viaduct.comparison.tensors import Stored
 from viaduct.errors import BadData
 
-__all__ = ["SUFFIXES", "converted", "describe", "members", "opened"]
+__all__ = ["SUFFIXES", "convert_layout", "describe", "open_tensor", "read_headers"]
 
 
 class Format(NamedTuple):
-    members: Callable[[Path], Members]
-    opened: Callable[[Path, str], Array]
+    """Functions of one file format."""
+
+    read_headers: Callable[[Path], Members]
+    open_array: Callable[[Path, str], Array]
 
 
 FORMATS = {
-    ".npy": Format(npy.members, npy.opened),
-    ".npz": Format(npz.members, npz.opened),
-    ".safetensors": Format(safetensors.members, safetensors.opened),
-    ".pt": Format(pt.members, pt.opened),
+    ".npy": Format(npy.read_headers, npy.open_array),
+    ".npz": Format(npz.read_headers, npz.open_array),
+    ".safetensors": Format(safetensors.read_headers, safetensors.open_array),
+    ".pt": Format(pt.read_headers, pt.open_array),
 }
 SUFFIXES = tuple(FORMATS)
 
 
-def opened(stored: Stored) -> Array:
-    """Read-only, mapped where the file allows it. Raises BadData with the reason where it cannot be."""
+def open_tensor(stored: Stored) -> Array:
+    """Open a tensor read-only, mapped where the file allows it. Raise BadData with the reason if impossible."""
     if stored.fault or stored.path is None:
         raise BadData(stored.fault or f"{stored.tensor_index} was not stored; the dump has its statistics only.")
-    return _format(stored.path).opened(stored.path, stored.member)
+    return _format(stored.path).open_array(stored.path, stored.member)
 
 
 def describe(path: Path, member: str = "") -> tuple[str, tuple[int, ...]]:
     """Type and shape from the header alone."""
     header: Header | str | None
     if path.suffix == ".npy":
-        header = npy.header_of(path)
-    elif (header := members(path).get(member)) is None:
+        header = npy.read_header(path)
+    elif (header := read_headers(path).get(member)) is None:
         raise BadData(f"{path.name} has no tensor {member!r}.")
     if isinstance(header, str):
         raise BadData(header)
     return header.dtype, header.shape
 
 
-def members(path: Path) -> Members:
-    """What each tensor's header says, or why it cannot be read. The key is "" in files of one tensor."""
-    return _format(path).members(path)
+def read_headers(path: Path) -> Members:
+    """Return each tensor's header, or why it cannot be read. The key is "" in files of one tensor."""
+    return _format(path).read_headers(path)
 
 
 def _format(path: Path) -> Format:

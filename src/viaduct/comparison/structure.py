@@ -1,4 +1,4 @@
-"""Operators that no name brings together: aligned by what they are.
+"""Alignment of operators by type, shapes and values, where names do not match.
 
 Each operator has a signature: its type, the shapes of its outputs, inputs and parameters, mean and root mean square of
 its values, the last part of its name, and between which operators of known partners it stands. How well two agree is a
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viaduct.comparison.formats import BFLOAT16
-from viaduct.comparison.storage import opened
+from viaduct.comparison.storage import open_tensor
 from viaduct.comparison.tensors import Stored
 from viaduct.errors import ViaductError
 
@@ -54,38 +54,45 @@ class Op:
 
     @property
     def main(self) -> list[Stored]:
-        """What it makes, or else what it holds, or else what it is given."""
+        """Return its outputs, or else its parameters, gradients or inputs."""
         for roles in (("output",), ("parameter",), ("gradient", "update"), ("grad_output", "grad_input"), ("input",)):
             if found := [tensor for tensor in self.tensors if tensor.role in roles]:
                 return found
         return self.tensors
 
     def shapes(self, role: str) -> tuple[tuple[int, ...], ...]:
+        """Return the sorted shapes of its tensors of one role."""
         return tuple(sorted(tuple(sorted(tensor.shape)) for tensor in self.tensors if tensor.role == role))
 
 
 class Match(NamedTuple):
+    """Indices of a matched pair of operators."""
+
     left: int
     right: int
     confidence: float
 
 
 def kind_of(op_type: str) -> str:
-    """Conv2d, Conv2D and convolution are one; "" where nothing is known."""
-    word = op_type.lower()
-    return next((kind for part, kind in KINDS.items() if part in word), re.sub(r"(v\d+|\d+d|\d+)$", "", word))
+    """Return the kind of an operator: the same for Conv2d, Conv2D and convolution; "" if unknown."""
+    lowered = op_type.lower()
+    return next((kind for part, kind in KINDS.items() if part in lowered), re.sub(r"(v\d+|\d+d|\d+)$", "", lowered))
 
 
-def aligned(left: Sequence[Op], right: Sequence[Op], ordered: bool) -> list[Match]:
+def align_operators(left: Sequence[Op], right: Sequence[Op], ordered: bool) -> list[Match]:
+    """Return matched pairs of operators, in order where the execution order is known."""
     if not left or not right or len(left) * len(right) > MOST_CELLS:
         return []
     scores = Scores(left, right)
-    found = [] if ordered else scores.each_others_best()
-    left_rest, right_rest = _others(len(left), {m.left for m in found}), _others(len(right), {m.right for m in found})
-    return found + _in_order(scores, left_rest, right_rest)
+    found = [] if ordered else scores.find_mutual_best()
+    left_rest, right_rest = (
+        _remaining(len(left), {m.left for m in found}),
+        _remaining(len(right), {m.right for m in found}),
+    )
+    return found + _align_in_order(scores, left_rest, right_rest)
 
 
-def _others(count: int, taken: set[int]) -> list[int]:
+def _remaining(count: int, taken: set[int]) -> list[int]:
     return [number for number in range(count) if number not in taken]
 
 
@@ -95,23 +102,23 @@ class Scores:
     def __init__(self, left: Sequence[Op], right: Sequence[Op]) -> None:
         both = [*left, *right]
         self.split = len(left)
-        self.main = self._numbered(both, lambda op: tuple(sorted(tuple(sorted(t.shape)) for t in op.main)))
-        self.exact = self._numbered(both, lambda op: tuple(tensor.shape for tensor in op.main))
-        self.kinds = self._numbered(both, lambda op: kind_of(op.type))
-        self.parameters = self._numbered(both, lambda op: op.shapes("parameter"))
-        self.inputs = self._numbered(both, lambda op: op.shapes("input"))
-        self.last = self._numbered(both, lambda op: _SPLIT.split(op.name)[-1].lower())
+        self.main = self._number_keys(both, lambda op: tuple(sorted(tuple(sorted(t.shape)) for t in op.main)))
+        self.exact = self._number_keys(both, lambda op: tuple(tensor.shape for tensor in op.main))
+        self.kinds = self._number_keys(both, lambda op: kind_of(op.type))
+        self.parameters = self._number_keys(both, lambda op: op.shapes("parameter"))
+        self.inputs = self._number_keys(both, lambda op: op.shapes("input"))
+        self.last = self._number_keys(both, lambda op: _SPLIT.split(op.name)[-1].lower())
         self.between = np.array([op.between for op in both])
-        self.values = _values(both)
+        self.values = _collect_values(both)
 
     @staticmethod
-    def _numbered(ops: Sequence[Op], key: Callable[[Op], Hashable]) -> NDArray[np.int64]:
+    def _number_keys(ops: Sequence[Op], key: Callable[[Op], Hashable]) -> NDArray[np.int64]:
         """A number for each different key; 0 for one that says nothing."""
         numbers: dict[Hashable, int] = {"": 0, (): 0}
         return np.array([numbers.setdefault(key(op), len(numbers)) for op in ops])
 
     def row(self, left: int) -> NDArray[np.float32]:
-        """Below ENOUGH is 0: no match."""
+        """Return the scores of one left operator; 0 where they are too low to match."""
         total = self._agreement(left)
         total[(self.main[left] != self.main[self.split :]) | (total < ENOUGH)] = 0
         return total
@@ -124,25 +131,25 @@ class Scores:
         total += CONFLICT * ((kinds != self.kinds[left]) & (kinds != 0) & (self.kinds[left] != 0))
         total += PARAMETERS * self._same(self.parameters, left) + INPUTS * self._same(self.inputs, left)
         total += NAME * self._same(self.last, left)
-        apart = self._apart(left)
+        apart = self._value_distance(left)
         total += VALUES * (apart < CLOSE) + SAME_VALUES * (apart < EQUAL) + OTHER_VALUES * (apart > FAR)
-        places = np.abs(self.between[self.split :] - self.between[left])
-        total += BETWEEN * (places == 0) + ELSEWHERE * (places > 2)
+        distance = np.abs(self.between[self.split :] - self.between[left])
+        total += BETWEEN * (distance == 0) + ELSEWHERE * (distance > 2)
         return total
 
     def _same(self, numbers: NDArray[np.int64], left: int) -> NDArray[np.bool_]:
         same: NDArray[np.bool_] = (numbers[self.split :] == numbers[left]) & (numbers[left] != 0)
         return same
 
-    def _apart(self, left: int) -> NDArray[np.float64]:
+    def _value_distance(self, left: int) -> NDArray[np.float64]:
         """How far mean and root mean square are from each other, in units of the latter; NaN where not known."""
         ours, theirs = self.values[left], self.values[self.split :]
         scale = np.maximum(np.maximum(abs(ours[1]), np.abs(theirs[:, 1])), 1e-30)
         found: NDArray[np.float64] = np.abs(theirs - ours).max(axis=1) / scale
         return found
 
-    def possible(self, left: int, right: int) -> float:
-        """The score of two operators that agree in all that is known of both."""
+    def highest_score(self, left: int, right: int) -> float:
+        """Return the score of two operators that agree in everything known of both."""
         right += self.split
         known = [SHAPES, SAME_ORDER, NAME, BETWEEN]
         known += [TYPE] if self.kinds[left] and self.kinds[right] else []
@@ -152,11 +159,13 @@ class Scores:
         return float(sum(known))
 
     def match(self, left: int, right: int, row: NDArray[np.float32]) -> Match:
-        certain = float(row[right]) / self.possible(left, right)
+        """Return a match with its confidence."""
+        certain = float(row[right]) / self.highest_score(left, right)
         alone = int((row >= row[right]).sum()) == 1
         return Match(left, right, round(min(0.99, (0.35 + 0.65 * certain) * (1.0 if alone else 0.9)), 2))
 
-    def each_others_best(self) -> list[Match]:
+    def find_mutual_best(self) -> list[Match]:
+        """Return pairs that are each other's only best choice."""
         best = np.array([_only_best(self.row(left)) for left in range(self.split)])
         back = np.full(len(self.main) - self.split, -1)
         height = np.zeros(len(back), np.float32)
@@ -174,15 +183,15 @@ def _only_best(row: NDArray[np.float32]) -> int:
     return best if row[best] > 0 and int((row == row[best]).sum()) == 1 else -1
 
 
-def _in_order(scores: Scores, left: list[int], right: list[int]) -> list[Match]:
+def _align_in_order(scores: Scores, left: list[int], right: list[int]) -> list[Match]:
     """The alignment of greatest sum that keeps the order: table[i, j] is the best of the first i and j."""
     if not left or not right:
         return []
     table = np.zeros((len(left) + 1, len(right) + 1), np.float32)
-    for place, number in enumerate(left, 1):
+    for row_number, number in enumerate(left, 1):
         row = scores.row(number)[right]
-        through = np.where(row > 0, table[place - 1, :-1] + row, 0)
-        np.maximum.accumulate(np.maximum(table[place - 1, 1:], through), out=table[place, 1:])
+        through = np.where(row > 0, table[row_number - 1, :-1] + row, 0)
+        np.maximum.accumulate(np.maximum(table[row_number - 1, 1:], through), out=table[row_number, 1:])
     found = []
     i, j = len(left), len(right)
     while i and j:
@@ -196,18 +205,18 @@ def _in_order(scores: Scores, left: list[int], right: list[int]) -> list[Match]:
     return found[::-1]
 
 
-def _values(ops: Sequence[Op]) -> NDArray[np.float64]:
+def _collect_values(ops: Sequence[Op]) -> NDArray[np.float64]:
     """Mean and root mean square of each operator's first main tensor; from its statistics, or from a look into it."""
     table = np.full((len(ops), 2), np.nan)
     looks = 0
-    for place, op in enumerate(ops):
+    for row_number, op in enumerate(ops):
         first = min(op.main, key=lambda tensor: (tensor.parameter, tensor.index))
         found = _from_statistics(first)
         if found is None and first.path is not None and not first.fault and looks < MOST_OPENED:
             looks += 1
-            found = _looked_into(first)
+            found = _sample_values(first)
         if found is not None and all(map(math.isfinite, found)):
-            table[place] = found
+            table[row_number] = found
     return table
 
 
@@ -218,9 +227,9 @@ def _from_statistics(tensor: Stored) -> tuple[float, float] | None:
     return found["mean"], found["norm"] / math.sqrt(count)
 
 
-def _looked_into(tensor: Stored) -> tuple[float, float] | None:
+def _sample_values(tensor: Stored) -> tuple[float, float] | None:
     try:
-        array: NDArray[Any] = opened(tensor)
+        array: NDArray[Any] = open_tensor(tensor)
     except (ViaductError, MemoryError):
         return None
     if not array.size or array.dtype.kind == "c":

@@ -1,4 +1,4 @@
-"""summary.json: the answer for other programs."""
+"""summary.json: the result for other programs."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from viaduct.comparison.thresholds import DEFAULTS
 KIND = "drift"
 
 
-def summary(drift: Drift) -> dict[str, Any]:
-    """Counts by result, the origin and its cause, and how it was compared."""
+def make_summary(drift: Drift) -> dict[str, Any]:
+    """Return counts by result, the origin and its cause, and the options of the comparison."""
     explanation = drift.explanation
     origin = explanation.origin
     return {
@@ -28,19 +28,20 @@ def summary(drift: Drift) -> dict[str, Any]:
         "headline": explanation.headline,
         "counts": counts(drift.rows),
         "origin": origin.op if origin else None,
-        "where": place(drift, origin) if origin else None,
+        "where": describe_origin(drift, origin) if origin else None,
         "cause": explanation.cause,
-        "causes": [finite(asdict(cause)) for cause in explanation.causes],
-        "further_origins": [place(drift, other) for other in explanation.further],
-        "thresholds": limits(drift.options),
+        "causes": [encode_nonfinite(asdict(cause)) for cause in explanation.causes],
+        "further_origins": [describe_origin(drift, other) for other in explanation.further],
+        "thresholds": describe_thresholds(drift.options),
         "kld": drift.options.kld,
-        "left": facts(drift.left),
-        "right": facts(drift.right),
+        "left": describe_side(drift.left),
+        "right": describe_side(drift.right),
         "notes": list(drift.notes),
     }
 
 
-def place(drift: Drift, origin: Origin) -> dict[str, Any]:
+def describe_origin(drift: Drift, origin: Origin) -> dict[str, Any]:
+    """Return an origin with its tensor and measures."""
     row = drift.rows[origin.row]
     named = {"op": origin.op, "kind": origin.kind, "step": origin.step, "rank": origin.rank}
     tensor = {
@@ -49,31 +50,33 @@ def place(drift: Drift, origin: Origin) -> dict[str, Any]:
         "result": row.result,
         "index": row.pair.group,
     }
-    return {**named, **tensor, "why": origin.why, "reason": row.reason, "measures": numbers(row)}
+    return {**named, **tensor, "why": origin.why, "reason": row.reason, "measures": select_measures(row)}
 
 
-def numbers(row: Row) -> dict[str, Any] | None:
+def select_measures(row: Row) -> dict[str, Any] | None:
+    """Return the main measures of a row."""
     if row.measures is None:
         return None
     names = ("cosine", "max_absolute", "relative_euclidean", "root_mean_square", "mismatched")
-    return {name: finite(getattr(row.measures, name)) for name in names}
+    return {name: encode_nonfinite(getattr(row.measures, name)) for name in names}
 
 
-def limits(options: Options) -> dict[str, Any]:
+def describe_thresholds(options: Options) -> dict[str, Any]:
     """Return the limits given by hand, how they were measured, or those of every dtype."""
-    if options.measured:
-        return {"measured": options.measured}
+    if options.threshold_source:
+        return {"measured": options.threshold_source}
     if options.thresholds is not None:
-        return {"given": options.thresholds.given()}
-    return {"defaults": {dtype: limit.given() for dtype, limit in DEFAULTS.items()}}
+        return {"given": options.thresholds.set_limits()}
+    return {"defaults": {dtype: limit.set_limits() for dtype, limit in DEFAULTS.items()}}
 
 
-def facts(side: Side) -> dict[str, Any]:
+def describe_side(side: Side) -> dict[str, Any]:
+    """Return path, kind, size and settings of a side."""
     return {"path": str(side.path), "kind": side.kind, "tensors": len(side.tensors), "settings": dict(side.settings)}
 
 
-def curve_summary(curves: Curves) -> dict[str, Any]:
-    """The same form for two runs without dumps."""
+def make_curve_summary(curves: Curves) -> dict[str, Any]:
+    """Return the same record for two runs without dumps."""
     parting = curves.parting
     return {
         "kind": KIND,
@@ -85,8 +88,8 @@ def curve_summary(curves: Curves) -> dict[str, Any]:
         "cause": None,
         "curves": {
             "steps": len(curves.steps),
-            "parting": None if parting is None else finite(asdict(parting)),
-            "not_finite": len(curves.lost),
+            "parting": None if parting is None else encode_nonfinite(asdict(parting)),
+            "not_finite": len(curves.nonfinite_steps),
             "not_compared": [len(side.steps) - len(curves.steps) for side in (curves.left, curves.right)],
             "left": str(curves.left.path),
             "right": str(curves.right.path),
@@ -95,10 +98,10 @@ def curve_summary(curves: Curves) -> dict[str, Any]:
     }
 
 
-def finite(value: Any) -> Any:
-    """JSON has no NaN and no infinity: they become texts."""
+def encode_nonfinite(value: Any) -> Any:
+    """Replace NaN and infinities by texts, which JSON can hold."""
     if isinstance(value, Mapping):
-        return {name: finite(item) for name, item in value.items()}
+        return {name: encode_nonfinite(item) for name, item in value.items()}
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Inf" if value > 0 else "-Inf"
     return value

@@ -1,4 +1,4 @@
-"""Looks into a compiled network without taking it apart.
+"""Taps: read tensors of a compiled network without breaking its graph.
 
 torch.compile fuses modules away, and hooks that Python runs would break its graph at every module. Instead each hook
 leaves one operator in the graph, `viaduct::tap`, which hands its tensor over and returns nothing. To the compiler it is
@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from viaduct.comparison.capture import Capture, Plan
 from viaduct.comparison.index import Entry
-from viaduct.comparison.modules import ModuleWatch, names_in
+from viaduct.comparison.modules import ModuleWatch, name_modules
 from viaduct.comparison.naming import ROOT, Only, Steps
 from viaduct.comparison.tensors import Role
 
@@ -37,6 +37,7 @@ _LISTENERS: list[Callable[[int, Tensor], None]] = []
 # torch 2.4 cannot infer the schema from annotations that are text.
 @torch.library.custom_op("viaduct::tap", mutates_args=(), schema="(Tensor tensor, SymInt tag) -> ()")
 def tap(tensor: Tensor, tag: int) -> None:
+    """Hand a tensor to the listeners."""
     for listen in _LISTENERS:
         listen(tag, tensor)
 
@@ -47,7 +48,7 @@ def _(tensor: Tensor, tag: int) -> None:
 
 
 class GradientTap(torch.autograd.Function):
-    """The tensor as it is; its gradient is tapped. Not a view: what follows may work in place."""
+    """Identity whose gradient is tapped. It returns a copy, since what follows may work in place."""
 
     @staticmethod
     def forward(ctx: Any, tensor: Tensor, tag: int) -> Tensor:
@@ -73,7 +74,7 @@ class Taps:
     def __init__(self, network: nn.Module, plan: Plan) -> None:
         keep_in_order()
         self.network, self.plan = network, plan
-        self.names = names_in(network)
+        self.names = name_modules(network)
         self.meanings: list[Meaning] = []
         self.known = Survey({}, frozenset(), frozenset())
         self._taken: dict[str, list[Any]] = {}
@@ -82,29 +83,34 @@ class Taps:
         # A function of its own: compiled code is kept by function, and the network's own must know nothing of taps.
         self._compiled: Any = torch.compile(lambda *args: network(*args), dynamic=False)
 
-    def base(self, op: str, kind: str, role: Role) -> int:
+    def first_tag(self, op: str, kind: str, role: Role) -> int:
+        """Return the first tag of an operator's tensors of one role."""
         if (op, role) not in self._bases:
             self._bases[op, role] = len(self.meanings)
             self.meanings += [(op, kind, role, index) for index in range(MANY)]
         return self._bases[op, role]
 
     def run(self, *args: Tensor) -> Any:
-        """One pass of the compiled network with taps."""
+        """Run the compiled network with taps once."""
         if not self.runs:
-            self.known = survey_of(self.network, args)
+            self.known = survey_network(self.network, args)
         self.runs += 1
-        with self.installed():
+        with self.install():
             return self._compiled(*args)
 
     @contextmanager
-    def installed(self) -> Iterator[None]:
+    def install(self) -> Iterator[None]:
+        """Register the taps' hooks for one pass."""
         handles: list[Any] = []
         for module, op in self.names.items():
             kind = type(module).__name__
-            inputs, outputs = self.marks(op, kind, "input", "grad_input"), self.marks(op, kind, "output", "grad_output")
-            taken, written = self._taken.setdefault(op, []), self.known.overwritten(op)
-            handles.append(module.register_forward_pre_hook(partial(before, inputs, taken if written else None)))
-            handles.append(module.register_forward_hook(partial(after, outputs, taken, written)))
+            inputs, outputs = (
+                self.make_marks(op, kind, "input", "grad_input"),
+                self.make_marks(op, kind, "output", "grad_output"),
+            )
+            taken, written = self._taken.setdefault(op, []), self.known.overwritten_inputs(op)
+            handles.append(module.register_forward_pre_hook(partial(tap_inputs, inputs, taken if written else None)))
+            handles.append(module.register_forward_hook(partial(tap_outputs, outputs, taken, written)))
         try:
             yield
         finally:
@@ -113,28 +119,33 @@ class Taps:
             for left in self._taken.values():
                 left.clear()  # of a pass that ended in an exception
 
-    def marks(self, op: str, kind: str, role: Role, gradient: Role) -> Marks:
-        tags = (self.base(op, kind, wanted) if self.plan.wants(op, wanted) else -1 for wanted in (role, gradient))
-        return *tags, self.known.untold(op, gradient)  # type: ignore[return-value]
+    def make_marks(self, op: str, kind: str, role: Role, gradient: Role) -> Marks:
+        """Return the tags of a module's values and gradients."""
+        tags = (self.first_tag(op, kind, wanted) if self.plan.wants(op, wanted) else -1 for wanted in (role, gradient))
+        return *tags, self.known.ambiguous_gradients(op, gradient)  # type: ignore[return-value]
 
 
-def before(marks: Marks, taken: list[Any] | None, module: nn.Module, args: Any) -> Any:
+def tap_inputs(marks: Marks, taken: list[Any] | None, module: nn.Module, args: Any) -> Any:
+    """Tap a module's inputs."""
     if taken is not None:
         taken.append(args)
-    return tapped(args, *marks)
+    return tap_tensors(args, *marks)
 
 
-def after(marks: Marks, taken: list[Any], written: tuple[int, ...], module: nn.Module, args: Any, output: Any) -> Any:
+def tap_outputs(
+    marks: Marks, taken: list[Any], written: tuple[int, ...], module: nn.Module, args: Any, output: Any
+) -> Any:
+    """Tap a module's outputs."""
     several = type(output) is tuple
     outputs = output if several else (output,)
-    passed = tapped(outputs, *marks)
+    passed = tap_tensors(outputs, *marks)
     if written:
         write_back(taken.pop(), args, written, outputs, passed)
     return passed if several else passed[0]
 
 
 def write_back(taken: Any, args: Any, written: tuple[int, ...], outputs: Any, passed: Any) -> None:
-    """A module that works in place has worked on a copy that its tap has made: what it was given must change, too."""
+    """Copy what an in-place module wrote to its tapped copy back to the original."""
     number = 0
     for original, copied in zip(taken, args, strict=True):
         if isinstance(original, Tensor):
@@ -144,17 +155,19 @@ def write_back(taken: Any, args: Any, written: tuple[int, ...], outputs: Any, pa
             number += 1
 
 
-def tapped(tensors: Any, tag: int, gradient_tag: int, untold: tuple[int, ...]) -> Any:
-    """The same tuple, its tensors tapped; a tag below 0 is none. A tensor that is in it twice has one gradient, as for
-    autograd. Traced by the compiler: plain loops only."""
+def tap_tensors(tensors: Any, tag: int, gradient_tag: int, untold: tuple[int, ...]) -> Any:
+    """Return the same tuple with its tensors tapped; a tag below 0 means none.
+
+    A tensor that occurs twice has one gradient, as in autograd. Traced by the compiler: plain loops only.
+    """
     passed: list[Any] = []
     number = 0
-    for place, item in enumerate(tensors):
+    for position, item in enumerate(tensors):
         if isinstance(item, Tensor) and number < MANY:
             if tag >= 0:
                 torch.ops.viaduct.tap(item, tag + number)
             if gradient_tag >= 0 and item.requires_grad:
-                same = [made for other, made in zip(tensors[:place], passed, strict=True) if other is item]
+                same = [made for other, made in zip(tensors[:position], passed, strict=True) if other is item]
                 if same:
                     item = same[0]
                 elif number not in untold:
@@ -165,40 +178,42 @@ def tapped(tensors: Any, tag: int, gradient_tag: int, untold: tuple[int, ...]) -
 
 
 class TapWatch:
-    """Listens to the taps during one step; stands where ModuleWatch does for a network that is not compiled."""
+    """Listens to the taps during one step; the counterpart of ModuleWatch for compiled networks."""
 
     def __init__(self, capture: Capture, taps: Taps) -> None:
         self.capture, self.taps = capture, taps
         self.paused = False
         self._recorded: dict[str, dict[str, None]] = {}
         self._count: Counter[int] = Counter()
-        self._heard: list[Heard] = []
-        _LISTENERS.append(self.heard)
+        self._heard: list[TapRecord] = []
+        _LISTENERS.append(self.receive)
 
     @property
     def edges(self) -> dict[str, dict[str, None]]:
         return {**self.taps.known.edges, **self._recorded}
 
     def watch(self, names: dict[nn.Module, str]) -> None:
-        """The taps are in the network when it runs."""
+        """Do nothing: the taps are in the network when it runs."""
 
-    def before(self, name: str, module: nn.Module, args: Any, kwargs: Any) -> None: ...
-    def after(self, name: str, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None: ...
+    def on_enter(self, name: str, module: nn.Module, args: Any, kwargs: Any) -> None: ...
+    def on_exit(self, name: str, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None: ...
 
-    def recorded(self, op: str, tensor: Tensor) -> None:
-        """A tensor that was handed over by hand: with a gradient it was made by the network."""
+    def add_recorded(self, op: str, tensor: Tensor) -> None:
+        """Add the edge of a tensor that was recorded by hand; with a gradient, the network made it."""
         self._recorded[op] = {ROOT: None} if tensor.requires_grad else {}
 
-    def heard(self, tag: int, tensor: Tensor) -> None:
+    def receive(self, tag: int, tensor: Tensor) -> None:
+        """Record a tensor from a tap."""
         op, kind, role, index = self.taps.meanings[tag]
         # Compiled code writes new values into memory that it has done with, and says nothing: never "seen before".
         entry = self.capture.add(Entry(op, kind, role, index, 0, self._count[tag]), tensor, anew=True)
         self._count[tag] += 1
-        self._heard.append(Heard(entry, self.capture.tick(), tag, self.taps.runs))
+        self._heard.append(TapRecord(entry, self.capture.next_order(), tag, self.taps.runs))
 
     def close(self) -> None:
-        if self.heard in _LISTENERS:
-            _LISTENERS.remove(self.heard)
+        """Stop listening and number the entries."""
+        if self.receive in _LISTENERS:
+            _LISTENERS.remove(self.receive)
         number_backward(self._heard)
         completed: dict[tuple[str, int, bool], int] = {}
         for heard in self._heard:
@@ -209,13 +224,13 @@ class TapWatch:
 
 
 @dataclass(frozen=True)
-class Heard:
+class TapRecord:
     """One tensor that came from a tap."""
 
     entry: Entry
     tick: int
     tag: int
-    run: int  # the how-manieth pass of the network it belongs to
+    run: int  # number of the pass of the network, from 1
 
     @property
     def backward(self) -> bool:
@@ -226,41 +241,42 @@ class Heard:
         return self.entry.op, self.entry.call, self.backward
 
 
-def number_backward(heard: list[Heard]) -> None:
-    """Of a module that is called twice in a pass, the gradients of the second call come first."""
-    groups: dict[tuple[int, int], list[Heard]] = {}
-    for one in heard:
-        if one.backward:
-            groups.setdefault((one.tag, one.run), []).append(one)
+def number_backward(records: list[TapRecord]) -> None:
+    """Number gradients of repeated calls in reverse: those of the second call come first."""
+    groups: dict[tuple[int, int], list[TapRecord]] = {}
+    for record in records:
+        if record.backward:
+            groups.setdefault((record.tag, record.run), []).append(record)
     for group in groups.values():
-        calls = [one.entry.call for one in group]
-        for one, call in zip(group, reversed(calls), strict=True):
-            one.entry.call = call
+        calls = [record.entry.call for record in group]
+        for record, call in zip(group, reversed(calls), strict=True):
+            record.entry.call = call
 
 
 @dataclass(frozen=True)
 class Survey:
-    """What a network tells of itself when it runs as written."""
+    """Edges, ambiguous gradients and overwritten inputs of a network, found by running it eagerly."""
 
     edges: dict[str, dict[str, None]]
     mixed: frozenset[tuple[str, Role, int]]
     written: frozenset[tuple[str, int]]
 
-    def untold(self, op: str, role: Role) -> tuple[int, ...]:
-        """Gradients that a tap could tell and autograd cannot: there would be nothing to compare them with."""
+    def ambiguous_gradients(self, op: str, role: Role) -> tuple[int, ...]:
+        """Return gradients that autograd cannot separate, and that are therefore not tapped."""
         return tuple(number for number in range(MANY) if (op, role, number) in self.mixed)
 
-    def overwritten(self, op: str) -> tuple[int, ...]:
+    def overwritten_inputs(self, op: str) -> tuple[int, ...]:
+        """Return the inputs that an operator writes to."""
         return tuple(number for number in range(MANY) if (op, number) in self.written)
 
 
-def survey_of(network: nn.Module, args: tuple[Tensor, ...]) -> Survey:
-    """From a pass of two samples through a copy; random numbers are put back."""
+def survey_network(network: nn.Module, args: tuple[Tensor, ...]) -> Survey:
+    """Run two samples through an eager copy; the random state is restored."""
     twin = copy.deepcopy(network)
     watch = ModuleWatch(Capture(Plan(Steps(()), only=Only(("",))), None))
-    watch.watch(names_in(twin))
+    watch.watch(name_modules(twin))
     cards = [args[0].device.index or 0] if args[0].device.type == "cuda" else []
     with torch.random.fork_rng(cards), torch.enable_grad():
         twin(*(tensor[:2] for tensor in args))
     watch.close()
-    return Survey(watch.edges, frozenset(watch.untold), frozenset(watch.overwritten))
+    return Survey(watch.edges, frozenset(watch.ambiguous_gradients), frozenset(watch.overwritten))

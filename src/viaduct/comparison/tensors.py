@@ -1,4 +1,4 @@
-"""The words of this room: a stored tensor, a side (all tensors of one dump), a pair of them, a row of the result.
+"""Data types of the comparison: a stored tensor, a side (all tensors of one dump), a pair.
 
 Readers make sides, alignment makes pairs, measuring and judging make rows, and the page, the CSV and the explanation
 are made of rows. All of it is plain and picklable: a tensor is named here, and opened where it is measured.
@@ -23,7 +23,7 @@ class Stored:
     op: str  # the operator's or module's name: layer3.0.conv2
     op_type: str  # Conv2d, BatchNorm, "" where the dump does not say
     role: Role
-    index: int  # the how-manieth input or output
+    index: int  # number of the input or output, from 0
     order: int  # place in execution order within its step; equal for all tensors of one call
     step: int
     rank: int
@@ -31,7 +31,7 @@ class Stored:
     shape: tuple[int, ...]
     path: Path | None  # the file that holds it
     member: str = ""  # its key within the file, for .npz and .safetensors
-    call: int = 0  # the how-manieth call of the same operator within a step
+    call: int = 0  # number of the call of the same operator within a step, from 0
     layout: str = ""  # NCHW, NHWC, NC1HWC0 … where the graph or the dump says
     statistics: Mapping[str, float] | None = None  # min max mean std norm nan inf, where the dump has them
     fault: str = ""
@@ -40,13 +40,13 @@ class Stored:
 
     @property
     def tensor_index(self) -> str:
-        """As the result table writes it: conv1:output:0."""
+        """Return the tensor's name as the result table shows it: conv1:output:0."""
         return f"{self.op}:{self.role}:{self.index}"
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """All that one dump directory holds."""
+    """All tensors of one dump directory."""
 
     path: Path
     kind: str  # viaduct, npu, tfdbg, msprobe, folder

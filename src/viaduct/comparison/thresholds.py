@@ -1,4 +1,4 @@
-"""When a pair of tensors counts as equal enough, and the verdict that follows.
+"""Thresholds that decide if a pair of tensors is equal enough, and the verdict.
 
 The defaults depend on the coarser of the two types. A float32 sum in another order differs by about 1e-6 of its size,
 and depth multiplies that by tens; float16 rounds each element by up to 5e-4 and bfloat16 by 4e-3 of its size, and some
@@ -10,16 +10,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from .measures import EPSILON, Figures, Measures, shown
+from .measures import EPSILON, Figures, Measures, format_measure
 from .tensors import Result
-from .ulps import coarser
+from .ulps import coarser_dtype
 
 Verdict = tuple[Result, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """A measure without a limit (None) is not judged."""
+    """Limits of the measures; one that is None is not judged."""
 
     cosine: float | None = None  # at least
     euclid: float | None = None  # relative Euclidean distance, at most
@@ -27,8 +27,8 @@ class Thresholds:
     scaled_max: float | None = None  # at most, in units of the golden side's size (measures.Figures.size)
     differing: float | None = None  # share of integers or truth values that may differ
 
-    def given(self) -> dict[str, float]:
-        """The limits that count, by name."""
+    def set_limits(self) -> dict[str, float]:
+        """Return the limits that are set, by name."""
         limits = {name: getattr(self, name) for name in self.__slots__}
         return {name: limit for name, limit in limits.items() if limit is not None}
 
@@ -44,74 +44,75 @@ WHOLE_NUMBERS = Thresholds(differing=0.0)
 FLIPPED = 1e-3  # up to this share of differing integers is a flag, above it is bad
 
 
-def from_flags(cosine: float | None, euclid: float | None, max_abs: float | None) -> Thresholds | None:
-    """What the command line asks for; None where it asks for nothing, and the defaults by type hold."""
+def thresholds_from_flags(cosine: float | None, euclid: float | None, max_abs: float | None) -> Thresholds | None:
+    """Return the thresholds given on the command line; None if there are none."""
     if cosine is None and euclid is None and max_abs is None:
         return None
     return Thresholds(cosine=cosine, euclid=euclid, max_abs=max_abs)
 
 
-def defaults(left: str, right: str) -> Thresholds:
-    """The limits for two types; the coarser one decides."""
+def default_thresholds(left: str, right: str) -> Thresholds:
+    """Return the default limits of two dtypes; the coarser one decides."""
     left, right = left.removeprefix("complex of "), right.removeprefix("complex of ")
-    kind = coarser(left, right)
+    kind = coarser_dtype(left, right)
     if kind is not None:
         return DEFAULTS[kind]
     floats = [dtype for dtype in (left, right) if dtype in DEFAULTS]
     return DEFAULTS[floats[0]] if floats else WHOLE_NUMBERS
 
 
-def verdict(measures: Measures, thresholds: Thresholds | None = None) -> Verdict:
-    """good | bad | flag | refused, and why it is not good. `thresholds` None: the defaults of the pair's types."""
-    limits = thresholds or defaults(measures.left.dtype, measures.right.dtype)
-    for rule in (mismatched, nothing_compared, one_side_zero):
+def judge_measures(measures: Measures, thresholds: Thresholds | None = None) -> Verdict:
+    """Return good, bad, flag or refused, and why it is not good. `thresholds` None: defaults by dtype."""
+    limits = thresholds or default_thresholds(measures.left.dtype, measures.right.dtype)
+    for rule in (judge_nonfinite, judge_empty, judge_zeros):
         if found := rule(measures):
             return found
-    judged, reasons = judge(measures, limits)
+    judged, reasons = apply_limits(measures, limits)
     if not judged:  # a single element has no cosine: then the defaults decide
-        judged, reasons = judge(measures, defaults(measures.left.dtype, measures.right.dtype))
+        judged, reasons = apply_limits(measures, default_thresholds(measures.left.dtype, measures.right.dtype))
     if not judged:
         return "refused", "no measure of this pair has a threshold"
     if reasons:
-        return bad_or_flipped(measures, limits, reasons)
-    return remarks(measures)
+        return judge_differing(measures, limits, reasons)
+    return judge_remarks(measures)
 
 
-def mismatched(measures: Measures) -> Verdict | None:
-    """NaN or Inf where the other side has something else is bad, whatever the rest looks like."""
+def judge_nonfinite(measures: Measures) -> Verdict | None:
+    """Return bad if NaN or Inf stand at different positions."""
     if not measures.mismatched:
         return None
     left, right = measures.left, measures.right
     where = f", first at {list(measures.first_mismatch.index)}" if measures.first_mismatch else ""
     if left.dtype == "float16" and left.inf > right.inf:
         return "bad", f"overflow: the left side has {left.inf} Inf in float16, the right one {right.inf}{where}"
-    places = "place" if measures.mismatched == 1 else "places"
-    sides = f"left {odd(left)}, right {odd(right)}"
-    return "bad", f"NaN or Inf differ in {measures.mismatched} {places}: {sides}{where}"
+    positions = "place" if measures.mismatched == 1 else "places"
+    sides = f"left {count_nonfinite(left)}, right {count_nonfinite(right)}"
+    return "bad", f"NaN or Inf differ in {measures.mismatched} {positions}: {sides}{where}"
 
 
-def odd(side: Figures) -> str:
-    """How many NaN and Inf a side has: 3 NaN, 1 +Inf."""
+def count_nonfinite(side: Figures) -> str:
+    """Describe how many NaN and Inf a side has: 3 NaN, 1 +Inf."""
     counts = {"NaN": side.nan, "+Inf": side.plus_inf, "-Inf": side.minus_inf}
     return " and ".join(f"{count} {name}" for name, count in counts.items() if count) or "none"
 
 
-def nothing_compared(measures: Measures) -> Verdict | None:
+def judge_empty(measures: Measures) -> Verdict | None:
+    """Return refused if no finite element is left."""
     if measures.compared or measures.statistics_only:
         return None
-    return "refused", f"no finite element is left to compare: both sides have {odd(measures.left)}"
+    return "refused", f"no finite element is left to compare: both sides have {count_nonfinite(measures.left)}"
 
 
-def one_side_zero(measures: Measures) -> Verdict | None:
-    """Zeros against something have no direction and, on the right, no relative error that could be too large."""
+def judge_zeros(measures: Measures) -> Verdict | None:
+    """Return bad if exactly one side is all zero: neither cosine nor relative error would show it."""
     zero = [side.norm <= EPSILON for side in (measures.left, measures.right)]
     if zero[0] == zero[1] or math.isnan(measures.left.norm) or math.isnan(measures.right.norm):
         return None
     return "bad", f"the {'left' if zero[0] else 'right'} side is all zero, the other is not"
 
 
-def judge(measures: Measures, limits: Thresholds) -> tuple[int, list[str]]:
-    """How many limits apply, and what each of them found. NaN never passes."""
+def apply_limits(measures: Measures, limits: Thresholds) -> tuple[int, list[str]]:
+    """Return how many limits apply, and which are exceeded. NaN never passes."""
     share = measures.differing / measures.compared if measures.compared else math.nan
     tests = (
         ("cosine similarity", measures.cosine, limits.cosine, False),
@@ -126,18 +127,19 @@ def judge(measures: Measures, limits: Thresholds) -> tuple[int, list[str]]:
             continue
         judged += 1
         if not (value <= limit if at_most else value >= limit):
-            reasons.append(f"{name} {plain(value)} is {'above' if at_most else 'below'} {limit:g}")
+            reasons.append(f"{name} {format_number(value)} is {'above' if at_most else 'below'} {limit:g}")
     return judged, reasons
 
 
-def plain(value: float) -> str:
-    """A number in a sentence: three digits that mean something, more near 1."""
+def format_number(value: float) -> str:
+    """Format a number for a sentence: three significant digits, more near 1."""
     if not math.isfinite(value):
-        return shown(value)
+        return format_measure(value)
     return f"{value:.9f}".rstrip("0") if 0.99 < value < 1 else f"{value:.3g}"
 
 
-def bad_or_flipped(measures: Measures, limits: Thresholds, reasons: list[str]) -> Verdict:
+def judge_differing(measures: Measures, limits: Thresholds, reasons: list[str]) -> Verdict:
+    """Return the verdict for exceeded limits; a few differing integers are a flag."""
     if limits.differing is not None and measures.differing <= FLIPPED * measures.compared:
         return "flag", f"{measures.differing} of {measures.compared} elements differ"
     if limits.differing is not None:
@@ -147,12 +149,12 @@ def bad_or_flipped(measures: Measures, limits: Thresholds, reasons: list[str]) -
     return "bad", "; ".join(reasons)
 
 
-def remarks(measures: Measures) -> Verdict:
-    """What is within its limits, but not to be passed over in silence."""
+def judge_remarks(measures: Measures) -> Verdict:
+    """Return good, or a flag for NaN, Inf or saturation that both sides share."""
     if measures.paired and measures.statistics_only:
         return "flag", "the statistics of both sides hold NaN or Inf; the finite ones agree"
     if measures.paired:
-        found = f"both sides have {odd(measures.right)} in the same places"
+        found = f"both sides have {count_nonfinite(measures.right)} in the same places"
         return "flag", f"{found}; the other {measures.compared} elements agree"
     if measures.overflow == "YES":
         return "flag", f"{measures.left.saturated} values reach 65504, the largest float16"

@@ -1,4 +1,4 @@
-"""How many representable numbers lie between two values, counted in bins that double.
+"""Distances in units in the last place, counted in bins that double.
 
 Bin 0 holds equal elements, bin k those between 2^(k-1) and 2^k - 1 units in the last place apart. Where the two sides
 have different types both are rounded to the coarser one first: its unit is what can be asked for. Of a tensor with more
@@ -33,8 +33,8 @@ class Ulps:
     counts: tuple[int, ...]
 
 
-def coarser(left: str, right: str) -> str | None:
-    """The coarser of two floating-point types; None where one of them is not one."""
+def coarser_dtype(left: str, right: str) -> str | None:
+    """Return the coarser of two floating-point dtypes; None where one is no float."""
     if left not in FLOATS or right not in FLOATS:
         return None
     return min(left, right, key=_COARSEST_FIRST.index)
@@ -44,19 +44,20 @@ class UlpCount:
     """The histogram, added up piece by piece."""
 
     def __init__(self, left: str, right: str, count: int) -> None:
-        self.dtype = coarser(left, right)
+        self.dtype = coarser_dtype(left, right)
         self.types = (left, right)
         self.counts = np.zeros(BINS, np.int64)
         self._part = -(-count // SAMPLE)  # one in so many is counted
 
     def add(self, left: Piece, right: Piece) -> None:
+        """Add a piece."""
         if self.dtype is None:
             return
         size = self._share(left.raw.size)
         left, right = left.first(size), right.first(size)
         ours, theirs, spare = (buffer(name, size, _WORDS[self.dtype]) for name in ("ours", "theirs", "spare"))
-        ordered(words_of(left, self.types[0], self.dtype), ours, spare)
-        ordered(words_of(right, self.types[1], self.dtype), theirs, spare)
+        order_words(read_words(left, self.types[0], self.dtype), ours, spare)
+        order_words(read_words(right, self.types[1], self.dtype), theirs, spare)
         exponents = self._distance(ours, theirs).view(np.int64)
         np.right_shift(exponents, 52, out=exponents)
         counts = np.bincount(exponents, minlength=_ONE + BINS)
@@ -64,6 +65,7 @@ class UlpCount:
         self.counts[1:] += counts[_ONE : _ONE + BINS - 1]
 
     def add_equal(self, size: int) -> None:
+        """Add elements that are equal."""
         self.counts[0] += self._share(size)
 
     def _share(self, size: int) -> int:
@@ -80,15 +82,16 @@ class UlpCount:
         np.abs(distance, out=distance)
         return distance
 
-    def finished(self) -> Ulps | None:
+    def result(self) -> Ulps | None:
+        """Return the histogram; None for dtypes that are not floating point."""
         if self.dtype is None:
             return None
         last = int(np.flatnonzero(self.counts).max(initial=0))
         return Ulps(self.dtype, tuple(int(c) for c in self.counts[: last + 1]))
 
 
-def words_of(piece: Piece, dtype: str, target: str) -> Array:
-    """The bits of a piece, rounded to `target`, as signed integers."""
+def read_words(piece: Piece, dtype: str, target: str) -> Array:
+    """Return the bits of a piece, rounded to `target`, as signed integers."""
     if dtype == target:
         return piece.raw.view(_WORDS[target])
     with np.errstate(over="ignore", under="ignore"):
@@ -104,8 +107,8 @@ def bfloat16_words(single: NDArray[np.float32]) -> NDArray[np.int16]:
     return rounded.astype(np.uint16).view(np.int16)
 
 
-def ordered(words: Array, out: Array, spare: Array) -> None:
-    """Sign and magnitude as integers that count representable numbers: both zeros are 0."""
+def order_words(words: Array, out: Array, spare: Array) -> None:
+    """Turn sign and magnitude into integers that count representable numbers; both zeros are 0."""
     info = np.iinfo(words.dtype)
     np.right_shift(words, info.bits - 1, out=spare)
     np.bitwise_and(words, info.max, out=out)

@@ -1,4 +1,4 @@
-"""Grids of equal steps, as fixed point and quantised numbers have them: another kind than those of floating point."""
+"""Grids of equal steps, as fixed-point and quantised numbers have them."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Uniform:
     start: float
     levels: int
 
-    def holds(self, values: Array) -> Array:
-        """Return where values lie on the grid."""
+    def on_grid(self, values: Array) -> Array:
+        """Return a mask of the values that lie on the grid."""
         numbers = (values - self.start) / self.step
         slack = NEAR + STORED * np.abs(values) / self.step
         beside: Array = np.abs(numbers - np.rint(numbers)) <= np.minimum(slack, 0.25)
@@ -44,4 +44,4 @@ def find_uniform(values: Array) -> Uniform | None:
     extent = float(different[-1] - different[0])
     step = extent / max(1, round(extent / float(np.min(gaps))))
     grid = Uniform(step, float(different[0]), round(extent / step) + 1)
-    return grid if bool(grid.holds(different).all()) and grid.levels >= FEWEST else None
+    return grid if bool(grid.on_grid(different).all()) and grid.levels >= FEWEST else None

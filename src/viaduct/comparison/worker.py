@@ -1,4 +1,4 @@
-"""The process that measures: takes pairs from a connection, answers each with its measures or a refusal.
+"""Worker process: measures pairs from a connection and answers each with measures or a refusal.
 
 measuring.py starts it with the connection's descriptor as its first argument. It imports NumPy and no more, so it is
 ready in a fifth of a second, and ends when the other side closes the connection.
@@ -10,10 +10,11 @@ import sys
 import traceback
 from multiprocessing.connection import Connection
 
-from viaduct.comparison.measuring import Bug, Job, answer
+from viaduct.comparison.measuring import Bug, Job, measure_pair
 
 
 def serve(connection: Connection) -> None:
+    """Answer jobs until the connection closes."""
     while True:
         try:
             jobs: list[Job] = connection.recv()
@@ -21,7 +22,7 @@ def serve(connection: Connection) -> None:
             return
         for job in jobs:
             try:
-                connection.send((job.number, answer(job.pair, job.options)))
+                connection.send((job.number, measure_pair(job.pair, job.options)))
             except BrokenPipeError:
                 return
             except Exception:

@@ -1,4 +1,4 @@
-"""Tensors to disk from a thread of its own, while the step goes on.
+"""Writes tensors to disk in a thread while the step continues.
 
 A step's folder is written beside its place and renamed when it is complete: what has its name is whole. The run waits
 only when more than `LIMIT` bytes are on their way, and at the end of the step. What goes wrong in the thread is raised
@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from viaduct.comparison.index import Entry, Index, write_index
-from viaduct.comparison.tally import CHUNK, Tally
+from viaduct.comparison.tensor_statistics import CHUNK, Tally
 from viaduct.errors import DiskFull, ViaductError
 
 LIMIT = (
@@ -35,6 +35,8 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 @dataclass(frozen=True)
 class Job:
+    """One tensor to write."""
+
     entry: Entry
     size: int
     fetch: Callable[[], npt.NDArray[Any]]  # waits for the device's copy, where there is one
@@ -43,9 +45,9 @@ class Job:
 class Writer:
     """Writes the tensors of one step."""
 
-    def __init__(self, place: Path, limit: int = LIMIT) -> None:
-        self.place = place
-        self.temporary = place.with_name(f".{place.name}.part")
+    def __init__(self, folder: Path, limit: int = LIMIT) -> None:
+        self.folder = folder
+        self.temporary = folder.with_name(f".{folder.name}.part")
         self.limit = limit
         self._jobs: deque[Job] = deque()
         self._change = threading.Condition()
@@ -54,15 +56,16 @@ class Writer:
         self._failure: BaseException | None = None
         self._thread: threading.Thread | None = None
 
-    def begin(self) -> None:
-        with self.named(self.temporary):
+    def open(self) -> None:
+        """Create the temporary folder and start the thread."""
+        with self.name_errors(self.temporary):
             shutil.rmtree(self.temporary, ignore_errors=True)
             self.temporary.mkdir(parents=True)
         self._thread = threading.Thread(target=self._work, name="viaduct dump", daemon=True)
         self._thread.start()
 
     def put(self, entry: Entry, size: int, fetch: Callable[[], npt.NDArray[Any]]) -> None:
-        """Hand over one tensor; waits while too much is on its way. One tensor is always taken, however large."""
+        """Hand over one tensor; wait while too many bytes are pending."""
         with self._change:
             while self._pending and self._pending + size > self.limit and self._failure is None:
                 self._change.wait()
@@ -72,20 +75,20 @@ class Writer:
                 self._change.notify_all()
 
     def wait(self) -> None:
-        """Until all is on the disk; what went wrong on the way is raised here."""
+        """Wait until everything is on disk; raise what went wrong."""
         self._join()
         if self._failure is not None:
             self._clear()
             raise self._failure
 
     def finish(self, index: Index) -> None:
-        """Write the index, and give the folder its name."""
-        with self.named(self.temporary):
+        """Write the index and rename the folder."""
+        with self.name_errors(self.temporary):
             write_index(self.temporary, index)
-            move_into_place(self.temporary, self.place)
+            move_into_place(self.temporary, self.folder)
 
     def abandon(self) -> None:
-        """The step did not end: nothing of it stays."""
+        """Discard an unfinished step."""
         with self._change:
             self._jobs.clear()
         self._join()
@@ -104,7 +107,7 @@ class Writer:
     def _work(self) -> None:
         while (job := self._next()) is not None:
             try:
-                with self.named(self.temporary / str(job.entry.file)):
+                with self.name_errors(self.temporary / str(job.entry.file)):
                     write_tensor(self.temporary, job)
             except BaseException as error:
                 self._fail(error)
@@ -129,8 +132,8 @@ class Writer:
             self._change.notify_all()
 
     @contextlib.contextmanager
-    def named(self, path: Path) -> Iterator[None]:
-        """What the disk refuses, with the file's name."""
+    def name_errors(self, path: Path) -> Iterator[None]:
+        """Turn an OSError into a message that names the file."""
         try:
             yield
         except OSError as error:
@@ -141,24 +144,24 @@ class Writer:
 
 
 def write_tensor(folder: Path, job: Job) -> None:
-    """The array as .npy, with its checksum and statistics."""
+    """Write the array as .npy, with its checksum and statistics."""
     array = job.fetch()
-    head = header(array)
+    head = npy_header(array)
     body = array.reshape(-1).view(np.uint8).data
     job.entry.bytes = len(head) + len(body)
     job.entry.crc32 = zlib.crc32(head)
     with np.errstate(all="ignore"):
-        look_through(job.entry, array)
+        add_statistics(job.entry, array)
     with open(folder / str(job.entry.file), "wb", buffering=0) as file:
-        make_room(file.fileno(), job.entry.bytes)
+        reserve_space(file.fileno(), job.entry.bytes)
         file.write(head)
         written = 0
         while written < len(body):  # a raw write may take less than it is given
             written += file.write(body[written:]) or 0
 
 
-def look_through(entry: Entry, array: npt.NDArray[Any]) -> None:
-    """Checksum and statistics in one pass: each part is read from memory once."""
+def add_statistics(entry: Entry, array: npt.NDArray[Any]) -> None:
+    """Add checksum and statistics in one pass over memory."""
     flat, tally = array.reshape(-1), Tally(entry.dtype)
     for start in range(0, flat.size, CHUNK):
         part = flat[start : start + CHUNK]
@@ -167,8 +170,8 @@ def look_through(entry: Entry, array: npt.NDArray[Any]) -> None:
     entry.statistics.update(tally.result())
 
 
-def make_room(file: int, size: int) -> None:
-    """A file whose size is known beforehand is written a third faster; not every file system can."""
+def reserve_space(file: int, size: int) -> None:
+    """Preallocate a file, which makes writing a third faster where the file system can."""
     try:
         os.posix_fallocate(file, 0, size)
     except OSError as error:
@@ -176,17 +179,18 @@ def make_room(file: int, size: int) -> None:
             raise
 
 
-def header(array: npt.NDArray[Any]) -> bytes:
+def npy_header(array: npt.NDArray[Any]) -> bytes:
+    """Return the .npy header of an array."""
     text, form = io.BytesIO(), cast(Any, np.lib.format)
     form.write_array_header_1_0(text, form.header_data_from_array_1_0(array))
     return text.getvalue()
 
 
-def move_into_place(temporary: Path, place: Path) -> None:
-    """What was there before (a step done twice after a resume) goes."""
-    old = place.with_name(f".{place.name}.old")
-    if place.exists():
+def move_into_place(temporary: Path, folder: Path) -> None:
+    """Rename the folder, replacing an earlier one of the same step."""
+    old = folder.with_name(f".{folder.name}.old")
+    if folder.exists():
         shutil.rmtree(old, ignore_errors=True)
-        os.rename(place, old)
-    os.rename(temporary, place)
+        os.rename(folder, old)
+    os.rename(temporary, folder)
     shutil.rmtree(old, ignore_errors=True)

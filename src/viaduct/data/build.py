@@ -27,7 +27,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from viaduct.data.atomic import LEFTOVERS, alone_in, replacing
+from viaduct.atomic_files import LEFTOVERS, lock_folder, replace_file
 from viaduct.data.example import encode_example
 from viaduct.data.jpeg import has_an_end
 from viaduct.data.notices import reason
@@ -100,7 +100,7 @@ def build_records(
     out = Path(out)
     refuse_nested(origin.place, out)
     plan = make_plan(origin, seed, validation_share, first_label, (train_shards, validation_shards))
-    with writable(out), alone_in(out):
+    with writable(out), lock_folder(out):
         agree_with_earlier(out, plan)
         for leftover in out.glob(LEFTOVERS):
             leftover.unlink(missing_ok=True)
@@ -287,7 +287,7 @@ def option_change(earlier: dict[str, object], plan: Plan) -> str:
 
 
 def write_text(path: Path, content: str) -> None:
-    with replacing(path) as file:
+    with replace_file(path) as file:
         file.write(content.encode("utf-8", "surrogateescape"))
 
 

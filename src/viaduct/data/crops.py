@@ -72,6 +72,6 @@ def crops_of(records: Records, folder: Folder, *, normalised: bool) -> Crops | N
     compiled = region.compiled("see_crops")
     if compiled is None or records.auto_augment or records.increased_aug == "on":
         return None
-    if not isinstance(folder, RecordFolder):
+    if not isinstance(folder, RecordFolder) or named(records.preprocess).views:
         return None
     return Crops(compiled, folder, records, normalised)

@@ -35,8 +35,8 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 from urllib.request import Request, url2pathname, urlopen
 
+from viaduct.atomic_files import lock_folder, replace_file
 from viaduct.data import cifar10
-from viaduct.data.atomic import alone_in, replacing
 from viaduct.data.notices import reason
 from viaduct.errors import BadData, BadValue, DiskFull, UnknownName
 
@@ -120,7 +120,7 @@ def fetch(name: str, out: Path, *, source: str | None = None, on_progress: Progr
             return there
         origin = find_origin(source or wanted.address)
         prepare(out)
-        with alone_in(out):
+        with lock_folder(out):
             obtained = [obtain(wanted, forms, out, origin, on_progress or ignore) for forms in wanted.files]
             return unpack(obtained[0], out) if wanted.is_archive else out
 
@@ -296,7 +296,7 @@ def wrong_sum(file: Path, form: PublicFile, found: str, *hints: str) -> BadData:
 
 def copy(file: Path, out: Path, on_progress: Progress) -> Path:
     target = out / file.name
-    with open(file, "rb") as source, replacing(target) as opened:
+    with open(file, "rb") as source, replace_file(target) as opened:
         shutil.copyfileobj(source, opened)
         set_aside(target)
         on_progress(opened.tell(), opened.tell())
@@ -485,7 +485,7 @@ def begins_at(response: HTTPResponse, have: int) -> bool:
 def begin(part: Path, version: Version) -> None:
     """The old bytes go before the new version is written down, so that a kill between the two mixes nothing."""
     forget(part)
-    with replacing(with_suffix(part, ".json")) as file:
+    with replace_file(with_suffix(part, ".json")) as file:
         file.write(json.dumps(asdict(version)).encode())
 
 

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from viaduct.atomic_files import replace_file
 from viaduct.data import sidecar
-from viaduct.data.atomic import replacing
 from viaduct.data.crc32c import byte_words
 from viaduct.data.tfrecord import (
     HEADER,
@@ -211,7 +211,7 @@ def write_dali_index(path: Path, index: FileIndex, folder: Path | None = None) -
     lines = (f"{offset} {size}\n" for offset, size in zip(index.offsets.tolist(), sizes.tolist(), strict=True))
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(place) as file:
+        with replace_file(place) as file:
             file.write("".join(lines).encode())
     except OSError as error:
         raise BadData(

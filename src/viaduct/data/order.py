@@ -31,6 +31,7 @@ class Purpose(IntEnum):
     SAMPLE = 7
     MIXUP = 8
     BALANCE = 9
+    CUTMIX = 10
 
 
 def stream(seed: int, epoch: int, purpose: Purpose) -> np.random.Philox:

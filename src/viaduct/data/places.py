@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from viaduct.data.atomic import replacing
+from viaduct.atomic_files import replace_file
 from viaduct.data.notices import reason
 from viaduct.errors import BadData, BadValue
 
@@ -40,7 +40,7 @@ def is_earlier_result(out: Path, begins: bytes) -> bool:
 
 def write_result(out: Path, content: bytes) -> None:
     try:
-        with replacing(out) as file:
+        with replace_file(out) as file:
             file.write(content)
     except OSError as error:
         raise BadData(f"{out} cannot be written: {reason(error)}.") from None

@@ -59,6 +59,7 @@ from viaduct.data.geometry import (
     stretched,
 )
 from viaduct.data.source import Colour, require_at_least
+from viaduct.data.source_views import PREFIX, SourceViews, parse_name
 from viaduct.errors import BadValue, UnknownName
 
 Floats = npt.NDArray[np.float32]
@@ -86,6 +87,7 @@ class Preprocessing:
     fancy_upsampling: tuple[bool, bool] = (True, True)  # in evaluation, in training
     mirrors_before_resize: bool = True
     recolour: DrawColour | None = None
+    views: SourceViews | None = None  # of a network of another package: through Pillow, not through a View
 
 
 def shorter_side_then_centre(height: int, width: int, size: int) -> View:
@@ -218,6 +220,9 @@ def see(
     colours: Colours = "reference",
 ) -> Floats:
     """Both of them, into `out` where it is given. `policy` changes training pictures before the colours are varied."""
+    views = named(name).views
+    if views is not None:
+        return see_through_pillow(name, views, jpeg_bytes, train, generator, size, out, normalised, policy, colours)
     height, width = jpeg.dimensions(jpeg_bytes)
     view = look(name, height, width, train, generator, boxes, size, colours)
     fancy_upsampling = named(name).fancy_upsampling[train] and not (train and mode == "fast")
@@ -226,6 +231,33 @@ def see(
     seen = render(jpeg_bytes, view._replace(recolour=None), None, fancy_upsampling, mode, out)
     seen[:] = policy(as_bytes(seen), generator)
     return finish(seen, view.recolour, name if normalised else None)
+
+
+def see_through_pillow(
+    name: str,
+    views: SourceViews,
+    jpeg_bytes: jpeg.Encoded,
+    train: bool,
+    generator: np.random.Generator | None,
+    size: int,
+    out: Floats | None,
+    normalised: bool,
+    policy: Policy | None,
+    colours: Colours,
+) -> Floats:
+    """Prepare an image as the source of its network does."""
+    pixels = jpeg.decode(jpeg_bytes, dct="accurate")
+    if train and generator is None:
+        raise BadValue("training draws at random and needs a generator.", "Try: generator=np.random.default_rng(seed)")
+    if train and generator is not None:
+        seen = views.cut_random(pixels, size, generator)
+        seen = policy(np.ascontiguousarray(seen), generator) if policy else seen
+        recolour = colours(generator) if callable(colours) else None
+    else:
+        seen, recolour = views.cut_centre(pixels, size), None
+    out = np.empty((size, size, 3), dtype=np.float32) if out is None else out
+    out[:] = seen
+    return finish(out, recolour, name if normalised else None)
 
 
 def as_bytes(seen: Floats) -> npt.NDArray[np.uint8]:
@@ -251,9 +283,24 @@ def named(name: str) -> Preprocessing:
         raise BadValue(
             f"a preprocessing is named by a word, got {short(name)}.", f"There are: {', '.join(PREPROCESSINGS)}."
         )
+    if name.startswith(f"{PREFIX}:"):
+        return read_source(name)
     if name not in PREPROCESSINGS:
         raise UnknownName("preprocessing", name, PREPROCESSINGS)
     return PREPROCESSINGS[name]
+
+
+@cache
+def read_source(name: str) -> Preprocessing:
+    """Return the preprocessing of a network of another package: bytes are divided by 255, then normalised."""
+    views = parse_name(name)
+    mean, scale = (255 * value for value in views.mean), (1 / (255 * value) for value in views.deviation)
+    return Preprocessing(refuse_view, tuple(mean), tuple(scale), views=views)  # type: ignore[arg-type]
+
+
+def refuse_view(height: int, width: int, size: int) -> View:
+    """Refuse to describe an antialiased image as places between pixels."""
+    raise BadValue("images of a network of another package are resized by Pillow, which this step cannot do.")
 
 
 def look(

@@ -20,9 +20,11 @@ from viaduct.data.index import RecordFolder
 from viaduct.data.mindrecord_folder import MindRecordFolder, holds_mindrecords, mindrecord_folders
 from viaduct.data.shards import LABELS_FILE, nothing_found, read_label_names, record_files
 from viaduct.data.source import Colour, Labels, Pictures, PictureSet, Source
+from viaduct.data.source_views import PREFIX, parse_name
 from viaduct.data.tfrecord import BadRecord
-from viaduct.errors import BadData, BadValue
+from viaduct.errors import BadData, BadValue, UnknownName
 
+PREPROCESSINGS = ("official", "v15", "resnext", "amoebanet")
 COLOUR_FIELDS = ("brightness", "contrast", "saturation", "hue")  # in the order of colour.Ranges
 HOW_SPLITS_ARE_NAMED = ("Names with val, eval, dev or test in them mean validation, all others training.",)
 Folder = RecordFolder | PictureFolder | MindRecordFolder
@@ -40,7 +42,7 @@ class Records(Source):
 
     classes: int = 1001
     workers: int = 0  # threads that decode; 0: one a core
-    preprocess: Literal["official", "v15", "resnext", "amoebanet"] = "official"
+    preprocess: str = "official"  # one of PREPROCESSINGS, or source: as the network's source prepares its images
     decode: Literal["exact", "fast"] = "exact"  # fast: shrink large pictures while decoding
     label_shift: int = 0  # added to the stored label: -1 for ResNet-50 v1.5
     on_bad_record: Literal["stop", "skip"] = "stop"
@@ -54,6 +56,10 @@ class Records(Source):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.preprocess.startswith(f"{PREFIX}:"):
+            parse_name(self.preprocess)
+        elif self.preprocess not in (*PREPROCESSINGS, PREFIX):
+            raise UnknownName("data.preprocess", self.preprocess, (*PREPROCESSINGS, PREFIX))
         for field in COLOUR_FIELDS:
             value, largest = getattr(self, field), 255 if field == "brightness" else 1
             if not 0 <= value <= largest:

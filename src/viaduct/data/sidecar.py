@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from viaduct.data.atomic import replacing
+from viaduct.atomic_files import replace_file
 from viaduct.path_errors import refuse_special_file
 
 Table = npt.NDArray[np.int64]
@@ -72,7 +72,7 @@ def store(file: Path, table: Table) -> Path | None:
     for place in places(file):
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
-            with replacing(place, durable=False) as opened:
+            with replace_file(place, durable=False) as opened:
                 np.save(opened, table)
         except OSError:
             continue

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Literal, NamedTuple, Protocol
 
-from viaduct.data.atomic import replacing
+from viaduct.atomic_files import replace_file
 from viaduct.data.crc32c import Buffer, crc32c
 from viaduct.data.example import image_filename
 from viaduct.errors import BadData
@@ -264,7 +264,7 @@ class RecordWriter:
         self._file: BinaryIO | None = None
 
     def __enter__(self) -> RecordWriter:
-        self._file = self._stack.enter_context(replacing(self.path))
+        self._file = self._stack.enter_context(replace_file(self.path))
         return self
 
     def write(self, data: Buffer) -> None:

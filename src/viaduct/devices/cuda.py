@@ -7,12 +7,13 @@ import warnings
 
 import torch
 
+from viaduct.cards.cuda import CARD
 from viaduct.devices import hardware
 from viaduct.devices.base import GIB, check_index, known
 
 NAME = "cuda"
 
-_VISIBLE = "CUDA_VISIBLE_DEVICES"
+_VISIBLE = CARD.visible
 _NO_CARD = "No CUDA GPUs are available"
 
 
@@ -80,7 +81,7 @@ def allow_tf32(allowed: bool) -> None:
 
 
 def collective_backend() -> str:
-    return "nccl"
+    return CARD.backend
 
 
 def graph_capture() -> object | None:

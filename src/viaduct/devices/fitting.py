@@ -12,7 +12,9 @@ import re
 from dataclasses import dataclass
 from importlib import metadata
 
-PACKAGES = ("torch_npu", "torch_mlu")
+from viaduct.cards import NPU, PLUGINS
+
+PACKAGES = PLUGINS
 OLDEST_TORCH = (2, 4)
 """The oldest release that viaduct trains with."""
 
@@ -75,7 +77,7 @@ def pinned_torch(requirements: list[str]) -> str | None:
 
 
 def torch_in_version(package: str, version: str) -> str | None:
-    if package == "torch_npu":
+    if package == NPU.module:
         own = re.match(r"\d+\.\d+\.\d+", version)
         return own[0] if own else None
     behind = re.search(r"[-+.]torch(\d+(?:\.\d+)+)", version)

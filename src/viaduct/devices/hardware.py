@@ -15,6 +15,7 @@ import re
 from importlib import metadata
 from pathlib import Path
 
+from viaduct.cards import CUDA, MLU, NPU
 from viaduct.devices.base import Facts, find_in_file, known
 from viaduct.devices.fitting import find_fit
 from viaduct.extras import install_line
@@ -29,7 +30,7 @@ OLDEST_DRIVERS = {"mlu": "4.20.6"}
 """Versions under which the vendors do not train their own ResNet-50; torch itself refuses NVIDIA's that are too old."""
 PIP = "pip install 'viaduct[train]'"
 DEV = Path("/dev")
-CARD_FILES = {"cuda": "nvidia[0-9]*", "npu": "davinci[0-9]*", "mlu": "cambricon_dev[0-9]*"}
+CARD_FILES = {card.name: card.device_files for card in (CUDA, NPU, MLU)}
 
 
 def nvidia_driver() -> str | None:
@@ -83,8 +84,8 @@ def list_without_torch() -> list[Facts]:
     versions: dict[str, dict[str, str | None]] = {
         "cpu": {"python": platform.python_version()},
         "cuda": {"driver": nvidia_driver()},
-        "mlu": {"torch_mlu": package_version("torch_mlu"), "cntoolkit": cntoolkit(), "driver": cambricon_driver()},
-        "npu": {"torch_npu": package_version("torch_npu"), "cann": cann(), "driver": ascend_driver()},
+        "mlu": {MLU.module: package_version(MLU.module), "cntoolkit": cntoolkit(), "driver": cambricon_driver()},
+        "npu": {NPU.module: package_version(NPU.module), "cann": cann(), "driver": ascend_driver()},
     }
     return [Facts(name, False, known(found), missing=describe_missing(name)) for name, found in versions.items()]
 

@@ -6,20 +6,21 @@ from typing import Any
 
 import torch
 
+from viaduct.cards.mlu import CARD
 from viaduct.devices import hardware, plugin
 from viaduct.devices.base import GIB, check_index, known
 
-NAME = "mlu"
+NAME = CARD.name
 
 _TORCH = torch.__version__.partition("+")[0]
 _VENDOR = plugin.Vendor(
-    package="torch_mlu",
+    package=CARD.module,
     device=NAME,
     install=f"Install CNToolkit and the torch_mlu made for torch {_TORCH}.",
     repair=f"Put $NEUWARE_HOME/lib64 on LD_LIBRARY_PATH, and use the torch_mlu made for torch {_TORCH}.",
-    look="`cnmon` shows the cards and the driver; a container also needs /dev/cambricon*.",
+    look=f"`{CARD.tool}` shows the cards and the driver; a container also needs /dev/cambricon*.",
     # In the order in which torch_mlu reads them.
-    hiders=("CN_VISIBLE_DEVICES", "MLU_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"),
+    hiders=CARD.hiding,
     unhide="Unset it, or list card numbers: 0,1.",
 )
 
@@ -74,7 +75,7 @@ def allow_tf32(allowed: bool) -> None:
 
 
 def collective_backend() -> str:
-    return "cncl"
+    return CARD.backend
 
 
 def graph_capture() -> object | None:
@@ -86,7 +87,7 @@ def versions() -> dict[str, str]:
     return known(
         {
             "torch": torch.__version__,
-            "torch_mlu": plugin.version("torch_mlu"),
+            CARD.module: plugin.version(CARD.module),
             "cntoolkit": hardware.cntoolkit(),
             "driver": hardware.cambricon_driver(),
         }

@@ -6,19 +6,20 @@ from typing import Any
 
 import torch
 
+from viaduct.cards.npu import CARD
 from viaduct.devices import hardware, plugin
 from viaduct.devices.base import GIB, check_index, known
 
-NAME = "npu"
+NAME = CARD.name
 
 _TORCH = torch.__version__.partition("+")[0]
 _VENDOR = plugin.Vendor(
-    package="torch_npu",
+    package=CARD.module,
     device=NAME,
     install=f"Install CANN and the torch_npu made for torch {_TORCH}.",
     repair=f"Source CANN's set_env.sh, and use the torch_npu made for torch {_TORCH}.",
-    look="`npu-smi info` shows the cards and the driver; a container also needs /dev/davinci*.",
-    hiders=("ASCEND_RT_VISIBLE_DEVICES",),
+    look=f"`{CARD.tool}` shows the cards and the driver; a container also needs /dev/davinci*.",
+    hiders=CARD.hiding,
     unhide="Unset it, or list card numbers in ascending order: 0,1.",
 )
 
@@ -73,7 +74,7 @@ def allow_tf32(allowed: bool) -> None:
 
 
 def collective_backend() -> str:
-    return "hccl"
+    return CARD.backend
 
 
 def graph_capture() -> object | None:
@@ -85,7 +86,7 @@ def versions() -> dict[str, str]:
     return known(
         {
             "torch": torch.__version__,
-            "torch_npu": plugin.version("torch_npu"),
+            CARD.module: plugin.version(CARD.module),
             "cann": hardware.cann(),
             "driver": hardware.ascend_driver(),
         }

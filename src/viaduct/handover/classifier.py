@@ -22,10 +22,10 @@ from viaduct.handover.preparing import Prepare, PrepareDecoded, build_prepare, b
 from viaduct.recipes import Loaded, Recipe
 from viaduct.training.checkpoint import EMA, MODEL, digest
 from viaduct.training.distributed import ALONE
-from viaduct.training.foreign import WeightsFile, find_weights, has_averages
 from viaduct.training.networks import build_model, describe_model, place_model
 from viaduct.training.rundir import RunDir
-from viaduct.training.trained import Weights, choose_weights, load_weights
+from viaduct.training.trained_weights import Weights, choose_weights, load_weights
+from viaduct.training.weight_files import WeightsFile, find_weights, has_averages
 from viaduct.weights.stored import open_weights
 
 CPU = torch.device("cpu")
@@ -101,7 +101,7 @@ def open_run(
     `file` is executed instead of the run's own copy of its recipe; `labels` names the outputs.
     """
     run = RunDir(path)
-    record, loaded = run.stored(), run.recipe(file)
+    record, loaded = run.read_recipe(), run.recipe(file)
     (saved,) = choose_weights(run, loaded.recipe, step, every=False)
     data = stored_data(record)
     data = None if data == SYNTHETIC or data is None or not data.exists() else data

@@ -39,7 +39,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class FoldingEffect:
-    """What folding does to the probabilities of some images."""
+    """Effect of folding on the probabilities of some images."""
 
     largest: float  # difference of a probability; not finite if an output is not
     equal: int  # images whose most probable class stays the same

@@ -40,7 +40,7 @@ class UnreadFile(NamedTuple):
 
 @dataclass
 class FoundFiles:
-    """What the paths of a command line lead to."""
+    """Files that the paths of a command line lead to."""
 
     files: list[ImageFile] = field(default_factory=list)
     errors: list[UnreadFile] = field(default_factory=list)

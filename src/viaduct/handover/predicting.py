@@ -45,7 +45,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a file: predictions, most probable first; an error; or neither if it is no image."""
+    """Result for a file: predictions, most probable first; an error; or neither if it is no image."""
 
     file: str
     predictions: tuple[Prediction, ...] = ()

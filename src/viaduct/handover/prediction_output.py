@@ -15,7 +15,7 @@ from viaduct.terminal import escape_controls
 
 
 class Output(Protocol):
-    """Where results go: `write` takes those of a batch, `finish` what is known at the end."""
+    """Destination of results: `write` takes those of a batch, `finish` the totals."""
 
     def write(self, results: Sequence[Result]) -> None: ...
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from viaduct.data.atomic import remove_leftovers, replacing
+from viaduct.atomic_files import remove_leftovers, replace_file
 from viaduct.data.notices import NAMED_AT_MOST, tell
 from viaduct.errors import BadData
 from viaduct.handover.classifier import Classifier
@@ -47,7 +47,7 @@ def open_outputs(
     if csv is None or csv == STDOUT:
         yield outputs
         return
-    with replacing(csv) as file:
+    with replace_file(csv) as file:
         text = io.TextIOWrapper(file, encoding="utf-8", newline="")
         yield [*outputs, CsvOutput(text, columns)]
         text.flush()
@@ -101,7 +101,7 @@ def write_predictions(
 
 
 class Tally:
-    """What became of the files; says on stderr which were left out, by name for the first ones."""
+    """Counts of results; prints on stderr which files were left out, the first ones by name."""
 
     def __init__(self, found: FoundFiles, quiet: bool) -> None:
         self.quiet = quiet  # no bar

@@ -61,6 +61,8 @@ def prepare_encoded(source: Records, data: bytes) -> Floats:
 def prepare_decoded(source: Records, pixels: jpeg.Pixels) -> Floats:
     """Return the input that evaluation makes of a decoded image: cropped and resized as its reference does."""
     name = source.preprocess
+    if views := preprocess.named(name).views:
+        return preprocess.finish(views.cut_centre(pixels, source.size).astype("float32"), None, name)
     height, width = pixels.shape[:2]
     view = preprocess.look(name, height, width, size=source.size)
     return preprocess.finish(resample(pixels, view.rows, view.columns), None, name)

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from viaduct.kernels.bottleneck import Weights
-from viaduct.kernels.cell import Pass, cell_fits, readers_of, wires_of
-from viaduct.kernels.pooling import Pool, pooled
+from viaduct.kernels.cell import Pass, cell_fits, find_wirings, readers_of
+from viaduct.kernels.pooling import Pool, apply_pool
 from viaduct.kernels.terms import MOST_READERS, Term, state
 from viaduct.models.amoebanet import AmoebaNet
 from viaduct.models.amoebanet_cells import Cell, activated
@@ -23,11 +23,11 @@ def network_fits(network: AmoebaNet) -> bool:
 
 def stem_readers(first: Cell) -> list[bool]:
     """The first cell reads the stem as its second state, and with a ReLU as its input; so does the second cell."""
-    return [*readers_of(wires_of(first)[1]), True, True]
+    return [*readers_of(find_wirings(first)[1]), True, True]
 
 
 def convolutions(network: AmoebaNet) -> list[nn.Conv2d]:
-    """Whose weights the cells want in the precision of computation."""
+    """Return the convolutions whose weights the cells need in the precision of computation."""
     return [layer for layer in network.cells.modules() if isinstance(layer, nn.Conv2d)]
 
 
@@ -50,7 +50,7 @@ def forward(network: AmoebaNet, weights: Weights, dtype: torch.dtype, images_NCH
 
 def auxiliary_head(head: Any, x_NCHW: Tensor) -> Tensor:
     head.refuse_another_size(x_NCHW)
-    features = pooled(x_NCHW, Pool(5, 3, average=True, whole=True))
+    features = apply_pool(x_NCHW, Pool(5, 3, average=True, whole=True))
     features = activated(head.aux_bn0(head.proj(features)))
     features = activated(head.aux_bn1(head.conv(features)))
     return at_least_float32(head.head(features.flatten(1)))

@@ -1,4 +1,4 @@
-"""Puts the kernels of this folder to work in a network: known parts get a forward pass of their own.
+"""Put the kernels of this folder into a network: known parts get another forward pass.
 
 Weights, names and checkpoints stay as they are. Only training passes change: an evaluation runs as it is written.
 Before each of them the weights of convolutions are brought to the precision of computation, all at once.
@@ -19,11 +19,11 @@ from viaduct.models.amoebanet import AmoebaNet
 from viaduct.models.padding import SameConv2d, same_padding
 from viaduct.models.resnet import Bottleneck, Stem
 
-MOST = 2**31 - 1  # numbers in a tensor: kernels count places in 32 bits
+MOST = 2**31 - 1  # numbers in a tensor: kernels compute offsets in 32 bits
 
 
 def fuse(network: nn.Module, dtype: torch.dtype) -> int:
-    """How many parts of the network now run on kernels of ours, computing in `dtype`."""
+    """Make known parts of the network run on our kernels, computing in `dtype`; return how many."""
     weights: Weights = {}
     parts = 0
     for module in network.modules():
@@ -56,15 +56,15 @@ def refresh(weights: Weights, network: nn.Module, inputs: Any) -> None:
 
 
 def norms_fit(module: nn.Module) -> bool:
-    """Plain batch norms with weights and a fixed momentum; no SyncBN, which must ask other ranks."""
+    """Return True for plain batch norms with weights and a fixed momentum; SyncBN needs other ranks."""
     norms = [layer for layer in module.modules() if isinstance(layer, nn.modules.batchnorm._BatchNorm)]
     return all(type(layer) is nn.BatchNorm2d and layer.affine and layer.momentum is not None for layer in norms)
 
 
 def block_fits(block: Bottleneck) -> bool:
-    pointed = block.conv1.kernel_size == block.conv3.kernel_size == (1, 1) and block.conv1.stride == (1, 1)
+    pointwise = block.conv1.kernel_size == block.conv3.kernel_size == (1, 1) and block.conv1.stride == (1, 1)
     sixteens = all(conv.out_channels % 16 == 0 for conv in (block.conv1, block.conv3))
-    return pointed and sixteens and norms_fit(block)
+    return pointwise and sixteens and norms_fit(block)
 
 
 def stem_fits(stem: Stem) -> bool:
@@ -101,6 +101,6 @@ def amoebanet_forward(network: Any, weights: Weights, dtype: torch.dtype, images
 
 
 def widest(network: AmoebaNet) -> int:
-    """At most so many channels are as large as the stem's pictures: cells of half the size have twice as many."""
+    """Return the most channels of images as large as the stem's: cells of half the size have twice as many."""
     first = next(iter(network.cells.values()))
     return max(int(first.outputs), network.stem.conv0.out_channels)  # type: ignore[arg-type]

@@ -1,7 +1,7 @@
-// 3x3 convolutions in groups of GROUP = 4, 8, 16 or 32 channels, as many out as in: forward, and the ways back.
+// 3x3 convolutions in groups of GROUP = 4, 8, 16 or 32 channels, as many out as in: forward and backward.
 //
-// A block takes some rows of one picture, or some whole pictures, and SLICE of the channels. What it reads comes to
-// shared memory once, with the pixels around it, zeros outside of the picture. A warp keeps its weights in registers.
+// A block takes some rows of one image, or some whole images, and SLICE of the channels. What it reads comes to
+// shared memory once, with the pixels around it, zeros outside of the image. A warp keeps its weights in registers.
 // A product has 16 pixels as its rows and 8 outputs as its columns; its depth is 16: two taps of 8 inputs where groups
 // have 4 or 8 channels (two groups of 4 have zeros between them), 16 inputs of one tap where they have more.
 //
@@ -20,22 +20,22 @@ constexpr int CHUNKS = SLICE / 8;
 constexpr int PITCH = SLICE * 2 + 16;  // bytes from pixel to pixel: eight neighbours lie in different banks
 constexpr int COLUMNS = SLICE / (8 * OWN);  // warps side by side
 
-// A picture in memory, and the part of it that a block has in shared memory.
-struct Pictures {
+// A image in memory, and the part of it that a block has in shared memory.
+struct Images {
   int count, height, width, channels;
 };
 
 struct Tile {
   u32 begin;
-  int picture, pictures, top, left;  // its first picture and pixel, which may be outside
+  int image, images, top, left;  // its first image and pixel, which may be outside
   int rows, columns;
   int half;  // where odd columns begin, for those who read every second; 0: columns lie side by side
 
-  INSIDE int line() const { return half ? 2 * half : columns; }
+  INSIDE int row_length() const { return half ? 2 * half : columns; }
 };
 
 struct Place {
-  int picture, row, column;
+  int image, row, column;
 };
 
 INSIDE int smaller(int a, int b) { return a < b ? a : b; }
@@ -48,21 +48,21 @@ struct Divider {
 };
 
 INSIDE Place place_of(int index, const Divider& width, const Divider& rows) {
-  int line = width.divide(index);
-  int picture = rows.divide(line);
-  return {picture, line - picture * (int)rows.by, index - line * (int)width.by};
+  int row_index = width.divide(index);
+  int image = rows.divide(row_index);
+  return {image, row_index - image * (int)rows.by, index - row_index * (int)width.by};
 }
 
-INSIDE void load_tile(const Tile& tile, const u16* x, const Pictures& all, int slice) {
+INSIDE void load_tile(const Tile& tile, const u16* x, const Images& all, int slice) {
   int lane = threadIdx.x % 32, chunk = lane % CHUNKS;
-  for (int line = threadIdx.x / 32; line < tile.pictures * tile.rows; line += WARPS) {
-    int picture = tile.picture + line / tile.rows, row = tile.top + line % tile.rows;
-    bool row_there = picture < all.count && row >= 0 && row < all.height;
-    long long start = ((long long)picture * all.height + row) * all.width * all.channels + slice + chunk * 8;
+  for (int row_index = threadIdx.x / 32; row_index < tile.images * tile.rows; row_index += WARPS) {
+    int image = tile.image + row_index / tile.rows, row = tile.top + row_index % tile.rows;
+    bool row_there = image < all.count && row >= 0 && row < all.height;
+    long long start = ((long long)image * all.height + row) * all.width * all.channels + slice + chunk * 8;
     for (int column = lane / CHUNKS; column < tile.columns; column += 32 / CHUNKS) {
       int seen = tile.left + column;
       bool there = row_there && seen >= 0 && seen < all.width;
-      int home = line * tile.line() + (tile.half ? (column & 1) * tile.half + (column >> 1) : column);
+      int home = row_index * tile.row_length() + (tile.half ? (column & 1) * tile.half + (column >> 1) : column);
       copy16(tile.begin + home * PITCH + chunk * 16, there ? x + start + (long long)seen * all.channels : x, there);
     }
   }
@@ -141,18 +141,18 @@ INSIDE int first_input(int output) { return OCTETS == 1 ? output : output / GROU
 
 INSIDE u32 tap_shift(const Tile& tile, int tap) {
   int row = tap / 3, column = tap % 3;
-  return (row * tile.line() + (STRIDE == 2 ? (column & 1) * tile.half + (column >> 1) : column)) * PITCH;
+  return (row * tile.row_length() + (STRIDE == 2 ? (column & 1) * tile.half + (column >> 1) : column)) * PITCH;
 }
 
 #if KERNEL == FORWARD
 // Forward; and with TURNED weights and a stride of 1, what arrives at the input.
 extern "C" __global__ void __launch_bounds__(WARPS * 32, RESIDENT)
 grouped_convolution(const u16* x, const u16* weight, u16* out, int count, int height, int width, int out_height,
-                    int out_width, int channels, int top, int left, int rows, int pictures) {
+                    int out_width, int channels, int top, int left, int rows, int images) {
   int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  int slice = blockIdx.x * SLICE, first_row = blockIdx.y * rows, picture = blockIdx.z * pictures;
+  int slice = blockIdx.x * SLICE, first_row = blockIdx.y * rows, image = blockIdx.z * images;
   int own_rows = smaller(rows, out_height - first_row), columns = (out_width - 1) * STRIDE + 3;
-  Tile tile = {shared_begin(), picture, pictures, first_row * STRIDE - top, -left, (own_rows - 1) * STRIDE + 3,
+  Tile tile = {shared_begin(), image, images, first_row * STRIDE - top, -left, (own_rows - 1) * STRIDE + 3,
                columns, STRIDE == 2 ? (columns + 1) / 2 : 0};
   load_tile(tile, x, {count, height, width, channels}, slice);
 
@@ -175,14 +175,14 @@ grouped_convolution(const u16* x, const u16* weight, u16* out, int count, int he
   }
   u32 begin = tile.begin + first_input(output) * 2 + (OCTETS == 1 ? 0 : lane / 16 * 16);
   Divider by_width(out_width), by_rows(own_rows);
-  int pixels = smaller(pictures, count - picture) * own_rows * out_width;
-  u16* home = out + (((long long)picture * out_height + first_row) * out_width) * channels + slice + output;
+  int pixels = smaller(images, count - image) * own_rows * out_width;
+  u16* home = out + (((long long)image * out_height + first_row) * out_width) * channels + slice + output;
   copies_arrived();
   wait_for_all();
 
   for (int start = warp / COLUMNS * 16; start < pixels; start += WARPS / COLUMNS * 16) {
     Place at = place_of(smaller(start + lane % 16, pixels - 1), by_width, by_rows);
-    int pixel = (at.picture * tile.rows + at.row * STRIDE) * tile.line() + at.column;
+    int pixel = (at.image * tile.rows + at.row * STRIDE) * tile.row_length() + at.column;
     u32 from = begin + pixel * PITCH;
     float sums[OWN][4] = {};
     u32 a[4];
@@ -220,12 +220,12 @@ grouped_convolution(const u16* x, const u16* weight, u16* out, int count, int he
 // square need four gradients between them, with which all nine taps are multiplied.
 extern "C" __global__ void __launch_bounds__(WARPS * 32, RESIDENT)
 grouped_convolution_input(const u16* gradient, const u16* weight, u16* out, int count, int height, int width,
-                          int out_height, int out_width, int channels, int top, int left, int rows, int pictures) {
+                          int out_height, int out_width, int channels, int top, int left, int rows, int images) {
   int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  int slice = blockIdx.x * SLICE, first_row = blockIdx.y * rows, picture = blockIdx.z * pictures;
+  int slice = blockIdx.x * SLICE, first_row = blockIdx.y * rows, image = blockIdx.z * images;
   int squares_down = (height - 1 + top) / 2 + 1, squares_across = (width - 1 + left) / 2 + 1;
   int own_rows = smaller(rows, squares_down - first_row);
-  Tile tile = {shared_begin(), picture, pictures, first_row - 1, -1, own_rows + 1, squares_across + 1, 0};
+  Tile tile = {shared_begin(), image, images, first_row - 1, -1, own_rows + 1, squares_across + 1, 0};
   load_tile(tile, gradient, {count, out_height, out_width, channels}, slice);
 
   int output = warp % COLUMNS * 8 * OWN;
@@ -240,15 +240,15 @@ grouped_convolution_input(const u16* gradient, const u16* weight, u16* out, int 
   // In small groups the upper lanes read the gradient to the left; in large ones the next octet.
   begin += OCTETS == 1 ? (lane < 16 ? PITCH : 0) : lane / 16 * 16;
   Divider by_width(squares_across), by_rows(own_rows);
-  int squares = smaller(pictures, count - picture) * own_rows * squares_across;
-  long long line = (long long)width * channels;
-  u16* home = out + picture * height * line + slice + output;
+  int squares = smaller(images, count - image) * own_rows * squares_across;
+  long long row_stride = (long long)width * channels;
+  u16* home = out + image * height * row_stride + slice + output;
   copies_arrived();
   wait_for_all();
 
   for (int start = warp / COLUMNS * 16; start < squares; start += WARPS / COLUMNS * 16) {
     Place at = place_of(smaller(start + lane % 16, squares - 1), by_width, by_rows);
-    u32 above = begin + ((at.picture * tile.rows + at.row) * tile.columns + at.column) * PITCH;
+    u32 above = begin + ((at.image * tile.rows + at.row) * tile.columns + at.column) * PITCH;
     u32 here = above + tile.columns * PITCH;
     float sums[4][OWN][4] = {};  // of the even row: even column, odd column; of the odd row
     u32 a[4];
@@ -290,7 +290,7 @@ grouped_convolution_input(const u16* gradient, const u16* weight, u16* out, int 
       int square = start + lane / 4 + below * 8;
       Place to = place_of(square, by_width, by_rows);
       int row = 2 * (first_row + to.row) - top, column = 2 * to.column - left;
-      homes[below] = home + (to.picture * height + row) * line + column * channels;
+      homes[below] = home + (to.image * height + row) * row_stride + column * channels;
       bool rows_there[2] = {square < squares && row >= 0 && row < height, square < squares && row + 1 < height};
       bool columns_there[2] = {column >= 0 && column < width, column + 1 < width};
 #pragma unroll
@@ -298,7 +298,7 @@ grouped_convolution_input(const u16* gradient, const u16* weight, u16* out, int 
     }
 #pragma unroll
     for (int kind = 0; kind < 4; kind++) {
-      long long further = kind / 2 * line + kind % 2 * channels;
+      long long further = kind / 2 * row_stride + kind % 2 * channels;
       store_sums(sums[kind], homes[0] + further, there[0][kind], homes[1] + further, there[1][kind]);
     }
   }
@@ -311,23 +311,23 @@ constexpr int JOBS = GROUP == 32 ? SLICE / 8 : SLICE / 16;
 
 extern "C" __global__ void __launch_bounds__(WARPS * 32, RESIDENT)
 grouped_convolution_weight(const u16* x, const u16* gradient, float* parts, int count, int height, int width,
-                           int out_height, int out_width, int channels, int top, int left, int rows, int pictures) {
+                           int out_height, int out_width, int channels, int top, int left, int rows, int images) {
   int lane = threadIdx.x % 32, warp = threadIdx.x / 32, job = warp % JOBS;
   int slice = blockIdx.x * SLICE;
   int output = GROUP == 32 ? job / 2 * 16 : job * 16;
   int input = GROUP == 32 ? output / 32 * 32 + job % 2 * 16 : output;
-  int strips = (out_height + rows - 1) / rows, tiles = strips * ((count + pictures - 1) / pictures);
+  int strips = (out_height + rows - 1) / rows, tiles = strips * ((count + images - 1) / images);
   int columns = (out_width - 1) * STRIDE + 3, half = STRIDE == 2 ? (columns + 1) / 2 : 0;
   float sums[9][2][4] = {};
 
   for (int turn = blockIdx.y; turn < tiles; turn += gridDim.y) {
-    int picture = turn / strips * pictures, first_row = turn % strips * rows;
+    int image = turn / strips * images, first_row = turn % strips * rows;
     int own_rows = smaller(rows, out_height - first_row);
-    Tile tile = {shared_begin(), picture, pictures, first_row * STRIDE - top, -left, (own_rows - 1) * STRIDE + 3,
+    Tile tile = {shared_begin(), image, images, first_row * STRIDE - top, -left, (own_rows - 1) * STRIDE + 3,
                  columns, half};
-    int pixels = smaller(pictures, count - picture) * own_rows * out_width;
-    u32 changes = tile.begin + pictures * tile.rows * tile.line() * PITCH;
-    const u16* home = gradient + (((long long)picture * out_height + first_row) * out_width) * channels + slice;
+    int pixels = smaller(images, count - image) * own_rows * out_width;
+    u32 changes = tile.begin + images * tile.rows * tile.row_length() * PITCH;
+    const u16* home = gradient + (((long long)image * out_height + first_row) * out_width) * channels + slice;
     load_tile(tile, x, {count, height, width, channels}, slice);
     for (int index = threadIdx.x; index < (pixels + 15) / 16 * 16 * CHUNKS; index += WARPS * 32) {
       int pixel = index / CHUNKS, chunk = index % CHUNKS;
@@ -342,7 +342,7 @@ grouped_convolution_weight(const u16* x, const u16* gradient, float* parts, int 
     wait_for_all();
     for (int start = warp / JOBS * 16; start < pixels; start += WARPS / JOBS * 16) {
       Place at = place_of(smaller(start + lane % 16, pixels - 1), by_width, by_rows);
-      u32 from = begin + ((at.picture * tile.rows + at.row * STRIDE) * tile.line() + at.column) * PITCH;
+      u32 from = begin + ((at.image * tile.rows + at.row * STRIDE) * tile.row_length() + at.column) * PITCH;
       u32 a[4], b[4];
       load4_turned(a, changed + start * PITCH);
 #pragma unroll

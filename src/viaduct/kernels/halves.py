@@ -10,8 +10,8 @@ from torch import Tensor
 from viaduct.kernels import halves_kernels
 from viaduct.kernels.bottleneck import weight_gradient
 from viaduct.kernels.pooling import as_rows
-from viaduct.kernels.sizes import blocks, tile
-from viaduct.kernels.terms import picture
+from viaduct.kernels.sizes import blocks, tile_for
+from viaduct.kernels.terms import as_images
 
 
 class HalvedFunction(torch.autograd.Function):
@@ -24,7 +24,7 @@ class HalvedFunction(torch.autograd.Function):
         for rows, weight, part in zip(seen, flat, halves(made, flat), strict=True):
             torch.mm(rows, weight.t(), out=part)
         ctx.seen, ctx.flat, ctx.shape, ctx.dtypes = seen, flat, x.shape, [weight.dtype for weight in weights]
-        return picture(made, (x.shape[0], blocks(x.shape[2], 2), blocks(x.shape[3], 2)))
+        return as_images(made, (x.shape[0], blocks(x.shape[2], 2), blocks(x.shape[3], 2)))
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
@@ -41,26 +41,26 @@ def halves(rows: Tensor, flat: list[Tensor]) -> tuple[Tensor, Tensor]:
 
 
 def gather(x: Tensor) -> Tensor:
-    """[even and odd, pixels, channels]"""
+    """Return [even and odd, pixels, channels]."""
     count, channels, height, width = x.shape
     half = (blocks(height, 2), blocks(width, 2))
     rows = count * half[0] * half[1]
     seen = x.new_empty((2, rows, channels))
-    tall, wide, warps = tile(channels)
-    halves_kernels.gather_kernel[(blocks(rows, tall), blocks(channels, wide))](
-        *(x, seen[0], seen[1], rows, height, width, *half, channels, tall, wide), num_warps=warps
+    tile = tile_for("gather_halves", rows, channels, x.dtype)
+    halves_kernels.gather_kernel[(blocks(rows, tile.rows), blocks(channels, tile.columns))](
+        *(x, seen[0], seen[1], rows, height, width, *half, channels, tile.rows, tile.columns), num_warps=tile.warps
     )
     return seen
 
 
 def scatter(even: Tensor, odd: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Rows of the halves to pictures of this shape (NCHW)."""
+    """Write rows of the halves to images of this shape (NCHW)."""
     count, channels, height, width = shape
     made = even.new_empty((count, height, width, channels))
-    tall, wide, warps = tile(channels)
     rows = count * height * width
-    halves_kernels.scatter_kernel[(blocks(rows, tall), blocks(channels, wide))](
-        *(even, odd, made, rows, height, width, blocks(height, 2), blocks(width, 2), channels, tall, wide),
-        num_warps=warps,
+    tile = tile_for("scatter_halves", rows, channels, even.dtype)
+    halves_kernels.scatter_kernel[(blocks(rows, tile.rows), blocks(channels, tile.columns))](
+        *(even, odd, made, rows, height, width, blocks(height, 2), blocks(width, 2), channels, tile.rows, tile.columns),
+        num_warps=tile.warps,
     )
     return made.permute(0, 3, 1, 2)

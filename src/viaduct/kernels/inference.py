@@ -11,10 +11,10 @@ from torch import Tensor
 
 from viaduct.kernels import pooling_kernels, stem_kernels
 from viaduct.kernels.pooling import Pool
-from viaduct.kernels.sizes import NEIGHBOURS, blocks
+from viaduct.kernels.sizes import Loop, area_for, blocks, loop_for
 from viaduct.kernels.stem import fold
 
-PIXELS = 128  # that a program of the stem works on
+DEFAULT_STEM = Loop(block=128, warps=4)
 
 
 def stem_relu(images_NCHW: Tensor, weight: Tensor, bias: Tensor, padding: int) -> Tensor:
@@ -24,11 +24,12 @@ def stem_relu(images_NCHW: Tensor, weight: Tensor, bias: Tensor, padding: int) -
     filters = weight.shape[1]
     made = torch.empty((count, height // 2, width // 2, filters), dtype=images_NCHW.dtype, device=images_NCHW.device)
     rows = count * (height // 2) * (width // 2)
-    stem_kernels.stem_inference_kernel[(blocks(rows, PIXELS),)](
+    loop = loop_for("stem_inference", (count, height // 2, width // 2), images_NCHW.dtype, DEFAULT_STEM)
+    stem_kernels.stem_inference_kernel[(blocks(rows, loop.block),)](
         *(folded, weight, bias, made, rows, height // 2, width // 2, folded.shape[1], folded.shape[2]),
-        *(filters, PIXELS),
-        num_warps=4,
-        num_stages=3,
+        *(filters, loop.block),
+        num_warps=loop.warps,
+        num_stages=loop.stages,
     )
     return made.permute(0, 3, 1, 2)
 
@@ -37,13 +38,13 @@ def max_pool(x_NCHW: Tensor, pool: Pool) -> Tensor:
     """Compute the maxima of windows over SAME padding, of images that lie channels_last."""
     x = x_NCHW.contiguous(memory_format=torch.channels_last)
     count, channels, *sizes = x.shape
-    shape = (count, *pool.output(*sizes), channels)
+    shape = (count, *pool.output_size(*sizes), channels)
     made = torch.empty(shape, dtype=x.dtype, device=x.device)
-    tall, wide, columns, warps = NEIGHBOURS
-    tiles = count * blocks(shape[1], tall) * blocks(shape[2], wide)
-    pooling_kernels.max_pooling_kernel[(tiles, blocks(channels, columns))](
-        *(x, made, count * shape[1] * shape[2], *sizes, *shape[1:3], *pool.before(*sizes), channels),
-        *(pool.size, pool.stride, tall, wide, columns),
-        num_warps=warps,
+    area = area_for("max_pooling", (count, channels, *sizes, pool.size, pool.stride), x.dtype)
+    grid = (area.count_tiles(count, *shape[1:3]), blocks(channels, area.columns))
+    pooling_kernels.max_pooling_kernel[grid](
+        *(x, made, count * shape[1] * shape[2], *sizes, *shape[1:3], *pool.padding_before(*sizes), channels),
+        *(pool.size, pool.stride, area.height, area.width, area.columns),
+        num_warps=area.warps,
     )
     return made.permute(0, 3, 1, 2)

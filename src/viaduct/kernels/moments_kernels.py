@@ -12,8 +12,8 @@ import triton.language as tl
 
 
 @triton.jit
-def arrives_last(tickets, parts):
-    """Whether all other programs of this column have written their parts. The ticket is 0 again afterwards."""
+def is_last_program(tickets, parts):
+    """Return True if all other programs of this column have written their parts. The ticket is 0 again afterwards."""
     tl.debug_barrier()
     last = tl.atomic_add(tickets + tl.program_id(0), 1, sem="acq_rel") == parts - 1
     if last:
@@ -22,12 +22,12 @@ def arrives_last(tickets, parts):
 
 
 @triton.jit
-def settle(
+def combine_parts(
     means, squares, counts, weight, bias, running_mean, running_var, batches, made, rows, channels, parts, epsilon,
     momentum, column, TRACK: tl.constexpr, PARTS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Parts become mean, 1/deviation and the line `scale * x + shift`, the rows of `made`; the running statistics
-    follow. Means count from that of the first part, so that nothing cancels."""
+    """Combine parts into mean, 1/deviation, scale and shift, the rows of `made`, and update the running statistics.
+    Means are relative to that of the first part, so that nothing cancels."""
     inside = column < channels
     pivot = tl.load(means + column, mask=inside, other=0.0, cache_modifier=".cg")
     total = tl.zeros((PARTS, COLUMNS), tl.float32)
@@ -35,12 +35,12 @@ def settle(
     for first in range(0, parts, PARTS):
         part = first + tl.arange(0, PARTS)
         there = (part < parts)[:, None] & inside[None, :]
-        place = part[:, None] * channels + column[None, :]
+        offset = part[:, None] * channels + column[None, :]
         seen = tl.load(counts + part, mask=part < parts, other=0.0, cache_modifier=".cg")
-        mean = tl.load(means + place, mask=there, other=0.0, cache_modifier=".cg")
+        mean = tl.load(means + offset, mask=there, other=0.0, cache_modifier=".cg")
         apart = tl.where(there, mean - pivot[None, :], 0.0)
         total += seen[:, None] * apart
-        square += tl.load(squares + place, mask=there, other=0.0, cache_modifier=".cg") + seen[:, None] * apart * apart
+        square += tl.load(squares + offset, mask=there, other=0.0, cache_modifier=".cg") + seen[:, None] * apart * apart
     added = tl.sum(total, 0)
     mean = pivot + added / rows
     squared = tl.maximum(tl.sum(square, 0) - added * (added / rows), 0.0)
@@ -62,36 +62,36 @@ def settle(
 
 
 @triton.jit
-def settle_kernel(
+def combine_parts_kernel(
     means, squares, counts, weight, bias, running_mean, running_var, batches, made, rows, channels, parts, epsilon,
     momentum, TRACK: tl.constexpr, PARTS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """For parts that another kernel has left."""
+    """Combine parts that another kernel has left."""
     column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
-    settle(
+    combine_parts(
         means, squares, counts, weight, bias, running_mean, running_var, batches, made, rows, channels, parts, epsilon,
         momentum, column, TRACK, PARTS, COLUMNS,
     )  # fmt: skip
 
 
 @triton.jit
-def add_up(table, made, channels, parts, column, PARTS: tl.constexpr, COLUMNS: tl.constexpr):
-    """Two tables of parts, one behind the other, become the two rows of `made`."""
+def sum_parts(table, made, channels, parts, column, PARTS: tl.constexpr, COLUMNS: tl.constexpr):
+    """Sum two tables of parts, one behind the other, into the two rows of `made`."""
     inside = column < channels
     one = tl.zeros((PARTS, COLUMNS), tl.float32)
     two = tl.zeros((PARTS, COLUMNS), tl.float32)
     for first in range(0, parts, PARTS):
         part = first + tl.arange(0, PARTS)
         there = (part < parts)[:, None] & inside[None, :]
-        place = part[:, None] * channels + column[None, :]
-        one += tl.load(table + place, mask=there, other=0.0, cache_modifier=".cg")
-        two += tl.load(table + parts * channels + place, mask=there, other=0.0, cache_modifier=".cg")
+        offset = part[:, None] * channels + column[None, :]
+        one += tl.load(table + offset, mask=there, other=0.0, cache_modifier=".cg")
+        two += tl.load(table + parts * channels + offset, mask=there, other=0.0, cache_modifier=".cg")
     tl.store(made + column, tl.sum(one, 0), mask=inside)
     tl.store(made + channels + column, tl.sum(two, 0), mask=inside)
 
 
 @triton.jit
-def total_kernel(table, made, channels, parts, PARTS: tl.constexpr, COLUMNS: tl.constexpr):
-    """For tables that another kernel has left."""
+def sum_parts_kernel(table, made, channels, parts, PARTS: tl.constexpr, COLUMNS: tl.constexpr):
+    """Sum tables that another kernel has left."""
     column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
-    add_up(table, made, channels, parts, column, PARTS, COLUMNS)
+    sum_parts(table, made, channels, parts, column, PARTS, COLUMNS)

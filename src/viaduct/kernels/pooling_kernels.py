@@ -1,7 +1,7 @@
-"""Max and average pooling over TensorFlow's SAME padding, for pictures that lie channels_last.
+"""Max and average pooling over TensorFlow's SAME padding, for images that lie channels_last.
 
-The way back asks, for every pixel, the windows that see it: nothing is added up in memory, so the result is the same
-every time. Places are counted in 32 bits, once, and windows differ from each other by a number.
+The backward pass reads, for every pixel, the windows that contain it: nothing is added up in memory, so the result is
+the same every time. Offsets are computed once, in 32 bits, and windows differ from each other by a constant.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ SIZES = ["rows", "height", "width", "out_height", "out_width", "top", "left"]
 
 
 @triton.jit
-def pixels_of(tile, rows, height, width, TALL: tl.constexpr, WIDE: tl.constexpr):
-    """Those of one tile, TALL rows of WIDE: they share most of their neighbours. `rows`, one too many, where the tile
-    hangs over the picture's edge."""
-    place = tl.arange(0, TALL * WIDE)
+def list_pixels(tile, rows, height, width, TALL: tl.constexpr, WIDE: tl.constexpr):
+    """Return the pixels of a tile, TALL rows of WIDE: they share most of their neighbours. It is `rows`, which is no
+    pixel, where the tile is outside of the image."""
+    offset = tl.arange(0, TALL * WIDE)
     tiles = (width + WIDE - 1) // WIDE
-    column = tile % tiles * WIDE + place % WIDE
-    rest = tile // tiles
+    column = tile % tiles * WIDE + offset % WIDE
+    remaining = tile // tiles
     tiles = (height + TALL - 1) // TALL
-    row = rest % tiles * TALL + place // WIDE
-    return tl.where((row < height) & (column < width), (rest // tiles * height + row) * width + column, rows)
+    row = remaining % tiles * TALL + offset // WIDE
+    return tl.where((row < height) & (column < width), (remaining // tiles * height + row) * width + column, rows)
 
 
 @triton.jit
-def pooled(
+def compute_pool(
     x, pixel, channel, rows, channels, height, width, out_height, out_width, top, left,
     SIZE: tl.constexpr, STRIDE: tl.constexpr, AVERAGE: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """A tile of pixels of the output, and of a maximum which cell of the window it was."""
+    """Compute a tile of pixels of the output, and for a maximum which cell of the window it was."""
     inside = (channel < channels)[None, :]
     across = pixel % out_width * STRIDE - left
-    rest = pixel // out_width
-    down = rest % out_height * STRIDE - top
-    places = (((rest // out_height) * height + down) * width + across)[:, None] * channels + channel[None, :]
+    remaining = pixel // out_width
+    down = remaining % out_height * STRIDE - top
+    offsets = (((remaining // out_height) * height + down) * width + across)[:, None] * channels + channel[None, :]
     best = tl.full((ROWS, COLUMNS), 0.0 if AVERAGE else float("-inf"), tl.float32)
     which = tl.zeros((ROWS, COLUMNS), tl.int32)
     count = tl.zeros((ROWS,), tl.float32)
@@ -45,8 +45,8 @@ def pooled(
         column = across + cell % SIZE
         there = (pixel < rows) & (row >= 0) & (row < height) & (column >= 0) & (column < width)
         seen = there[:, None] & inside
-        place = places + (cell // SIZE * width + cell % SIZE) * channels
-        value = tl.load(x + place, mask=seen, other=0.0).to(tl.float32)
+        offset = offsets + (cell // SIZE * width + cell % SIZE) * channels
+        value = tl.load(x + offset, mask=seen, other=0.0).to(tl.float32)
         if AVERAGE:
             best += value
             count += there.to(tl.float32)
@@ -66,9 +66,9 @@ def pooling_forward_kernel(
     TALL: tl.constexpr, WIDE: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """One pixel of the output a row. Of a maximum, `chosen` says which cell of the window it was."""
-    pixel = pixels_of(tl.program_id(0), rows, out_height, out_width, TALL, WIDE)
+    pixel = list_pixels(tl.program_id(0), rows, out_height, out_width, TALL, WIDE)
     channel = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
-    best, which = pooled(
+    best, which = compute_pool(
         x, pixel, channel, rows, channels, height, width, out_height, out_width, top, left,
         SIZE, STRIDE, AVERAGE, TALL * WIDE, COLUMNS,
     )  # fmt: skip
@@ -85,9 +85,9 @@ def max_pooling_kernel(
     SIZE: tl.constexpr, STRIDE: tl.constexpr, TALL: tl.constexpr, WIDE: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """Compute maxima alone, for inference: nobody will ask which cell of a window it was."""
-    pixel = pixels_of(tl.program_id(0), rows, out_height, out_width, TALL, WIDE)
+    pixel = list_pixels(tl.program_id(0), rows, out_height, out_width, TALL, WIDE)
     channel = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
-    best, _ = pooled(
+    best, _ = compute_pool(
         x, pixel, channel, rows, channels, height, width, out_height, out_width, top, left,
         SIZE, STRIDE, False, TALL * WIDE, COLUMNS,
     )  # fmt: skip
@@ -103,15 +103,15 @@ def pooling_backward_kernel(
     TALL: tl.constexpr, WIDE: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """One pixel of the input a row; `pitch` lies between two pixels of the gradient, which may be part of more."""
-    pixel = pixels_of(tl.program_id(0), rows, height, width, TALL, WIDE)
+    pixel = list_pixels(tl.program_id(0), rows, height, width, TALL, WIDE)
     channel = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = (channel < channels)[None, :]
     across = pixel % width
-    rest = pixel // width
-    down = rest % height
+    remaining = pixel // width
+    down = remaining % height
     last_row = (down + top) // STRIDE  # of the windows that begin at or before this pixel, the last
     last_column = (across + left) // STRIDE
-    windows = ((rest // height) * out_height + last_row) * out_width + last_column
+    windows = ((remaining // height) * out_height + last_row) * out_width + last_column
     grads = windows[:, None] * pitch + channel[None, :]
     marks = windows[:, None] * channels + channel[None, :]
     total = tl.zeros((TALL * WIDE, COLUMNS), tl.float32)

@@ -1,4 +1,4 @@
-"""How work is cut up for the card."""
+"""How work is cut up for the card: default sizes, and those that tuning chose (`choices.py`)."""
 
 from __future__ import annotations
 
@@ -8,51 +8,108 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-MOST_COLUMNS = 1024
+from viaduct.kernels.choices import find_choice
+
+MAX_COLUMNS = 1024  # of programs that share a counter
+DTYPES = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16", torch.float64: "float64"}
 
 
 def blocks(length: int, block: int) -> int:
+    """Return how many blocks cover a length."""
     return -(-length // block)
 
 
-def tile(channels: int) -> tuple[int, int, int]:
-    """Rows, columns and warps for kernels that look at each number once."""
+@dataclass(frozen=True)
+class Tile:
+    """Work of one program: rows of pixels and columns of channels, or an area of neighbouring pixels."""
+
+    rows: int
+    columns: int
+    warps: int
+
+
+def default_tile(channels: int) -> Tile:
+    """Return the size for kernels that read each number once."""
     if channels <= 64:
-        return 16, 64, 4
-    return (16, 128, 4) if channels <= 128 else (8, 256, 4)
+        return Tile(16, 64, 4)
+    return Tile(16, 128, 4) if channels <= 128 else Tile(8, 256, 4)
 
 
-# Rows and columns of pixels, channels and warps for kernels that look at a pixel's neighbours, too: these are shared in
-# both directions. Eight numbers a thread, so that bytes lie in the same threads as the numbers of two bytes that they
-# belong to: with sixteen, each of nine cells would have to change threads through shared memory.
-NEIGHBOURS = (2, 4, 64, 2)
+def tile_for(kernel: str, rows: int, channels: int, dtype: torch.dtype) -> Tile:
+    """Return the tuned size of a kernel over [rows, channels], else the default."""
+    point = find_choice(kernel, (rows, channels, DTYPES[dtype]))
+    return default_tile(channels) if point is None else Tile(**point)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Area:
+    """Work of one program of kernels that read a pixel's neighbours, too, which are shared in both directions."""
+
+    height: int
+    width: int
+    columns: int
+    warps: int
+
+    def count_tiles(self, images: int, height: int, width: int) -> int:
+        """Return how many areas cover so many images of this size."""
+        return images * blocks(height, self.height) * blocks(width, self.width)
+
+
+# Eight numbers a thread, so that bytes lie in the same threads as the numbers of two bytes that they belong to: with
+# sixteen, each of nine cells would have to change threads through shared memory.
+DEFAULT_AREA = Area(2, 4, 64, 2)
+
+
+def area_for(kernel: str, signature: tuple[int, ...], dtype: torch.dtype) -> Area:
+    """Return the tuned area of a kernel, else the default."""
+    point = find_choice(kernel, (*signature, DTYPES[dtype]))
+    return DEFAULT_AREA if point is None else Area(**point)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Loop:
+    """Work of programs that each go over many blocks of rows."""
+
+    block: int
+    warps: int
+    waves: int = 1  # programs for a multiprocessor
+    stages: int = 3  # of the software pipeline
+
+
+def loop_for(kernel: str, signature: tuple[int, ...], dtype: torch.dtype, default: Loop) -> Loop:
+    """Return the tuned parameters of a kernel, else the default."""
+    point = find_choice(kernel, (*signature, DTYPES[dtype]))
+    return default if point is None else Loop(**point)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
 class Gather:
-    """How kernels are cut up that gather something of each channel."""
+    """How kernels are cut up that reduce each channel over all rows."""
 
     height: int
     width: int
     warps: int
     each: int  # programs for a multiprocessor
-    registers: int | None = None  # for a thread, at most: so many that these programs fit
+    registers: int = 0  # for a thread, at most, so that these programs fit; 0: no limit
 
     def programs(self, rows_x: Tensor) -> tuple[int, int]:
-        """Columns of them, and how many share the rows of one."""
+        """Return the columns of programs, and how many programs share the rows of a column."""
         rows, channels = rows_x.shape
         columns = blocks(channels, self.width)
         return columns, max(1, min(blocks(rows, self.height), processors(rows_x) * self.each // columns))
 
     @property
     def options(self) -> dict[str, int | None]:
-        return {"num_warps": self.warps, "maxnreg": self.registers}
+        return {"num_warps": self.warps, "maxnreg": self.registers or None}
 
 
-def gather_for(rows_x: Tensor, tensors: int) -> Gather:
-    """By the sizes that were quickest on an H200; `tensors` are those that are read. Many small programs have more on
-    its way to them; but the last of them adds up what all have left, which is long where few columns share it."""
-    numbers, channels = rows_x.numel(), rows_x.shape[1]
+def default_gather(rows: int, channels: int, tensors: int) -> Gather:
+    """Return the sizes that were fastest on an H200; `tensors` is the number of tensors read.
+
+    Many small programs keep more loads in flight; but the last of them adds up what all have left, which takes long
+    where few columns share it.
+    """
+    numbers = rows * channels
     if tensors > 1 and numbers >= 20_000_000:
         return Gather(32, 64, 8, 4, 64)
     if numbers >= (20_000_000 if channels >= 256 else 50_000_000):
@@ -60,18 +117,26 @@ def gather_for(rows_x: Tensor, tensors: int) -> Gather:
     return Gather(32, 64, 4, 4) if channels >= 512 else Gather(64, 64, 8, 2)
 
 
+def gather_for(kernel: str, rows_x: Tensor, tensors: int) -> Gather:
+    """Return the tuned sizes of a kernel that reduces over the rows, else the default."""
+    rows, channels = rows_x.shape
+    point = find_choice(kernel, (rows, channels, tensors, DTYPES[rows_x.dtype]))
+    return default_gather(rows, channels, tensors) if point is None else Gather(**point)  # type: ignore[arg-type]
+
+
 def tickets(like: Tensor) -> Tensor:
-    """A number for each column of programs, 0 between kernels. Each stream has its own: kernels of one take turns."""
+    """Return a counter for each column of programs, 0 between kernels. Kernels of one stream take turns with it."""
     stream = torch.cuda.current_stream(like.device).cuda_stream if like.is_cuda else 0
     return _tickets(like.device, stream)
 
 
 @lru_cache
 def _tickets(device: torch.device, stream: int) -> Tensor:
-    return torch.zeros(MOST_COLUMNS, dtype=torch.int32, device=device)
+    return torch.zeros(MAX_COLUMNS, dtype=torch.int32, device=device)
 
 
 def processors(like: Tensor) -> int:
+    """Return the number of multiprocessors."""
     return _processors(like.device)
 
 

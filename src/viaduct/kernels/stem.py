@@ -1,4 +1,4 @@
-"""The stem of large-picture networks: 7x7 with stride 2, batch norm, ReLU, 3x3 pool with stride 2, as one operation."""
+"""The stem of networks for large images as one operation: 7x7 and stride 2, batch norm, ReLU, 3x3 pool and stride 2."""
 
 from __future__ import annotations
 
@@ -9,14 +9,18 @@ import torch
 from torch import Tensor, nn
 
 from viaduct.kernels import stem_kernels
-from viaduct.kernels.norm import Norm, Parts, Sums, add_up, rows_of, settle
-from viaduct.kernels.sizes import blocks, processors
+from viaduct.kernels.norm import Norm, Parts, Sums, combine_parts, rows_of, sum_parts
+from viaduct.kernels.sizes import Loop, blocks, loop_for, processors
 
-ROWS = 128  # pixels that a program works on at once
+CONVOLUTION = Loop(block=128, warps=4, waves=2)
+POOL = Loop(block=16, warps=4)
+SUMS = Loop(block=32, warps=4, waves=8)
+INPUT = Loop(block=8, warps=2)
+WEIGHT = Loop(block=64, warps=4)
 
 
 def fold(images_NCHW: Tensor, before: int, dtype: torch.dtype) -> Tensor:
-    """Pictures as blocks of 2x2 pixels: [pictures, height / 2 + 3, width / 2 + 3, 16]."""
+    """Return images as blocks of 2x2 pixels: [images, height / 2 + 3, width / 2 + 3, 16]."""
     count, _, height, width = images_NCHW.shape
     shape = (count, height // 2 + 3, width // 2 + 3, 16)
     folded = torch.empty(shape, dtype=dtype, device=images_NCHW.device)
@@ -35,7 +39,7 @@ def fold(images_NCHW: Tensor, before: int, dtype: torch.dtype) -> Tensor:
 
 
 def fold_weight(weight: Tensor, offset: int, dtype: torch.dtype) -> Tensor:
-    """[filters, 3, 7, 7] as the product wants it: [4 rows, 4 columns x 16, filters]."""
+    """Return [filters, 3, 7, 7] as the matrix product needs it: [4 rows, 4 columns x 16, filters]."""
     filters = weight.shape[0]
     wide = weight.new_zeros((filters, 3, 8, 8))
     wide[:, :, offset : offset + 7, offset : offset + 7] = weight
@@ -44,7 +48,7 @@ def fold_weight(weight: Tensor, offset: int, dtype: torch.dtype) -> Tensor:
 
 
 def unfold_weight(folded: Tensor, offset: int) -> Tensor:
-    """The way back: [filters, 256] as [filters, 3, 7, 7]."""
+    """Return [filters, 256] as [filters, 3, 7, 7]."""
     filters = folded.shape[0]
     cut = folded.view(filters, 4, 4, 16)[..., :12].reshape(filters, 4, 4, 2, 2, 3)
     wide = cut.permute(0, 5, 1, 3, 2, 4).reshape(filters, 3, 8, 8)
@@ -52,7 +56,7 @@ def unfold_weight(folded: Tensor, offset: int) -> Tensor:
 
 
 class StemFunction(torch.autograd.Function):
-    """The pictures themselves get no gradient."""
+    """The stem as one operation; the images get no gradient."""
 
     @staticmethod
     def forward(
@@ -63,7 +67,7 @@ class StemFunction(torch.autograd.Function):
         folded = fold(images, before, dtype)
         size = Size(len(images), images.shape[2] // 2, images.shape[3] // 2, weight.shape[0], pool_padding)
         x, parts = convolve(folded, fold_weight(weight, 2 * before - padding, dtype), layer.running_mean, size)
-        norm = settle(parts, size.rows, layer)
+        norm = combine_parts(parts, size.rows, layer)
         pooled, chosen, picked = pool(x, norm, size)
         ctx.save_for_backward(folded, x, chosen, picked, norm.mean, norm.inverse, norm.scale, norm.shift)
         ctx.size, ctx.offset, ctx.dtype = size, 2 * before - padding, weight.dtype
@@ -82,7 +86,7 @@ class StemFunction(torch.autograd.Function):
 
 @dataclass(frozen=True)
 class Size:
-    """Of the convolution's output: pictures, height, width, channels; and the pool's padding before it."""
+    """Size of the convolution's output: images, height, width, channels; and the pool's padding before it."""
 
     count: int
     height: int
@@ -95,71 +99,82 @@ class Size:
         return self.count * self.height * self.width
 
     @property
+    def shape(self) -> tuple[int, int, int]:
+        return self.count, self.height, self.width
+
+    @property
     def pooled(self) -> tuple[int, int]:
         return self.height // 2, self.width // 2
 
 
 def convolve(folded: Tensor, weight: Tensor, pivot: Tensor | None, size: Size) -> tuple[Tensor, Parts]:
-    block, warps, waves = 128, 4, 2
-    tiles = blocks(size.rows, block)
-    programs = min(tiles, processors(folded) * waves)
+    loop = loop_for("stem_convolution", size.shape, folded.dtype, CONVOLUTION)
+    tiles = blocks(size.rows, loop.block)
+    programs = min(tiles, processors(folded) * loop.waves)
     x = torch.empty((size.rows, size.filters), dtype=folded.dtype, device=folded.device)
     parts = Parts.empty(programs, size.filters, folded)
     near = torch.zeros(size.filters, device=folded.device) if pivot is None else pivot
     stem_kernels.stem_forward_kernel[(programs,)](
         *(folded, weight, near, x, parts.means, parts.squares, parts.counts, size.rows, size.height, size.width),
-        *(folded.shape[1], folded.shape[2], tiles, size.filters, block),
-        num_warps=warps,
-        num_stages=3,
+        *(folded.shape[1], folded.shape[2], tiles, size.filters, loop.block),
+        num_warps=loop.warps,
+        num_stages=loop.stages,
     )
     return x, parts
 
 
 def pool(x: Tensor, norm: Norm, size: Size) -> tuple[Tensor, Tensor, Tensor]:
-    """The pooled pictures, which cell of each window it was, and that cell before the norm."""
+    """Return the pooled images, which cell of each window it was, and that cell before the norm."""
     pooled = torch.empty((size.count, *size.pooled, size.filters), dtype=x.dtype, device=x.device)
     chosen, picked = torch.empty_like(pooled, dtype=torch.uint8), torch.empty_like(pooled)
     rows = size.rows // 4
-    stem_kernels.pool_forward_kernel[(blocks(rows, 16),)](
+    loop = loop_for("stem_pool", size.shape, x.dtype, POOL)
+    stem_kernels.pool_forward_kernel[(blocks(rows, loop.block),)](
         *(x, norm.scale, norm.shift, pooled, chosen, picked, rows, size.height, size.width, *size.pooled),
-        *(size.before, size.filters, 16),
-        num_warps=4,
+        *(size.before, size.filters, loop.block),
+        num_warps=loop.warps,
     )
     return pooled, chosen, picked
 
 
 def window_sums(gradient: Tensor, chosen: Tensor, picked: Tensor, norm: Norm) -> Sums:
     rows, filters = gradient.shape
-    tiles = blocks(rows, 32)
-    programs = min(tiles, processors(gradient) * 8)
+    loop = loop_for("stem_sums", (rows,), gradient.dtype, SUMS)
+    tiles = blocks(rows, loop.block)
+    programs = min(tiles, processors(gradient) * loop.waves)
     table = torch.empty((2, programs, filters), dtype=torch.float32, device=gradient.device)
     stem_kernels.stem_sums_kernel[(programs,)](
-        *(gradient, chosen, picked, norm.mean, norm.inverse, table[0], table[1], rows, tiles, filters, 32), num_warps=4
+        *(gradient, chosen, picked, norm.mean, norm.inverse, table[0], table[1], rows, tiles, filters, loop.block),
+        num_warps=loop.warps,
     )
-    return add_up(table)
+    return sum_parts(table)
 
 
 def input_gradient(gradient: Tensor, chosen: Tensor, x: Tensor, norm: Norm, sums: Sums, size: Size) -> Tensor:
-    """At the norm's input. One block of four pixels more each way than there are, for a pool that begins outside."""
+    """Return the gradient of the norm's input.
+
+    There is one block of four pixels more in each direction, for a pool that begins outside.
+    """
     out = torch.empty_like(x)
-    count, block = size.count * (size.height // 2 + 1) * (size.width // 2 + 1), 8
-    stem_kernels.stem_input_kernel[(blocks(count, block),)](
+    count = size.count * (size.height // 2 + 1) * (size.width // 2 + 1)
+    loop = loop_for("stem_input", size.shape, x.dtype, INPUT)
+    stem_kernels.stem_input_kernel[(blocks(count, loop.block),)](
         *(gradient, chosen, x, norm.mean, norm.inverse, norm.scale, sums.total, sums.product, out, count, size.rows),
-        *(size.height, size.width, *size.pooled, size.before, size.filters, block),
-        num_warps=2,
+        *(size.height, size.width, *size.pooled, size.before, size.filters, loop.block),
+        num_warps=loop.warps,
     )
     return out
 
 
 def weight_gradient(change: Tensor, folded: Tensor, size: Size) -> Tensor:
-    block, warps, waves = 64, 4, 1
-    tiles = blocks(size.rows, block)
-    programs = min(tiles, processors(change) * waves)
+    loop = loop_for("stem_weight", size.shape, change.dtype, WEIGHT)
+    tiles = blocks(size.rows, loop.block)
+    programs = min(tiles, processors(change) * loop.waves)
     parts = torch.empty((programs, size.filters, 256), dtype=torch.float32, device=change.device)
     stem_kernels.stem_weight_kernel[(programs, 4)](
         *(change, folded, parts, size.rows, size.height, size.width, folded.shape[1], folded.shape[2], tiles),
-        *(size.filters, block),
-        num_warps=warps,
-        num_stages=3,
+        *(size.filters, loop.block),
+        num_warps=loop.warps,
+        num_stages=loop.stages,
     )
     return parts.sum(0)

@@ -1,4 +1,4 @@
-"""The stem: 7x7 with stride 2 over three channels, which no library is quick at.
+"""The stem: 7x7 with stride 2 over three channels, at which no library is fast.
 
 Blocks of 2x2 pixels become one pixel of 12 channels, and 4 of zeros; then the convolution is 4x4 with stride 1, and
 what a row of its window reads lies in one piece of 64 numbers.
@@ -16,15 +16,15 @@ def fold_kernel(x, folded, pixels, height, width, rows_to, columns_to, before, B
     pixel = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     channel = tl.arange(0, 16)
     across = pixel % columns_to - before
-    rest = pixel // columns_to
-    down = rest % rows_to - before
-    picture = rest // rows_to
+    remaining = pixel // columns_to
+    down = remaining % rows_to - before
+    image = remaining // rows_to
     row = 2 * down[:, None] + (channel // 6)[None, :]
     column = 2 * across[:, None] + (channel % 6 // 3)[None, :]
     real = (row >= 0) & (row < height) & (column >= 0) & (column < width) & (channel < 12)[None, :]
     real &= (pixel < pixels)[:, None]
-    place = ((picture[:, None].to(tl.int64) * height + row) * width + column) * 3 + (channel % 3)[None, :]
-    value = tl.load(x + place, mask=real, other=0.0)
+    offset = ((image[:, None].to(tl.int64) * height + row) * width + column) * 3 + (channel % 3)[None, :]
+    value = tl.load(x + offset, mask=real, other=0.0)
     there = (pixel < pixels)[:, None] & (channel >= 0)[None, :]
     tl.store(
         folded + pixel[:, None].to(tl.int64) * 16 + channel[None, :], value.to(folded.dtype.element_ty), mask=there
@@ -48,8 +48,8 @@ def stem_forward_kernel(
         pixel = tile * BLOCK + tl.arange(0, BLOCK)
         valid = pixel < rows
         across = pixel % out_width
-        rest = pixel // out_width
-        corner = (rest // out_height * rows_to + rest % out_height) * columns_to + across
+        remaining = pixel // out_width
+        corner = (remaining // out_height * rows_to + remaining % out_height) * columns_to + across
         window = folded + (corner[:, None] * 16 + piece[None, :])
         total = tl.zeros((BLOCK, FILTERS), tl.float32)
         for down in range(4):
@@ -80,10 +80,10 @@ def pool_forward_kernel(
     channel = tl.arange(0, CHANNELS)
     valid = pixel < rows
     across = 2 * (pixel % pooled_width) - before
-    rest = pixel // pooled_width
-    down = 2 * (rest % pooled_height) - before
-    first = ((rest // pooled_height * height + down) * width + across) * CHANNELS
-    places = first[:, None] + channel[None, :]
+    remaining = pixel // pooled_width
+    down = 2 * (remaining % pooled_height) - before
+    first = ((remaining // pooled_height * height + down) * width + across) * CHANNELS
+    offsets = first[:, None] + channel[None, :]
     a = tl.load(scale + channel)
     b = tl.load(shift + channel)
     best = tl.zeros((BLOCK, CHANNELS), tl.float32)  # after a ReLU nothing lies below
@@ -93,7 +93,7 @@ def pool_forward_kernel(
         row = down + cell // 3
         column = across + cell % 3
         there = valid & (row >= 0) & (row < height) & (column >= 0) & (column < width)
-        raw = tl.load(x + (cell // 3 * width + cell % 3) * CHANNELS + places, mask=there[:, None], other=0.0).to(
+        raw = tl.load(x + (cell // 3 * width + cell % 3) * CHANNELS + offsets, mask=there[:, None], other=0.0).to(
             tl.float32
         )
         value = (raw * a[None, :] + b[None, :]).to(pooled.dtype.element_ty).to(tl.float32)  # as it would be stored
@@ -101,17 +101,17 @@ def pool_forward_kernel(
         best = tl.where(better, value, best)
         which = tl.where(better, cell, which)
         source = tl.where(better, raw, source)
-    place = pixel[:, None] * CHANNELS + channel[None, :]
-    tl.store(pooled + place, best.to(pooled.dtype.element_ty), mask=valid[:, None])
-    tl.store(chosen + place, which.to(tl.uint8), mask=valid[:, None])
-    tl.store(picked + place, source.to(picked.dtype.element_ty), mask=valid[:, None])
+    offset = pixel[:, None] * CHANNELS + channel[None, :]
+    tl.store(pooled + offset, best.to(pooled.dtype.element_ty), mask=valid[:, None])
+    tl.store(chosen + offset, which.to(tl.uint8), mask=valid[:, None])
+    tl.store(picked + offset, source.to(picked.dtype.element_ty), mask=valid[:, None])
 
 
 @triton.jit
 def stem_sums_kernel(
     gradient, chosen, picked, mean, inverse, sums, products, rows, tiles, CHANNELS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Of what arrives at the norm's output: its sum, and its sum times the normalised input, for each channel. A
+    """Sum the gradient of the norm's output, and it times the normalised input, for each channel. A
     window's gradient goes to one pixel, so windows are counted, a quarter as many."""
     program = tl.program_id(0)
     channel = tl.arange(0, CHANNELS)
@@ -121,10 +121,10 @@ def stem_sums_kernel(
     for tile in range(program, tiles, tl.num_programs(0)):
         window = tile * BLOCK + tl.arange(0, BLOCK)
         valid = (window < rows)[:, None]
-        place = window[:, None] * CHANNELS + channel[None, :]
-        arrives = tl.load(gradient + place, mask=valid, other=0.0).to(tl.float32)
-        arrives = tl.where(tl.load(chosen + place, mask=valid, other=9) < 9, arrives, 0.0)
-        value = tl.load(picked + place, mask=valid, other=0.0).to(tl.float32)
+        offset = window[:, None] * CHANNELS + channel[None, :]
+        arrives = tl.load(gradient + offset, mask=valid, other=0.0).to(tl.float32)
+        arrives = tl.where(tl.load(chosen + offset, mask=valid, other=9) < 9, arrives, 0.0)
+        value = tl.load(picked + offset, mask=valid, other=0.0).to(tl.float32)
         total += arrives
         product += arrives * (value - centre[None, :])
     tl.store(sums + program * CHANNELS + channel, tl.sum(total, 0))
@@ -141,17 +141,15 @@ def stem_input_kernel(
     block = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     channel = tl.arange(0, CHANNELS)
     across = block % (width // 2 + 1)
-    rest = block // (width // 2 + 1)
-    down = rest % (height // 2 + 1)
-    picture = rest // (height // 2 + 1)
+    remaining = block // (width // 2 + 1)
+    down = remaining % (height // 2 + 1)
+    image = remaining // (height // 2 + 1)
     valid = block < blocks
-    windows = ((picture * pooled_height + down) * pooled_width + across)[:, None] * CHANNELS + channel[None, :]
-    homes = ((picture * height + 2 * down - before) * width + 2 * across - before)[:, None] * CHANNELS + channel[
-        None, :
-    ]
+    windows = ((image * pooled_height + down) * pooled_width + across)[:, None] * CHANNELS + channel[None, :]
+    homes = ((image * height + 2 * down - before) * width + 2 * across - before)[:, None] * CHANNELS + channel[None, :]
     centre = tl.load(mean + channel)
     inv = tl.load(inverse + channel)
-    line = tl.load(scale + channel)
+    scaled = tl.load(scale + channel)
     steady = tl.load(sums + channel) / rows
     slope = tl.load(products + channel) / rows * inv
     for pixel in tl.static_range(4):
@@ -164,15 +162,15 @@ def stem_input_kernel(
                 above = down - window // 2
                 left = across - window % 2
                 there = valid & (above >= 0) & (above < pooled_height) & (left >= 0) & (left < pooled_width)
-                place = windows - (window // 2 * pooled_width + window % 2) * CHANNELS
-                which = tl.load(chosen + place, mask=there[:, None], other=9).to(tl.int32)
+                offset = windows - (window // 2 * pooled_width + window % 2) * CHANNELS
+                which = tl.load(chosen + offset, mask=there[:, None], other=9).to(tl.int32)
                 cell = (pixel // 2 + 2 * (window // 2)) * 3 + pixel % 2 + 2 * (window % 2)
-                change = tl.load(gradient + place, mask=there[:, None], other=0.0).to(tl.float32)
+                change = tl.load(gradient + offset, mask=there[:, None], other=0.0).to(tl.float32)
                 arrives += tl.where(which == cell, change, 0.0)
         inside = (valid & (row >= 0) & (row < height) & (column >= 0) & (column < width))[:, None]
         home = homes + (pixel // 2 * width + pixel % 2) * CHANNELS
         value = tl.load(x + home, mask=inside, other=0.0).to(tl.float32)
-        result = (arrives - steady[None, :] - (value - centre[None, :]) * slope[None, :]) * line[None, :]
+        result = (arrives - steady[None, :] - (value - centre[None, :]) * slope[None, :]) * scaled[None, :]
         tl.store(out + home, result.to(out.dtype.element_ty), mask=inside)
 
 
@@ -189,8 +187,8 @@ def stem_weight_kernel(
     for tile in range(program, tiles, tl.num_programs(0)):
         pixel = tile * BLOCK + tl.arange(0, BLOCK)
         valid = (pixel < rows)[:, None]
-        rest = pixel // width
-        corner = (rest // height * rows_to + rest % height + down) * columns_to + pixel % width
+        remaining = pixel // width
+        corner = (remaining // height * rows_to + remaining % height + down) * columns_to + pixel % width
         seen = tl.load(folded + (corner[:, None] * 16 + piece[None, :]), mask=valid, other=0.0)
         arrives = tl.load(change + (pixel[:, None] * FILTERS + filters[None, :]), mask=valid, other=0.0)
         total = tl.dot(tl.trans(arrives), seen, total)
@@ -209,8 +207,8 @@ def stem_inference_kernel(
     piece = tl.arange(0, 64)
     valid = pixel < rows
     across = pixel % out_width
-    rest = pixel // out_width
-    corner = (rest // out_height * rows_to + rest % out_height) * columns_to + across
+    remaining = pixel // out_width
+    corner = (remaining // out_height * rows_to + remaining % out_height) * columns_to + across
     window = folded + (corner[:, None] * 16 + piece[None, :])
     total = tl.zeros((BLOCK, FILTERS), tl.float32)
     for down in tl.static_range(4):

@@ -1,7 +1,7 @@
-"""A state of a cell: the sum of one or two terms, and on the way back the sum of what all its readers send.
+"""A state of a cell: the sum of one or two terms, and in the backward pass the sum of its readers' gradients.
 
-A term is a picture as it is, the line of a norm over one, or a pool over one. Readers take the sum as it is or through
-a ReLU, and what each sends back may lie as some of the channels of a larger tensor.
+A term is an image as it is, a norm's scale and shift of it, or a pool over it. Readers take the sum as it is or through
+a ReLU, and the gradient of each may be some of the channels of a larger tensor.
 """
 
 from __future__ import annotations
@@ -9,27 +9,27 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from viaduct.kernels.moments_kernels import add_up, arrives_last
-from viaduct.kernels.pooling_kernels import pixels_of, pooled
+from viaduct.kernels.moments_kernels import is_last_program, sum_parts
+from viaduct.kernels.pooling_kernels import compute_pool, list_pixels
 
 SAME = tl.constexpr(1)
-LINE = tl.constexpr(2)
+SCALE_SHIFT = tl.constexpr(2)
 MAX = tl.constexpr(3)
 AVERAGE = tl.constexpr(4)
 
 
 @triton.jit
-def term(
+def compute_term(
     x, scale, shift, keep, chosen, pixel, channel, rows, channels, height, width, out_height, out_width, area,
     top, left, KIND: tl.constexpr, SIZE: tl.constexpr, STRIDE: tl.constexpr, KEEP: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """A tile of one term, in float32; KEEP: pictures, of `area` pixels, have a factor each."""
+    """Compute a tile of a summand, in float32; KEEP: images, of `area` pixels, have a factor each."""
     inside = channel < channels
     there = (pixel < rows)[:, None] & inside[None, :]
     home = pixel[:, None] * channels + channel[None, :]
     if KIND >= MAX:
-        value, which = pooled(
+        value, which = compute_pool(
             x, pixel, channel, rows, channels, height, width, out_height, out_width, top, left,
             SIZE, STRIDE, KIND == AVERAGE, ROWS, COLUMNS,
         )  # fmt: skip
@@ -37,7 +37,7 @@ def term(
             tl.store(chosen + home, which.to(tl.uint8), mask=there)
     else:
         value = tl.load(x + home, mask=there, other=0.0).to(tl.float32)
-    if KIND == LINE:
+    if KIND == SCALE_SHIFT:
         a = tl.load(scale + channel, mask=inside, other=0.0)
         b = tl.load(shift + channel, mask=inside, other=0.0)
         value = value * a[None, :] + b[None, :]
@@ -70,14 +70,14 @@ def sum_kernel(
     """raw = one + two, positive = relu(one + two), and a bit where it is above 0; `pitch` lies between two pixels of
     positive, whose channels may be some of many."""
     ROWS: tl.constexpr = TALL * WIDE
-    pixel = pixels_of(tl.program_id(0), rows, out_height, out_width, TALL, WIDE)
+    pixel = list_pixels(tl.program_id(0), rows, out_height, out_width, TALL, WIDE)
     channel = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
-    value = term(
+    value = compute_term(
         one, one_scale, one_shift, one_keep, one_chosen, pixel, channel, rows, channels, height, width,
         out_height, out_width, area, one_top, one_left, ONE, ONE_SIZE, STRIDE, ONE_KEEP, ROWS, COLUMNS,
     )  # fmt: skip
     if TWO > 0:
-        value += term(
+        value += compute_term(
             two, two_scale, two_shift, two_keep, two_chosen, pixel, channel, rows, channels, height, width,
             out_height, out_width, area, two_top, two_left, TWO, TWO_SIZE, STRIDE, TWO_KEEP, ROWS, COLUMNS,
         )  # fmt: skip
@@ -97,7 +97,7 @@ def sum_kernel(
 
 
 @triton.jit
-def arriving(gradient, pitch, row, column, there, positive, MASKED: tl.constexpr):
+def load_gradient(gradient, pitch, row, column, there, positive, MASKED: tl.constexpr):
     change = tl.load(gradient + row[:, None] * pitch + column[None, :], mask=there, other=0.0).to(tl.float32)
     if MASKED:
         change = tl.where(positive, change, 0.0)
@@ -132,13 +132,13 @@ def merge_kernel(
             fits = (row < rows)[:, None] & (byte < many)[None, :]
             packed = tl.load(signs + row[:, None] * many + byte[None, :], mask=fits, other=0).to(tl.int32)
             positive = tl.reshape((packed[:, :, None] >> tl.arange(0, 8)[None, None, :]) & 1, (ROWS, COLUMNS)) > 0
-        value = arriving(first, first_pitch, row, column, there, positive, MASKED % 2 == 1)
+        value = load_gradient(first, first_pitch, row, column, there, positive, MASKED % 2 == 1)
         if COUNT > 1:
-            value += arriving(second, second_pitch, row, column, there, positive, MASKED // 2 % 2 == 1)
+            value += load_gradient(second, second_pitch, row, column, there, positive, MASKED // 2 % 2 == 1)
         if COUNT > 2:
-            value += arriving(third, third_pitch, row, column, there, positive, MASKED // 4 % 2 == 1)
+            value += load_gradient(third, third_pitch, row, column, there, positive, MASKED // 4 % 2 == 1)
         if COUNT > 3:
-            value += arriving(fourth, fourth_pitch, row, column, there, positive, MASKED // 8 == 1)
+            value += load_gradient(fourth, fourth_pitch, row, column, there, positive, MASKED // 8 == 1)
         home = row[:, None] * channels + column[None, :]
         tl.store(change + home, value.to(change.dtype.element_ty), mask=there)
         if SUMS:
@@ -149,5 +149,5 @@ def merge_kernel(
         inv = tl.load(inverse + column, mask=inside, other=0.0)
         tl.store(table + part * channels + column, tl.sum(total, 0), mask=inside)
         tl.store(table + (parts + part) * channels + column, tl.sum(product, 0) * inv, mask=inside)
-        if arrives_last(tickets, parts):
-            add_up(table, made, channels, parts, column, PARTS, COLUMNS)
+        if is_last_program(tickets, parts):
+            sum_parts(table, made, channels, parts, column, PARTS, COLUMNS)

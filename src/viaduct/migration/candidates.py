@@ -31,6 +31,7 @@ class Candidate:
 
 
 def candidate(work: Work, requirement: str, node: ast.AST, state: State) -> Candidate:
+    """Return the candidate at a node, shown by the first line of its text."""
     text = work.source.text_of(node).split("\n", 1)[0].strip()
     shown = text if len(text) <= 60 else f"{text[:57]}..."
     return Candidate(requirement, node.lineno, node.end_lineno or node.lineno, state, shown)  # type: ignore[attr-defined]
@@ -48,7 +49,7 @@ def find_candidates(work: Work) -> list[Candidate]:
             if work.project.is_for(framework, work.path):
                 found += search(work)
     if found and work.options.to == "any":
-        found = [one for one in found if one.line not in helper_lines(work)]
+        found = [node for node in found if node.line not in helper_lines(work)]
     return sorted(found, key=lambda one: (one.line, one.requirement))
 
 
@@ -68,6 +69,7 @@ def uses_any(work: Work, roots: tuple[str, ...]) -> bool:
 
 
 def imported_names(work: Work) -> Iterator[str]:
+    """Yield every name that the file imports, qualified."""
     for statement in work.source.of_kind(ast.Import):
         yield from (alias.name for alias in statement.names)
     for node in work.source.of_kind(ast.ImportFrom):

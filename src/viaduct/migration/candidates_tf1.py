@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from viaduct.migration.candidates import Candidate, State, candidate, uses_any
 from viaduct.migration.module_flow import ROOTS as ROOTS_OF_HOROVOD
+from viaduct.migration.predicates import is_none
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.sessions import METHOD_SLOTS, SLOTS
-from viaduct.migration.values import constructed
+from viaduct.migration.values import kind_of_call
 
 if TYPE_CHECKING:
     from viaduct.migration.engine import Work
@@ -41,6 +42,7 @@ GPU_TEXT = re.compile(
 
 
 def find_candidates(work: Work) -> Iterator[Candidate]:
+    """Yield every place of a TensorFlow 1 file that the target needs something of."""
     if work.options.to == "any" or not uses_any(work, ROOTS):
         return
     if work.options.to == "npu":
@@ -67,7 +69,7 @@ def marks_of(work: Work) -> frozenset[str]:
         return frozenset()
     trains = any(method in work.index.methods for method in ("minimize", "apply_gradients"))
     trains = trains or any(name.endswith(MAKES_TRAIN_OP) for name in work.index.calls)
-    found = {mark for mark, words in MARKS.items() if any(word in work.source.text for word in words)}
+    found = {mark for mark, words in MARKS.items() if any(text in work.source.text for text in words)}
     return frozenset({*found, *(["trains"] if trains else [])})
 
 
@@ -75,6 +77,7 @@ def marks_of(work: Work) -> frozenset[str]:
 
 
 def sessions(work: Work) -> Iterator[Candidate]:
+    """Yield the calls that open a session, with whether their config is ready."""
     for name, calls in work.index.calls.items():
         if name in SLOTS or name == MONITORED:
             for call in calls:
@@ -91,8 +94,8 @@ def sessions(work: Work) -> Iterator[Candidate]:
 
 def is_hidden_session(work: Work, name: str) -> bool:
     """Return True for `common.tf.Session`: TensorFlow as a module of the project hands it on."""
-    root, _, rest = name.partition(".")
-    return rest.rpartition(".")[2] in SESSION_NAMES and ".tf." in f".{rest}" and root not in ROOTS
+    root, _, remainder = name.partition(".")
+    return remainder.rpartition(".")[2] in SESSION_NAMES and ".tf." in f".{remainder}" and root not in ROOTS
 
 
 def may_manage_sessions(work: Work, call: ast.Call, method: str) -> bool:
@@ -103,6 +106,7 @@ def may_manage_sessions(work: Work, call: ast.Call, method: str) -> bool:
 
 
 def session_state(work: Work, call: ast.Call, name: str) -> State:
+    """Return whether the config of a session is ready for the NPU."""
     if name == MONITORED:
         given = Site(RULE, work, call, name).argument("session_creator", 0)
         return "needed" if given is None or is_none(given) else "right"
@@ -110,8 +114,9 @@ def session_state(work: Work, call: ast.Call, name: str) -> State:
 
 
 def state_of_config(work: Work, call: ast.Call, keyword: str, position: int) -> State:
+    """Return whether an expression is a config that is ready for the NPU."""
+    from viaduct.migration.rules.tf1._session_configs import is_ready
     from viaduct.migration.rules.tf1._session_uses import only_files
-    from viaduct.migration.rules.tf1.session_config import is_ready
 
     site = Site(RULE, work, call)
     value = site.argument(keyword, position)
@@ -122,14 +127,11 @@ def state_of_config(work: Work, call: ast.Call, keyword: str, position: int) -> 
     return "needed"
 
 
-def is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
-
-
 # ---- estimators
 
 
 def estimators(work: Work) -> Iterator[Candidate]:
+    """Yield estimators and run configurations."""
     for table in (work.index.calls, work.index.references):
         for name, nodes in table.items():
             if name in ESTIMATORS:
@@ -166,6 +168,7 @@ def run_config_state(work: Work, node: ast.expr) -> State:
 
 
 def batches(work: Work) -> Iterator[Candidate]:
+    """Yield the calls that make batches of a dataset."""
     for name in MAP_AND_BATCH:
         for call in work.index.calls.get(name, []):
             yield candidate(work, "batches", call, batch_state(work, call, 3))
@@ -203,6 +206,7 @@ def other_batches(work: Work) -> Iterator[Candidate]:
 
 
 def batch_state(work: Work, call: ast.Call, position: int) -> State:
+    """Return "right" for a batch that drops its remainder."""
     given = Site(RULE, work, call).argument("drop_remainder", position)
     return "right" if isinstance(given, ast.Constant) and given.value is True else "needed"
 
@@ -216,13 +220,14 @@ def is_somebody_elses(work: Work, call: ast.Call, method: str) -> bool:
 
 def makes_datasets(work: Work) -> bool:
     names = work.project.mentions
-    return any(constructed(name) == "dataset" or name.startswith("tensorflow_datasets.") for name in names)
+    return any(kind_of_call(name) == "dataset" or name.startswith("tensorflow_datasets.") for name in names)
 
 
 # ---- device strings, mixed precision, Horovod
 
 
 def placements(work: Work) -> Iterator[Candidate]:
+    """Yield the texts that place operators on a GPU."""
     for node in work.source.of_kind(ast.Constant):
         named = isinstance(node, ast.Constant) and isinstance(node.value, str) and GPU_TEXT.fullmatch(node.value)
         if named and not isinstance(work.source.parents.get(node), ast.Expr | ast.Dict):
@@ -230,14 +235,16 @@ def placements(work: Work) -> Iterator[Candidate]:
 
 
 def loss_scales(work: Work) -> Iterator[Candidate]:
+    """Yield loss scale managers and optimizers of TensorFlow's own."""
     for name, calls in work.index.calls.items():
         if name.startswith(LOSS_SCALES):
             yield from (candidate(work, "loss_scale", call, "needed") for call in calls)
-        elif constructed(name) == "loss_scale_optimizer":
+        elif kind_of_call(name) == "loss_scale_optimizer":
             yield from (candidate(work, "loss_scale", call, "right") for call in calls)
 
 
 def horovod(work: Work) -> Iterator[Candidate]:
+    """Yield the uses of Horovod."""
     from viaduct.migration.rules.tf1._horovod import is_horovod
 
     if "horovod" in work.project.own_names:
@@ -253,6 +260,7 @@ def horovod(work: Work) -> Iterator[Candidate]:
 
 
 def horovod_requirement(name: str) -> str:
+    """Return the requirement that a name of Horovod belongs to."""
     last = name.rpartition(".")[2]
     if last == "DistributedOptimizer":
         return "optimizers"

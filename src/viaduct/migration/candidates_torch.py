@@ -27,6 +27,7 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 def find_candidates(work: Work) -> Iterator[Candidate]:
+    """Yield every place of a PyTorch file that the target needs something of."""
     if not concerns_torch(work):
         return
     for search in (device_calls, moves, texts, loads):
@@ -41,12 +42,12 @@ ON_THE_CARD = ("moves", "device_calls", "device_strings", "amp", "backend")
 
 def marks_of(work: Work) -> frozenset[str]:
     """Return what a file does that concerns the other files of its program: uses torch, names the card, imports it."""
-    from viaduct.migration.rules.torch._targets import CARDS
+    from viaduct.cards import CARDS
 
     card = CARDS.get(work.options.to)
     if card is None or not concerns_torch(work):
         return frozenset()
-    named = any(one.requirement in ON_THE_CARD and one.state == "right" for one in find_candidates(work))
+    named = any(entry.requirement in ON_THE_CARD and entry.state == "right" for entry in find_candidates(work))
     found = {
         "torch": work.path in work.project.torch_files or uses_any(work, ROOTS[:3]),
         "takes device": ".to(" in work.source.text or "device" in work.source.text,
@@ -63,13 +64,14 @@ def concerns_torch(work: Work) -> bool:
 
 def device_words(work: Work) -> tuple[str, str]:
     """Return the device's name and backend; of `any` what cannot stand in a script."""
-    from viaduct.migration.rules.torch._targets import CARDS
+    from viaduct.cards import CARDS
 
     card = CARDS.get(work.options.to)
     return (card.device, card.backend) if card else ("\0", "\0")
 
 
 def device_calls(work: Work) -> Iterator[Candidate]:
+    """Yield the uses of torch.cuda, and of the card's own module."""
     own = f"torch.{device_words(work)[0]}."
     for table in (work.index.calls, work.index.references):
         for name, nodes in table.items():
@@ -101,7 +103,9 @@ def only_asks(work: Work, node: ast.expr) -> bool:
 
 
 def amp_state(work: Work, node: ast.expr, name: str, own: str) -> State:
-    """With --to any a class may stay in an annotation: torch.cuda.amp is there without CUDA too."""
+    """Return the state of a name of torch.cuda.amp; with --to any a class may stay in an annotation, which needs no
+    CUDA.
+    """
     from viaduct.migration.rules.torch._annotations import is_in_annotation
 
     annotated = work.options.to == "any" and is_in_annotation(work.source, node)
@@ -109,9 +113,10 @@ def amp_state(work: Work, node: ast.expr, name: str, own: str) -> State:
 
 
 def moves(work: Work) -> Iterator[Candidate]:
-    from viaduct.migration.rules.torch._devices import is_foreign, receiver_class
-    from viaduct.migration.rules.torch.cuda_method import is_bound_move, root_of
-    from viaduct.migration.rules.torch.is_cuda import is_own_field
+    """Yield the calls that move a tensor or module to the card."""
+    from viaduct.migration.rules.torch._devices import is_foreign, receiver_class, root_of
+    from viaduct.migration.rules.torch._is_cuda import is_own_field
+    from viaduct.migration.rules.torch.cuda_method import is_bound_move
 
     own = device_words(work)[0]
     for method, state in (("cuda", "needed"), (own, "right")):
@@ -182,7 +187,7 @@ def stands_beside(work: Work, node: ast.Constant, device: str) -> bool:
     if not isinstance(parent, ast.Tuple | ast.List | ast.Set):
         return False
     asked = isinstance(work.source.parents.get(parent), ast.Compare)
-    return asked and any(isinstance(one, ast.Constant) and one.value == device for one in parent.elts)
+    return asked and any(isinstance(element, ast.Constant) and element.value == device for element in parent.elts)
 
 
 def is_device_text(value: str) -> bool:
@@ -214,6 +219,7 @@ def is_told_to_people(work: Work, node: ast.AST) -> bool:
 
 
 def loads(work: Work) -> Iterator[Candidate]:
+    """Yield the loads of checkpoints, with whether their place is right."""
     from viaduct.migration.rules.torch._loaded import wanted_place
 
     for name in LOADS:
@@ -241,7 +247,7 @@ def state_of_reference(work: Work, node: ast.expr) -> State:
     """`partial(torch.load, map_location="cpu")` says where; of another hand-over it is not seen what is loaded."""
     parent = work.source.parents.get(node)
     if isinstance(parent, ast.Call) and (work.names.qualified(parent.func) or "").endswith("partial"):
-        where = next((word.value for word in parent.keywords if word.arg == "map_location"), None)
+        where = next((keyword.value for keyword in parent.keywords if keyword.arg == "map_location"), None)
         if where is not None and not (isinstance(where, ast.Constant) and where.value is None):
             return "right"
     return "unclear"

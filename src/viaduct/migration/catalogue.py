@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from viaduct.errors import BadValue, UnknownName, fold_lookalikes
-from viaduct.migration.rule import Rule, all_rules
+from viaduct.migration.rule import Rule, all_rules, is_named
 
 # Rows that no rule file is for, or not alone: where they are seen to, or why not.
 ELSEWHERE = {
@@ -52,14 +52,14 @@ WHEN = {True: "always", False: "when asked for, by an option or by `--only`"}
 
 
 def known_words() -> list[str]:
-    """What --only, --skip and --explain understand: a rule's name, short or long."""
+    """Return what --only, --skip and --explain understand: a rule's name, short or long."""
     names = [rule.name for rule in all_rules()]
     return [*names, *(name.partition(".")[2] for name in names)]
 
 
 def find(word: str) -> list[Rule]:
     """The rules that a word of the user means: one by name, or all of a row of the specification."""
-    found = [rule for rule in all_rules() if word in (rule.name, rule.name.partition(".")[2], *rule.spec.split())]
+    found = [rule for rule in all_rules() if is_named(word, rule)]
     if found:
         return found
     everything = f"`viaduct migrate --list` shows all {len(all_rules())}."
@@ -69,10 +69,12 @@ def find(word: str) -> list[Rule]:
 
 
 def doc_of(rule: str) -> str:
+    """Return the address of a rule in the documentation."""
     return f"docs/rules.md#{rule.replace('.', '').lower()}"
 
 
 def summary_of(rule: Rule) -> str:
+    """Return the first line of a rule's docstring."""
     return rule.doc.splitlines()[0]
 
 
@@ -104,6 +106,7 @@ def close(lines: list[str]) -> None:
 
 
 def as_page() -> str:
+    """Return docs/rules.md."""
     rules = sorted(all_rules(), key=lambda rule: rule.name)
     parts = [
         "# Rules of `viaduct migrate`\n",
@@ -118,9 +121,10 @@ def as_page() -> str:
 
 
 def rows_table(rules: list[Rule]) -> str:
+    """Return the lines of the table that says which rule fulfils which row of the specification."""
     lines = ["| row | about | rule |", "| --- | --- | --- |"]
-    rest = sorted({row for rule in rules for row in rule.spec.split()} - set(all_rows()))
-    for row in [*all_rows(), *rest]:
+    remainder = sorted({row for rule in rules for row in rule.spec.split()} - set(all_rows()))
+    for row in [*all_rows(), *remainder]:
         about = ROWS[row[0]][0] if row in all_rows() else SECTIONS.get(row, "further")
         named = [f"[{rule.name}](#{rule.name.replace('.', '')})" for rule in rules if row in rule.spec.split()]
         where = "; ".join([", ".join(named), ELSEWHERE.get(row, "")]).strip("; ")
@@ -129,15 +133,18 @@ def rows_table(rules: list[Rule]) -> str:
 
 
 def all_rows() -> list[str]:
+    """Return the ids of all rows of the specification."""
     return [f"{letter}{number}" for letter, (_, count) in ROWS.items() for number in range(1, count + 1)]
 
 
 def missing_rows() -> list[str]:
+    """Return the rows that no rule claims and that are not seen to elsewhere."""
     claimed = {row for rule in all_rules() for row in rule.spec.split()} | set(ELSEWHERE)
     return [row for row in all_rows() if row not in claimed]
 
 
 def rule_part(rule: Rule) -> str:
+    """Return the section of one rule."""
     targets = ", ".join(rule.targets)
     facts = f"*{rule.kind}; for {targets}; {WHEN[rule.on is None]}; rows {rule.spec}*"
     return f"### {rule.name}\n\n{facts}\n\n{page_text(rule.doc)}\n"

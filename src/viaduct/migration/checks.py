@@ -18,8 +18,9 @@ STEPS = re.compile(r"\d+(-\d+)?(\|\d+(-\d+)?)*")
 
 
 def check_options(options: Options) -> None:
-    for word in (*options.only, *options.skip):
-        find(word)
+    """Refuse options that contradict each other or name something unknown."""
+    for name in (*options.only, *options.skip):
+        find(name)
     check_precision(options.precision)
     if options.loop < 1:
         raise BadValue(f"--loop is {options.loop}.", "It counts steps: 1 or more.")
@@ -41,6 +42,7 @@ def check_options(options: Options) -> None:
 
 
 def check_mode(options: Options) -> None:
+    """Refuse options that `--mode patch` cannot honour."""
     if options.mode == "patch" and options.to == "any":
         raise BadValue(
             "--mode patch with --to any.",
@@ -71,9 +73,10 @@ def check_mode(options: Options) -> None:
 
 
 def check_precision(mode: str) -> None:
+    """Refuse a precision mode that CANN does not know."""
     if not mode:
         return
-    words = [word for word in re.split(r"[,\s]+", mode) if word]
+    words = [part for part in re.split(r"[,\s]+", mode) if part]
     if len(words) > 1:
         raise BadValue(
             f"--precision {mode!r} names {len(words)} modes.",

@@ -29,6 +29,7 @@ class OwnClass:
 
 
 def note_classes(project: Project, path: str, names: Names) -> None:
+    """Record the classes that a file defines at its top level."""
     for node in names.source.of_kind(ast.ClassDef):
         if names.scopes[node].outer is names.scopes[names.source.tree]:
             name = f"{names.own}.{node.name}"
@@ -37,11 +38,12 @@ def note_classes(project: Project, path: str, names: Names) -> None:
 
 
 def own_class(path: str, node: ast.ClassDef, names: Names) -> OwnClass:
+    """Return the bases of one class, and its methods with their parameters."""
     bases = tuple(names.qualified(base) or ast.unparse(base) for base in node.bases)
     methods = {
-        one.name: tuple(argument.arg for argument in [*one.args.posonlyargs, *one.args.args][1:])
-        for one in node.body
-        if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)
+        statement.name: tuple(argument.arg for argument in [*statement.args.posonlyargs, *statement.args.args][1:])
+        for statement in node.body
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef)
     }
     return OwnClass(path, bases, methods)
 
@@ -61,39 +63,39 @@ def lineage(project: Project, name: str) -> list[str]:
     found: list[str] = []
     pending = [name]
     while pending:
-        one = pending.pop(0)
-        if one not in found:
-            found.append(one)
-            own = project.classes.get(class_called(project, one) or "")
+        item = pending.pop(0)
+        if item not in found:
+            found.append(item)
+            own = project.classes.get(class_called(project, item) or "")
             pending += own.bases if own else ()
     return found
 
 
 def owner_of(project: Project, name: str, method: str) -> str | None:
     """The class of the project, this one or one that it derives from, that defines the method."""
-    for one in lineage(project, name):
-        known = class_called(project, one)
+    for owner in lineage(project, name):
+        known = class_called(project, owner)
         if known is not None and method in project.classes[known].methods:
             return known
     return None
 
 
 def is_module(project: Project, name: str) -> bool:
-    """Whether it derives from torch.nn.Module or from any of torch's own modules."""
-    return any(one.startswith("torch.nn.") for one in lineage(project, name))
+    """Return True if it derives from torch.nn.Module or from any of torch's own modules."""
+    return any(owner.startswith("torch.nn.") for owner in lineage(project, name))
 
 
 def attribute_of(project: Project, name: str, attribute: str) -> str | None:
     """The kind of an attribute that the class, or one that it derives from, gives to its objects."""
-    for one in lineage(project, name) if project.attributes else ():
-        found = project.attributes.get(f"{class_called(project, one)}.{attribute}")
+    for owner in lineage(project, name) if project.attributes else ():
+        found = project.attributes.get(f"{class_called(project, owner)}.{attribute}")
         if found is not None:
             return found
     return None
 
 
 def is_torch_object(project: Project, kind: str) -> bool:
-    """Whether a kind is an object of a class in a file that imports PyTorch."""
+    """Return True if a kind is an object of a class in a file that imports PyTorch."""
     known = project.classes.get(kind.removeprefix(OBJECT)) if kind.startswith(OBJECT) else None
     return known is not None and known.path in project.torch_files
 
@@ -102,13 +104,15 @@ def owners(project: Project, method: str, path: str = "") -> list[str]:
     """PyTorch classes that define the method; with a path, those whose objects can get into that file."""
     if method not in project.owning:
         torch = project.torch_files
-        found = (name for name, one in project.classes.items() if method in one.methods and one.path in torch)
+        found = (name for name, known in project.classes.items() if method in known.methods and known.path in torch)
         project.owning[method] = sorted(found)
     return [name for name in project.owning[method] if not path or meet(project, path, project.classes[name].path)]
 
 
 def meet(project: Project, one: str, other: str) -> bool:
-    """Whether two files are ever in one program: one imports the other, directly or not, or a third imports both."""
+    """Return True if two files are ever in one program: one imports the other, directly or not, or a third imports
+    both.
+    """
     if (one, other) not in project.met:
         above = project.all_importers(one) & project.all_importers(other)
         project.met[one, other] = not project.surveyed.isdisjoint(above)
@@ -116,7 +120,7 @@ def meet(project: Project, one: str, other: str) -> bool:
 
 
 def note_methods(project: Project, names: Names) -> None:
-    """What methods return and attributes hold, under `module.Class.name` in project.returns and .attributes."""
+    """Record what methods return and attributes hold, under `module.Class.name` in project.returns and .attributes."""
     from viaduct.migration.project import returns_of
     from viaduct.migration.values import OF_TORCH, Values
 

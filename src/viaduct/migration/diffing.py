@@ -24,6 +24,8 @@ LONG = 400
 
 @dataclass(frozen=True, slots=True)
 class Piece:
+    """A part of a line, marked where it differs from the other side."""
+
     text: str
     marked: bool = False
 
@@ -40,10 +42,12 @@ class Row:
 
     @property
     def old_text(self) -> str:
+        """Text of the line before."""
         return "".join(piece.text for piece in self.left)
 
     @property
     def new_text(self) -> str:
+        """Text of the line after."""
         return "".join(piece.text for piece in self.right)
 
 
@@ -82,23 +86,25 @@ def anchors(before: Sequence[str], after: Sequence[str], stems: Sequence[int]) -
 
 def block(before: Sequence[str], after: Sequence[str], stems: Sequence[int], old: range, new: range) -> Iterator[Row]:
     """The lines of one change: each old line beside the new one that it became."""
-    pairs = paired(before, after, stems, old, new)
-    place = new.start
+    pairs = pair_lines(before, after, stems, old, new)
+    position = new.start
     for at_old in old:
         partner = pairs.get(at_old)
         if partner is None:
             yield Row("removed", at_old + 1, None, (Piece(before[at_old]),))
             continue
-        for at_new in range(place, partner):
+        for at_new in range(position, partner):
             yield Row("added", None, at_new + 1, (), (Piece(after[at_new]),))
         left, right = marks(before[at_old], after[partner])
         yield Row("changed", at_old + 1, partner + 1, left, right)
-        place = partner + 1
-    for at_new in range(place, new.stop):
+        position = partner + 1
+    for at_new in range(position, new.stop):
         yield Row("added", None, at_new + 1, (), (Piece(after[at_new]),))
 
 
-def paired(before: Sequence[str], after: Sequence[str], stems: Sequence[int], old: range, new: range) -> dict[int, int]:
+def pair_lines(
+    before: Sequence[str], after: Sequence[str], stems: Sequence[int], old: range, new: range
+) -> dict[int, int]:
     """Old line -> its new one: of those that stem from it the most alike, and never against the order."""
     pairs: dict[int, int] = {}
     first = new.start
@@ -116,6 +122,7 @@ def paired(before: Sequence[str], after: Sequence[str], stems: Sequence[int], ol
 
 
 def likeness(old: str, new: str) -> float:
+    """Return how alike two lines are, from 0 to 1."""
     if old.strip() == new.strip():
         return 1.0
     if not old.strip() or not new.strip():
@@ -141,13 +148,13 @@ def marks(old: str, new: str) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
 def around(rows: Sequence[Row], wanted: set[int], context: int = 3) -> Iterator[Row | int]:
     """Rows that changed or whose old line is wanted, with some about them; a number stands for rows left out."""
     keep = [False] * len(rows)
-    for place, row in enumerate(rows):
+    for index, row in enumerate(rows):
         if row.kind != "same" or row.old in wanted:
-            for near in range(max(0, place - context), min(len(rows), place + context + 1)):
+            for near in range(max(0, index - context), min(len(rows), index + context + 1)):
                 keep[near] = True
     left_out = 0
-    for place, row in enumerate(rows):
-        if not keep[place]:
+    for index, row in enumerate(rows):
+        if not keep[index]:
             left_out += 1
             continue
         if left_out:
@@ -162,7 +169,7 @@ def around(rows: Sequence[Row], wanted: set[int], context: int = 3) -> Iterator[
 
 
 def hunks(rows: Sequence[Row]) -> Iterator[list[Row]]:
-    """What changed, with some lines about it."""
+    """Yield what changed, with some lines about it."""
     hunk: list[Row] = []
     for row in [*around(rows, set()), 0]:
         if not isinstance(row, int):
@@ -173,20 +180,22 @@ def hunks(rows: Sequence[Row]) -> Iterator[list[Row]]:
 
 
 def head(hunk: Sequence[Row]) -> str:
+    """Return the `@@` line of a hunk."""
     old, new = [row.old for row in hunk if row.old], [row.new for row in hunk if row.new]
     return f"@@ -{span(old)} +{span(new)} @@"
 
 
 def span(numbers: Sequence[int]) -> str:
+    """Return first line and count, as a hunk's head has them."""
     return f"{numbers[0]},{len(numbers)}" if numbers else "0,0"
 
 
 def in_order(hunk: Sequence[Row]) -> Iterator[tuple[Literal[" ", "-", "+"], Row]]:
-    """What goes before what comes, change by change."""
+    """Yield what goes before what comes, change by change."""
     come: list[Row] = []
     for row in hunk:
         if row.kind == "same":
-            yield from (("+", one) for one in come)
+            yield from (("+", item) for item in come)
             come = []
             yield " ", row
             continue
@@ -194,4 +203,4 @@ def in_order(hunk: Sequence[Row]) -> Iterator[tuple[Literal[" ", "-", "+"], Row]
             yield "-", row
         if row.new:
             come.append(row)
-    yield from (("+", one) for one in come)
+    yield from (("+", node) for node in come)

@@ -17,6 +17,7 @@ UNFLUSHABLE = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES, errno.EPE
 
 
 def write_file(path: Path, data: bytes, mode: int) -> None:
+    """Write a new file; an existing one, or a link, is an error."""
     number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     try:
         write_all(number, data, path)
@@ -25,6 +26,7 @@ def write_file(path: Path, data: bytes, mode: int) -> None:
 
 
 def write_all(number: int, data: bytes, path: Path) -> None:
+    """Write all bytes to an open file, however many calls that takes."""
     done = 0
     while done < len(data):
         with name_errors(path):
@@ -41,6 +43,7 @@ def name_errors(path: Path) -> Iterator[None]:
 
 
 def flush(path: Path) -> None:
+    """Flush a file that was written to the disk."""
     number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         with name_errors(path):
@@ -83,6 +86,7 @@ def copy_attributes(path: Path, new: Path) -> None:
 
 
 def attributes_of(path: Path) -> dict[str, bytes]:
+    """Return the extended attributes of a file."""
     try:
         return {name: os.getxattr(path, name) for name in os.listxattr(path)}
     except OSError as error:
@@ -112,9 +116,11 @@ def content_of(path: Path) -> bytes | None:
 
 
 def digest(data: bytes) -> str:
+    """Return the SHA-256 of bytes."""
     return hashlib.sha256(data).hexdigest()
 
 
 def digest_of(path: Path) -> str:
+    """Return the SHA-256 of a file; empty if there is none."""
     data = content_of(path)
     return "" if data is None else digest(data)

@@ -16,6 +16,8 @@ class Overlap(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Edit:
+    """Replacement of one span of the text."""
+
     start: int
     end: int
     text: str
@@ -33,6 +35,7 @@ class Edits:
     # ---- plain
 
     def replace(self, start: int, end: int, text: str) -> None:
+        """Replace a span; raise Overlap where an earlier edit meets it."""
         before = bisect_left(self.taken, (end,))  # these begin before the end; they overlap nowhere, so ask the last
         if before and self.taken[before - 1][1] > start:
             raise Overlap
@@ -47,9 +50,11 @@ class Edits:
         del self.made[count:]
 
     def insert(self, at: int, text: str) -> None:
+        """Insert text at an offset."""
         self.replace(at, at, text)
 
     def delete(self, start: int, end: int) -> None:
+        """Delete a span."""
         if start < end:
             self.replace(start, end, "")
 
@@ -57,7 +62,7 @@ class Edits:
         """Comments inside it that the new text has not go before the statement."""
         start, end = self.source.span(node)
         self.replace(start, end, text)
-        lost = [one.text for one in self.source.comments(start, end) if one.text not in text]
+        lost = [comment.text for comment in self.source.comments(start, end) if comment.text not in text]
         self.keep_comments(self.source.statement(node), lost)
 
     def keep_comments(self, statement: ast.stmt, comments: list[str]) -> None:
@@ -103,21 +108,22 @@ class Edits:
         while first_last - 1 in places:
             first_last -= 1
         before = slots[first_last - 1].comma if 0 < first_last < len(slots) else None
-        whole = before is not None and slots[-1].comma is None and not self.has_comment(before.start, slots[-1].end)
-        for place in sorted(places):
-            slot = slots[place]
-            if before is None or not whole or place < first_last:
+        complete = before is not None and slots[-1].comma is None and not self.has_comment(before.start, slots[-1].end)
+        for entry in sorted(places):
+            slot = slots[entry]
+            if before is None or not complete or entry < first_last:
                 self.delete(*self.with_blank(slot.start, slot.comma.end if slot.comma else slot.end))
-        if before is not None and whole:
+        if before is not None and complete:
             self.delete(before.start, slots[-1].end)
 
     def has_comment(self, start: int, end: int) -> bool:
+        """Return True if a comment stands within a span."""
         return bool(self.source.comments(start, end))
 
     def change_arguments(self, call: ast.Call, places: set[int], text: str) -> None:
         """Remove the arguments at these places and add one."""
         slots, _ = self.source.slots(self.source.opening(call))
-        kept = [slot for place, slot in enumerate(slots) if place not in places]
+        kept = [slot for index, slot in enumerate(slots) if index not in places]
         trailing = len(slots) - 1 in places
         if not text:
             pass
@@ -165,10 +171,10 @@ class Edits:
         self.insert(stop, "".join(newline + f"{indent}{text}".rstrip() for text in lines))
 
     def own_indent(self, statement: ast.stmt) -> str | None:
-        """Of the line on which it begins, alone or behind others of its block; None in `if x: statement`."""
+        """Return the indent of the line on which a statement begins; None in `if x: statement`."""
         source, line = self.source, self.source.line_start(self.source.span(statement)[0])
-        for one in (statement, *source.block(statement)):
-            start = source.span(one)[0]
+        for item in (statement, *source.block(statement)):
+            start = source.span(item)[0]
             if source.line_start(start) == line and not source.text[line:start].strip():
                 return source.text[line:start]
         return None
@@ -176,9 +182,9 @@ class Edits:
     def remove_statement(self, statement: ast.stmt) -> None:
         """`pass` stays where a block would be empty; comments stay."""
         start, end = self.source.span(statement)
-        left = [one for one in self.source.block(statement) if one is not statement and one not in self.removed]
+        left = [item for item in self.source.block(statement) if item is not statement and item not in self.removed]
         self.removed.add(statement)
-        self.keep_comments(statement, [one.text for one in self.source.comments(start, end)])
+        self.keep_comments(statement, [comment.text for comment in self.source.comments(start, end)])
         if not left and not isinstance(self.source.parents[statement], ast.Module):
             self.replace(start, end, "pass")
             return
@@ -248,18 +254,18 @@ class Edits:
 
         `lines` says the same of the present text: line i stems from lines[i].
         """
-        text, place, stems = self.source.text, 0, [lines[0]]
+        text, location, stems = self.source.text, 0, [lines[0]]
         pieces: list[str] = []
         for edit in sorted(self.made, key=lambda edit: (edit.start, edit.end)):
-            self.keep(text[place : edit.start], place, lines, pieces, stems)
+            self.keep(text[location : edit.start], location, lines, pieces, stems)
             origin = lines[self.source.line_of(edit.start) - 1]
             pieces.append(edit.text)
             stems += [origin] * len(LINE_END.findall(edit.text))
-            place = edit.end
+            location = edit.end
             written = next((piece for piece in reversed(pieces) if piece), "")
             if not written or written.endswith(("\n", "\r")):
-                stems[-1] = lines[self.source.line_of(place) - 1]
-        self.keep(text[place:], place, lines, pieces, stems)
+                stems[-1] = lines[self.source.line_of(location) - 1]
+        self.keep(text[location:], location, lines, pieces, stems)
         return "".join(pieces), stems
 
     def keep(self, piece: str, start: int, lines: list[int], pieces: list[str], stems: list[int]) -> None:

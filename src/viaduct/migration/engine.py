@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from viaduct.cards import NPU
 from viaduct.migration import candidates_tf1, candidates_torch
 from viaduct.migration.edits import Edits, Overlap
 from viaduct.migration.findings import Finding
@@ -29,6 +30,9 @@ from viaduct.migration.rule import Handler, Rule, Site, all_rules
 from viaduct.migration.served import find_served
 from viaduct.migration.source import LINE_END, Source, Unparsable, decode, parse
 from viaduct.migration.values import Values
+
+MODULE_ROOTS = ("tensorflow", "torch", "horovod", "keras", *NPU.tensorflow_modules, "numpy", "os")
+"""Top-level modules whose attributes are functions and classes, not variables of a script."""
 
 
 @dataclass
@@ -56,9 +60,10 @@ class Work:
 
     @cached_property
     def names(self) -> Names:
+        """Names of the present text."""
         surveyed = self.project.parsed.get(self.path)
         if surveyed is not None and surveyed.source is self.source:
-            return surveyed.renewed()
+            return surveyed.copy_without_additions()
         module, package = self.project.module_of(self.path)
         former, self.former_names = self.former_names, None
         names = Names(self.source, module, package, self.needed, former)
@@ -68,10 +73,12 @@ class Work:
 
     @cached_property
     def values(self) -> Values:
+        """Kinds of values in the present text."""
         return Values(self.names, self.project)
 
     @cached_property
     def index(self) -> Index:
+        """Calls, references and methods of the present text."""
         former, self.former_index = self.former_index, None
         return Index(self, former)
 
@@ -99,6 +106,7 @@ class Work:
         return self.lines[line - 1] in self.served or self.lines[line - 1] in self.left
 
     def free_name(self, wanted: str) -> str:
+        """Return a name that the file does not use, and reserve it."""
         name, number = wanted, 2
         while name in self.names.taken:
             name, number = f"{wanted}_{number}", number + 1
@@ -154,7 +162,7 @@ class Index:
 
 def is_module_like(name: str) -> bool:
     """tensorflow.data.Dataset.from_tensors is a function; my.module.dataset.batch may be a method of a variable."""
-    return name.partition(".")[0] in ("tensorflow", "torch", "horovod", "keras", "npu_bridge", "hccl", "numpy", "os")
+    return name.partition(".")[0] in MODULE_ROOTS
 
 
 def sites(rule: Rule, work: Work) -> Iterator[tuple[Site, Handler]]:
@@ -166,7 +174,7 @@ def sites(rule: Rule, work: Work) -> Iterator[tuple[Site, Handler]]:
                 found += [(Site(rule, work, node, name), handler) for node in index[name]]
     for name, handler in rule.methods.items():
         found += [(Site(rule, work, node, name), handler) for node in work.index.methods.get(name, [])]
-    if (rule.nodes or rule.whole) and (not rule.words or any(word in work.source.text for word in rule.words)):
+    if (rule.nodes or rule.whole) and (not rule.words or any(text in work.source.text for text in rule.words)):
         for kind, handler in rule.nodes:
             found += [(Site(rule, work, node), handler) for node in work.source.of_kind(kind)]
         found += [(Site(rule, work, work.source.tree), handler) for handler in rule.whole]
@@ -177,6 +185,7 @@ def sites(rule: Rule, work: Work) -> Iterator[tuple[Site, Handler]]:
 
 
 def matching(pattern: str, index: dict[str, list[ast.Call]] | dict[str, list[ast.expr]]) -> list[str]:
+    """Return the names of an index that a pattern matches."""
     if not pattern.endswith(".*"):
         return [pattern] if pattern in index else []
     return [name for name in index if name.startswith(pattern[:-1])]
@@ -197,14 +206,14 @@ def run_rule(rule: Rule, work: Work, rounds: int = 8) -> Work:
         return run_rule(rule, work.after(), rounds - 1)
     for site in met:
         site.manual(
-            "two changes meet in this expression; make this one by hand", zh="两处改动在此表达式中重叠,请手工修改"
+            "two changes overlap in this expression; make this one manually", zh="两处改动在此表达式中重叠,请手工修改"
         )
     return work.after() if work.edits.made else work
 
 
 @dataclass(frozen=True)
 class Migrated:
-    """What became of a file. `reason` says why it was left alone, where it was."""
+    """Result of migrating one file. `reason` says why it was left alone, where it was."""
 
     path: str
     before: bytes
@@ -219,6 +228,7 @@ class Migrated:
 
     @property
     def changed(self) -> bool:
+        """True if the file differs from what it was."""
         return self.before != self.after
 
 
@@ -242,30 +252,31 @@ def migrate_bytes(path: str, data: bytes, options: Options, project: Project | N
     except Unparsable as error:
         return Migrated(path, data, data, (unread(path, error),), str(error), error.zh, error.remedy)
     after = data if work.source.text == text else work.source.text.encode(encoding)
-    findings = list(finished(work, text))
-    places = audit_file(original, work, findings)
+    findings = list(complete_findings(work, text))
+    entries = audit_file(original, work, findings)
     marks = candidates_tf1.marks_of(work) | candidates_torch.marks_of(work)
-    if any(place.is_new for place in places):
-        work.findings = [*findings, *(place.as_finding() for place in places if place.is_new)]
-        findings = list(finished(work, text))
+    if any(entry.is_new for entry in entries):
+        work.findings = [*findings, *(record.as_finding() for record in entries if record.is_new)]
+        findings = list(complete_findings(work, text))
     original.answers.clear()
     work.answers.clear()
-    return Migrated(path, data, after, tuple(findings), places=places, marks=marks, lines=tuple(work.lines))
+    return Migrated(path, data, after, tuple(findings), places=entries, marks=marks, lines=tuple(work.lines))
 
 
 def unread(path: str, error: Unparsable) -> Finding:
+    """Return the finding of a file that could not be parsed."""
     message = f"{error.what}{error}. It is copied as it is; {error.remedy}"
     zh = f"{error.what_zh}{error.zh}。文件原样复制;{error.remedy_zh}"
     return Finding(path, 1, 1, 1, "engine.unparsable", "report", "manual", message, zh, "high")
 
 
-def finished(work: Work, original: str) -> Iterator[Finding]:
+def complete_findings(work: Work, original: str) -> Iterator[Finding]:
     """Findings with the lines that they speak of, before and after, sorted and each once."""
     old = LINE_END.split(original)  # not splitlines: a form feed ends no line of a program
     new = LINE_END.split(work.source.text)
     came_of: dict[int, list[int]] = {}
-    for place, (_, stem) in enumerate(zip(new, work.lines, strict=False)):
-        came_of.setdefault(stem, []).append(place)
+    for index, (_, stem) in enumerate(zip(new, work.lines, strict=False)):
+        came_of.setdefault(stem, []).append(index)
     seen = set()
     for finding in sorted(work.findings, key=lambda finding: finding.order):
         key = (finding.line, finding.end_line, finding.rule, finding.message)
@@ -274,6 +285,6 @@ def finished(work: Work, original: str) -> Iterator[Finding]:
         seen.add(key)
         within = range(finding.line, finding.end_line + 1)
         before = "\n".join(old[finding.line - 1 : finding.end_line])
-        places = sorted(place for line in within for place in came_of.get(line, ()))
-        after = "\n".join(new[place] for place in places) if finding.status == "changed" else ""
+        entries = sorted(item for line in within for item in came_of.get(line, ()))
+        after = "\n".join(new[entry] for entry in entries) if finding.status == "changed" else ""
         yield replace(finding, before=before, after=after)

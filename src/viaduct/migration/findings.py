@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from viaduct.cards.limits import Risk
+
 Status = Literal["changed", "advice", "manual", "unresolved"]
 """manual: the text shows that a person must act; unresolved: it does not show whether a change is needed or made."""
 Kind = Literal["mandatory", "performance", "advice", "report"]
 LEFT: tuple[Status, ...] = ("manual", "unresolved")
 """What a person has to look at."""
 RISK = {"high": 0, "medium": 1, "low": 2}
-Risk = Literal["high", "medium", "low"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +33,10 @@ class Finding:
     after: str = ""
 
     def text(self, language: str) -> str:
+        """Return the message in a language, English where there is no other."""
         return self.message_zh if language == "zh" and self.message_zh else self.message
 
     @property
     def order(self) -> tuple[str, int, int, str, str]:
+        """Key by which findings are sorted."""
         return (self.file, self.line, self.column, self.rule, self.message)

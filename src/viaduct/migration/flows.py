@@ -99,12 +99,13 @@ class Flow:
     # ---- asking
 
     def uses(self, node: ast.AST) -> set[str]:
-        """What becomes of the value of an expression, here and, as far as the survey knows, elsewhere."""
+        """Return what becomes of the value of an expression, here and, as far as the survey knows, elsewhere."""
         found: set[str] = set()
         self.follow(node, found, set(), 0)
         return found
 
     def parameter_uses(self, function: Function, parameter: str) -> set[str]:
+        """Return what a function does with one of its parameters."""
         found: set[str] = set()
         self.follow_name(parameter, self.names.scopes[function], found, set(), 0)
         return found
@@ -189,13 +190,15 @@ class Flow:
             found.add(UNKNOWN)
 
     def follow_call(self, call: ast.Call, node: ast.AST, found: set[str], seen: set[object], depth: int) -> None:
+        """Follow a value that is an argument of a call, or is called itself."""
         if call.func is node:
             found.add(MODULE)
             return
-        place = call.args.index(node) if node in call.args else -1
-        self.follow_argument(call, place, "", found, seen, depth)
+        position = call.args.index(node) if node in call.args else -1
+        self.follow_argument(call, position, "", found, seen, depth)
 
     def follow_keyword(self, word: ast.keyword, found: set[str], seen: set[object], depth: int) -> None:
+        """Follow a value that is given as a keyword argument."""
         call = self.source.parents[word]
         if not isinstance(call, ast.Call):
             return
@@ -214,7 +217,7 @@ class Flow:
         if own is not None:
             self.follow_own(own, call, place, keyword, found, seen, depth)
         elif name in self.project.functions:
-            self.ask(f"parameter {self.parameter_name(name, place, keyword)} of {name}", found)
+            self.add_answer(f"parameter {self.parameter_name(name, place, keyword)} of {name}", found)
         elif TAKES_STATE.search(last):
             found.add(STATE)
         elif last in COLLECTS and isinstance(call.func, ast.Attribute):
@@ -231,6 +234,7 @@ class Flow:
             found.add(TENSOR if name.startswith("torch.") else UNKNOWN)
 
     def is_logging(self, called: ast.expr) -> bool:
+        """Return True for a call that prints or logs."""
         root = called
         while isinstance(root, ast.Attribute):
             root = root.value
@@ -250,12 +254,12 @@ class Flow:
         depth: int,
     ) -> None:
         """A function or method of this file that gets the value."""
-        places = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
-        if isinstance(self.source.parents[function], ast.ClassDef) and places[:1] in (["self"], ["cls"]):
-            places = places[1:]
-        starred = place >= 0 and any(isinstance(one, ast.Starred) for one in call.args[: place + 1])
-        name = keyword or (places[place] if 0 <= place < len(places) and not starred else "")
-        if name in [*places, *(one.arg for one in function.args.kwonlyargs)]:
+        entries = [parameter.arg for parameter in (*function.args.posonlyargs, *function.args.args)]
+        if isinstance(self.source.parents[function], ast.ClassDef) and entries[:1] in (["self"], ["cls"]):
+            entries = entries[1:]
+        starred = place >= 0 and any(isinstance(argument, ast.Starred) for argument in call.args[: place + 1])
+        name = keyword or (entries[place] if 0 <= place < len(entries) and not starred else "")
+        if name in [*entries, *(param.arg for param in function.args.kwonlyargs)]:
             self.follow_name(name, self.names.scopes[function], found, seen, depth + 1)
         else:
             found.add(UNKNOWN)
@@ -268,6 +272,7 @@ class Flow:
             found.add(UNKNOWN)
 
     def follow_assignment(self, node: Binding, found: set[str], seen: set[object], depth: int) -> None:
+        """Follow a value to the targets of an assignment."""
         if isinstance(node, ast.NamedExpr):
             self.follow(node, found, seen, depth + 1)
         for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
@@ -276,7 +281,7 @@ class Flow:
     def follow_target(
         self, target: ast.expr, statement: ast.AST, found: set[str], seen: set[object], depth: int
     ) -> None:
-        """Where the value is kept."""
+        """Follow the value to where an assignment keeps it."""
         if isinstance(target, ast.Tuple | ast.List):
             for part in target.elts:
                 self.follow_target(part, statement, found, seen, depth)
@@ -292,6 +297,7 @@ class Flow:
     def follow_name(
         self, name: str, scope: Scope, found: set[str], seen: set[object], depth: int, since: ast.AST | None = None
     ) -> None:
+        """Follow a name to the places that read it."""
         first, last = self.lines_reached(name, scope, since)
         if (scope.node, name, first, last) in seen:
             return
@@ -308,7 +314,9 @@ class Flow:
             self.follow(use, found, seen, depth + 1)
 
     def uses_everywhere(self, key: tuple[ast.AST | None, str], nodes: Sequence[ast.AST], seen: set[object]) -> set[str]:
-        """What becomes of a name or attribute wherever it is read; answered once, as a loop may bind it very often."""
+        """Return what becomes of a name or attribute wherever it is read; answered once, as a loop may bind it very
+        often.
+        """
         if key not in self.known:
             outer, self.questions = self.questions, set()
             self.is_asking, found = True, set[str]()
@@ -333,20 +341,20 @@ class Flow:
         statement = self.source.statement(since)
         above = self.source.ancestors(statement)
         if (
-            any(isinstance(one, ast.For | ast.While | ast.AsyncFor) for one in above)
+            any(isinstance(parent, ast.For | ast.While | ast.AsyncFor) for parent in above)
             or self.holder(statement) is not scope.node
         ):
             return 0, sys.maxsize
         again = self.assigned_in_block(statement).get(name, [])
-        place = bisect_right(again, statement.lineno, key=lambda one: one.lineno)
-        return statement.lineno, (again[place].end_lineno or 0) if place < len(again) else sys.maxsize
+        position = bisect_right(again, statement.lineno, key=lambda node: node.lineno)
+        return statement.lineno, (again[position].end_lineno or 0) if position < len(again) else sys.maxsize
 
     def holder(self, node: ast.AST) -> ast.AST:
         """The function in which a node stands, or the module."""
         return self.source.function(node) or self.source.tree
 
     def assigned_in_block(self, statement: ast.stmt) -> dict[str, list[ast.stmt]]:
-        """Of each name the statements beside this one that assign it and nothing else."""
+        """Return, for each name, the statements beside this one that assign it and nothing else."""
         block = self.source.block(statement)
         if id(block) not in self.blocks:
             found: dict[str, list[ast.stmt]] = {}
@@ -376,6 +384,7 @@ class Flow:
         seen: set[object],
         depth: int,
     ) -> None:
+        """Follow a value that a loop goes over to the loop's variable."""
         if loop.iter is node:
             self.follow_target(loop.target, loop, found, seen, depth)
 
@@ -398,11 +407,12 @@ class Flow:
             question = f"result of .{function.name}" if held else f"result of {self.names.own}.{function.name}"
         for caller in callers:
             self.follow(caller, found, seen, depth + 1)
-        self.ask(question, found)
+        self.add_answer(question, found)
         if not callers and not self.project.uses.get(question):
             found.add(UNKNOWN)  # nobody who was given calls it
 
-    def ask(self, question: str, found: set[str]) -> None:
+    def add_answer(self, question: str, found: set[str]) -> None:
+        """Add the survey's answer about another file, and record that it was asked for."""
         self.questions.add(question)
         found |= self.project.uses.get(question, set())
 
@@ -410,7 +420,7 @@ class Flow:
 
     @cached_property
     def readings(self) -> dict[tuple[ast.AST, str], tuple[list[ast.Name], list[ast.Name]]]:
-        """Of a name of a scope: where it is read in the function that binds it, by line, and where further within."""
+        """Return where a name is read in the function that binds it, by line, and where further within."""
         found: dict[tuple[ast.AST, str], tuple[list[ast.Name], list[ast.Name]]] = {}
         for node in self.source.nodes:
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
@@ -423,6 +433,7 @@ class Flow:
 
     @cached_property
     def attributes_of(self) -> dict[str, list[ast.Attribute]]:
+        """Attributes of the file by their name."""
         found: dict[str, list[ast.Attribute]] = {}
         for node in self.source.nodes:
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
@@ -431,6 +442,7 @@ class Flow:
 
     @cached_property
     def calls_named(self) -> dict[str, list[ast.Call]]:
+        """Calls of the file by the name of what is called."""
         found: dict[str, list[ast.Call]] = {}
         for node in self.source.nodes:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
@@ -440,6 +452,7 @@ class Flow:
 
     @cached_property
     def functions_named(self) -> dict[str, list[ast.FunctionDef | ast.AsyncFunctionDef]]:
+        """Functions of the file by their name."""
         found: dict[str, list[ast.FunctionDef | ast.AsyncFunctionDef]] = {}
         for node in self.source.nodes:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -455,30 +468,33 @@ class Flow:
         if isinstance(called, ast.Name) and name not in self.functions_named and name in self.classes_named:
             name, method = "__init__", True
             found = [
-                one
-                for one in self.functions_named.get(name, [])
-                if self.source.parents[one] is self.classes_named[called.id]
+                function
+                for function in self.functions_named.get(name, [])
+                if self.source.parents[function] is self.classes_named[called.id]
             ]
         else:
             found = [
-                one
-                for one in self.functions_named.get(name, [])
-                if isinstance(self.source.parents[one], ast.ClassDef) == method
+                item
+                for item in self.functions_named.get(name, [])
+                if isinstance(self.source.parents[item], ast.ClassDef) == method
             ]
         return found[0] if len(found) == 1 else None
 
     @cached_property
     def classes_named(self) -> dict[str, ast.ClassDef]:
+        """Classes of the file by their name."""
         return {node.name: node for node in self.source.nodes if isinstance(node, ast.ClassDef)}
 
     def parameter_name(self, function: str, place: int, keyword: str) -> str:
+        """Return the name of the parameter that an argument is given for."""
         if keyword:
             return keyword
         arguments = self.project.functions[function][1].args
-        places = [one.arg for one in (*arguments.posonlyargs, *arguments.args)]
-        return places[place] if 0 <= place < len(places) else "?"
+        entries = [parameter.arg for parameter in (*arguments.posonlyargs, *arguments.args)]
+        return entries[place] if 0 <= place < len(entries) else "?"
 
     def scope_holding(self, name: ast.Name) -> Scope:
+        """Return the scope that binds a name."""
         scope = self.names.scope_of(name)
         while name.id not in scope.bound and scope.outer is not None:
             scope = scope.elsewhere.get(name.id, scope.outer)
@@ -511,7 +527,7 @@ def note_uses(project: Project, files: dict[str, Names]) -> None:
                     project.uses.setdefault(question, set()).update(found)
     for _ in range(ROUNDS):
         for question, needed in asked.items():
-            found = set[str]().union(*(project.uses.get(one, set()) for one in needed))
+            found = set[str]().union(*(project.uses.get(node, set()) for node in needed))
             if found:
                 project.uses.setdefault(question, set()).update(found)
 
@@ -526,6 +542,7 @@ def flows_by_name(flows: Iterable[Flow], names: set[str]) -> dict[str, list[Flow
 
 
 def loads_in(names: Names) -> Iterator[ast.Call]:
+    """Yield the loads of checkpoints in a file."""
     if "load" in names.source.text:
         for node in names.source.nodes:
             if isinstance(node, ast.Call) and names.qualified(node.func) in LOADS:
@@ -533,7 +550,7 @@ def loads_in(names: Names) -> Iterator[ast.Call]:
 
 
 def answer(flow: Flow, question: str) -> set[str]:
-    """What one file knows: uses of a function's result here, or of a parameter of a function that is defined here."""
+    """Return the uses of a function's result in this file, or of a parameter of a function that is defined here."""
     subject, _, function = question.partition(" of ")
     own, _, last = function.rpartition(".")
     if subject == "result":
@@ -549,17 +566,21 @@ def answer(flow: Flow, question: str) -> set[str]:
     if own != flow.names.own:
         return set()
     parameter = subject.removeprefix("parameter ")
-    defined = [one for one in flow.functions_named.get(last, []) if flow.source.parents[one] is flow.source.tree]
-    return {use for one in defined for use in flow.parameter_uses(one, parameter)}
+    defined = [item for item in flow.functions_named.get(last, []) if flow.source.parents[item] is flow.source.tree]
+    return {use for binding in defined for use in flow.parameter_uses(binding, parameter)}
 
 
 def uses_of_all(flow: Flow, nodes: Sequence[ast.expr]) -> set[str]:
+    """Return the uses of the values of several nodes."""
     return {CALLED, *(use for node in nodes for use in flow.uses(node))} if nodes else set()
 
 
 def is_property(function: Function) -> bool:
     """`@property`, `@functools.cached_property` and their like."""
-    named = (getattr(one, "attr", getattr(one, "id", "")) for one in getattr(function, "decorator_list", []))
+    named = (
+        getattr(decorator, "attr", getattr(decorator, "id", ""))
+        for decorator in getattr(function, "decorator_list", [])
+    )
     return any(name.endswith("property") for name in named)
 
 

@@ -13,6 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from viaduct.cards import PLUGINS
+from viaduct.cards.tensorflow_api import HCCL
+
 if TYPE_CHECKING:
     from viaduct.migration.names import Names
     from viaduct.migration.project import Project
@@ -22,7 +25,7 @@ TORCH: Framework = "torch"
 TENSORFLOW: Framework = "tensorflow"
 FAMILIES: dict[str, Framework] = {"torch": "torch", "tf1": "tensorflow"}
 """The folders of the rules, and the framework whose files each is for."""
-PYTORCH_ROOTS = {"torch", "torch_npu", "torch_mlu"}
+PYTORCH_ROOTS = {"torch", *PLUGINS}
 # Libraries that are built on PyTorch and hand out its tensors and modules.
 PYTORCH_COMPANIONS = {
     *("torchvision", "torchaudio", "torchtext", "torchmetrics", "torchdata", "torch_geometric", "torch_scatter", "dgl"),
@@ -49,7 +52,7 @@ TRAINS_TENSORFLOW = re.compile(
 
 @dataclass(frozen=True)
 class Imports:
-    """What one file imports. `sure`, `maybe`: frameworks whose import always happens, or may; `modules`: all names."""
+    """Imports of one file. `sure`, `maybe`: frameworks whose import always happens, or may; `modules`: all names."""
 
     sure: frozenset[str] = frozenset()
     maybe: frozenset[str] = frozenset()
@@ -60,7 +63,7 @@ class Imports:
 
 def names_framework(data: bytes) -> bool:
     """Return True for a text that is worth parsing: it speaks of a framework or imports a library on one."""
-    return any(word in data for word in NAMED) or IMPORTED.search(data) is not None
+    return any(text in data for text in NAMED) or IMPORTED.search(data) is not None
 
 
 def read_imports(names: Names) -> Imports:
@@ -93,7 +96,7 @@ def kind_of(module: str) -> Iterator[str]:
         yield TORCH
     elif root in PYTORCH_COMPANIONS:
         yield "companion"
-    elif root in TENSORFLOW_ROOTS or module.startswith(("horovod.tensorflow", "horovod.keras", "hccl.")):
+    elif root in TENSORFLOW_ROOTS or module.startswith(("horovod.tensorflow", "horovod.keras", f"{HCCL}.")):
         yield TENSORFLOW
 
 
@@ -111,8 +114,8 @@ def is_tried_otherwise(block: ast.Try, node: ast.AST) -> bool:
     """`try: import tensorflow.compat.v1 as tf` and else `import tensorflow as tf`: one of them happens."""
     wanted = set(roots_of(node))
     for handler in block.handlers:
-        inner = {root for one in ast.walk(handler) for root in roots_of(one)}
-        raises = any(isinstance(one, ast.Raise) for one in ast.walk(handler))
+        inner = {root for child in ast.walk(handler) for root in roots_of(child)}
+        raises = any(isinstance(item, ast.Raise) for item in ast.walk(handler))
         if not (wanted & inner) and not raises:
             return False
     return True
@@ -127,7 +130,7 @@ def roots_of(node: ast.AST) -> Iterator[str]:
 
 def only_for_checkers(names: Names, node: ast.AST) -> bool:
     """`if TYPE_CHECKING:` is never run."""
-    tests = [one.test for one in names.source.ancestors(node) if isinstance(one, ast.If)]
+    tests = [parent.test for parent in names.source.ancestors(node) if isinstance(parent, ast.If)]
     return any("TYPE_CHECKING" in ast.unparse(test) for test in tests)
 
 
@@ -159,7 +162,7 @@ def decide_frameworks(project: Project, imports: dict[str, Imports]) -> None:
 
 
 def own_frameworks(found: Imports) -> Iterator[str]:
-    """What a file's own imports say; nothing of one that imports neither, or TensorFlow only perhaps."""
+    """Yield what a file's own imports say; nothing of one that imports neither, or TensorFlow only perhaps."""
     torch = found.direct or ("companion" in found.sure | found.maybe and TENSORFLOW not in found.sure)
     if torch:
         yield TORCH

@@ -21,14 +21,14 @@ COMMON = ("os",)
 
 @dataclass(frozen=True)
 class Gate:
-    """What a text must hold one of: words, or calls of methods."""
+    """Texts of which a file must hold one: words, or calls of methods."""
 
     words: tuple[str, ...]
     methods: re.Pattern[str] | None
 
     def lets_through(self, text: str) -> bool:
         """Return True if a text holds one of the words or methods; a search for each word is faster than one regex."""
-        if any(word in text for word in self.words):
+        if any(fragment in text for fragment in self.words):
             return True
         return self.methods is not None and self.methods.search(text) is not None
 
@@ -45,8 +45,10 @@ def gate_for(options: Options) -> Gate | None:
     rules = [rule for rule in all_rules() if rule.wanted(options)]
     if any((rule.nodes or rule.whole) and not rule.words for rule in rules):
         return None
-    words = {word.decode() for word in FRAMEWORKS} | {word for rule in rules for word in words_of(rule)}
-    shortest = sorted(word for word in words if not any(other in word for other in words if other != word))
+    words = {name.decode() for name in FRAMEWORKS} | {text for rule in rules for text in words_of(rule)}
+    shortest = sorted(
+        fragment for fragment in words if not any(other in fragment for other in words if other != fragment)
+    )
     methods = "|".join(sorted({re.escape(method) for rule in rules for method in rule.methods}))
     return Gate(tuple(shortest), re.compile(rf"\.\s*(?:{methods})\b") if methods else None)
 
@@ -55,6 +57,6 @@ def words_of(rule: Rule) -> Iterator[str]:
     """Yield the words one of which a text needs for a rule's calls, references and nodes."""
     yield from rule.words
     for name in (*rule.calls, *rule.references):
-        root, _, rest = name.partition(".")
-        last = rest.rpartition(".")[2]
+        root, _, remainder = name.partition(".")
+        last = remainder.rpartition(".")[2]
         yield last if root in COMMON and last not in ("", "*") else root

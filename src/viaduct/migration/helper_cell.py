@@ -31,12 +31,15 @@ def in_place_of_import(work: Work, lines: list[str], module: str) -> list[str]:
     if found is None:
         return lines
     local = found.removeprefix(start).removeprefix(" as ") or NAME
-    return [*(line for line in lines if line is not found), *cell(set(asked(work, local)), local).split("\n")]
+    return [
+        *(line for line in lines if line is not found),
+        *cell(set(collect_advised_names(work, local)), local).split("\n"),
+    ]
 
 
-def asked(work: Work, local: str) -> dict[str, int]:
-    """With what findings tell a person to write."""
-    advised = " ".join(one.message for one in work.findings if one.status != "changed")
+def collect_advised_names(work: Work, local: str) -> dict[str, int]:
+    """Return the names that a cell uses and those that findings advise to write, each with its line."""
+    advised = " ".join(finding.message for finding in work.findings if finding.status != "changed")
     return {**dict.fromkeys(MENTION.findall(advised), 1), **helper_text.uses(work.source.tree, local)}
 
 
@@ -45,7 +48,7 @@ def extend(work: Work) -> Work:
     found = CELL.search(work.source.text)
     if found is None:
         return work
-    uses, there = asked(work, found[2]), helper_text.held(found[1])
+    uses, there = collect_advised_names(work, found[2]), helper_text.held(found[1])
     if cell(there, found[2]) == found[0]:
         made = cell({*uses, *there}, found[2])
         if made == found[0]:
@@ -58,7 +61,7 @@ def extend(work: Work) -> Work:
     return work
 
 
-def pasted(tree: ast.Module) -> str | None:
+def find_pasted_helper(tree: ast.Module) -> str | None:
     """The name that a notebook gives to the helper of its cell."""
     for statement in tree.body:
         if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call):

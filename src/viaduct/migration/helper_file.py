@@ -44,21 +44,24 @@ class Helper:
 
     @property
     def old(self) -> str:
+        """Text of the helper as it lies on the disk."""
         return self.before.decode(errors="replace").replace("\r\n", "\n")
 
     @property
     def is_ours(self) -> bool:
+        """True if nobody has changed the helper since it was written."""
         return not self.before or helper_text.is_as_written(self.old)
 
     @property
     def after(self) -> bytes:
+        """Content that the helper is to have."""
         if not self.is_ours:
             return self.before
         text = helper_text.write({*self.uses, *helper_text.held(self.old)})
         return text.replace("\n", "\r\n" if b"\r\n" in self.before else "\n").encode()
 
     def missing(self) -> Iterator[tuple[str, str, int]]:
-        """Of a changed one: what it has not, and a script and line that ask for it."""
+        """Yield what a changed helper lacks, with a script and line that ask for it."""
         if not self.is_ours:
             yield from ((name, *self.uses[name]) for name in helper_text.missing(self.old, self.uses))
 
@@ -87,6 +90,7 @@ def is_lost(found: Walk, helper: Helper) -> bool:
 
 
 def read(path: Path) -> bytes:
+    """Return the content of a file; empty if there is none."""
     return path.read_bytes() if path.is_file() else b""
 
 
@@ -100,6 +104,7 @@ def imported_as(tree: ast.AST, module: str) -> str:
 
 
 def on_missing(helper: str, name: str, path: str, line: int, before: str) -> Finding:
+    """Return the finding about a changed helper that lacks something."""
     return Finding(
         *(path, line, line, 1, RULE, "mandatory", "manual"),
         f"{helper} has been changed since it was written, and has no {name}: write it there; or move that file away "
@@ -111,10 +116,10 @@ def on_missing(helper: str, name: str, path: str, line: int, before: str) -> Fin
 
 
 def stems(old: str, new: str) -> tuple[int, ...]:
-    """Of each line of a helper with more in it: the line that it was."""
+    """Return, for each line of an extended helper, the line that it was."""
     before, after = lines_of(old), lines_of(new)
     found = [0] * len(after)
     for block in SequenceMatcher(None, before, after, autojunk=False).get_matching_blocks():
-        for place in range(block.size):
-            found[block.b + place] = block.a + place + 1
+        for index in range(block.size):
+            found[block.b + index] = block.a + index + 1
     return tuple(found)

@@ -24,7 +24,7 @@ WIDE = 100
 
 @dataclass(frozen=True)
 class Part:
-    """What may be left out: its lines, counted from 1, and the parts without which it does not work."""
+    """A part that may be left out: its lines, counted from 1, and the parts that it needs."""
 
     first: int
     last: int
@@ -38,7 +38,7 @@ def whole() -> str:
 def write(uses: Iterable[str]) -> str:
     """The helper with all that `accelerator.USE` needs, on any card and on the CPU."""
     known, lines = known_parts(), whole().splitlines(keepends=True)
-    wanted = reached(known, [*ALWAYS, *(f".{use}" for use in uses)])
+    wanted = collect_reachable(known, [*ALWAYS, *(f".{use}" for use in uses)])
     gone = {line for name, part in known.items() if name not in wanted for line in range(part.first, part.last + 1)}
     return on_one_line("".join(line for number, line in enumerate(lines, 1) if number not in gone))
 
@@ -52,7 +52,7 @@ def on_one_line(text: str) -> str:
     return text[:start] + joined + text[stop:] if len(joined) <= WIDE else text
 
 
-def reached(known: dict[str, Part], pending: list[str]) -> set[str]:
+def collect_reachable(known: dict[str, Part], pending: list[str]) -> set[str]:
     found: set[str] = set()
     while pending:
         name = pending.pop()
@@ -64,6 +64,7 @@ def reached(known: dict[str, Part], pending: list[str]) -> set[str]:
 
 @lru_cache(maxsize=1)
 def known_parts() -> dict[str, Part]:
+    """Return the parts of the complete helper by name."""
     text = whole()
     return dict(parts(ast.parse(text), text))
 
@@ -93,7 +94,7 @@ def members(held: ast.ClassDef, lines: list[str]) -> Iterator[tuple[str, Part]]:
 
 
 def part(node: ast.stmt | ast.expr, lines: list[str]) -> Part:
-    """With its decorators and the blank lines above."""
+    """Return the part of a definition, with its decorators and the blank lines above."""
     first = min([node.lineno, *(mark.lineno for mark in getattr(node, "decorator_list", []))])
     while not lines[first - 2].strip():
         first -= 1
@@ -101,11 +102,12 @@ def part(node: ast.stmt | ast.expr, lines: list[str]) -> Part:
 
 
 def needs(node: ast.AST) -> Iterator[str]:
-    for one in ast.walk(node):
-        if isinstance(one, ast.Name):
-            yield one.id
-        elif isinstance(one, ast.Attribute) and isinstance(one.value, ast.Name) and one.value.id == "self":
-            yield f".{one.attr}"
+    """Yield the names that a part uses."""
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Name):
+            yield inner.id
+        elif isinstance(inner, ast.Attribute) and isinstance(inner.value, ast.Name) and inner.value.id == "self":
+            yield f".{inner.attr}"
 
 
 # ---- what there is, and what is asked for
@@ -129,18 +131,18 @@ def held(text: str) -> set[str]:
 
 
 def is_as_written(text: str) -> bool:
-    """Whether nobody has changed it since."""
+    """Return True if nobody has changed it since."""
     return write(held(text)) == text
 
 
 def missing(text: str, uses: Iterable[str]) -> list[str]:
-    """What scripts ask of a helper and it has not; names that torch itself answers to are not missed."""
+    """Return what scripts ask of a helper and it has not; names that torch itself answers to are not missed."""
     there = held(text)
     return sorted(use for use in uses if f".{use}" in known_parts() and use not in there) if there else []
 
 
 def uses(tree: ast.AST, local: str) -> dict[str, int]:
-    """What a script asks of the helper: each name, and the line where it first stands.
+    """Return what a script asks of the helper: each name, and the line where it first stands.
 
     Where the object itself is handed on, nobody knows what is asked of it: then it is everything.
     """
@@ -158,4 +160,5 @@ def is_called(node: ast.AST, local: str) -> bool:
 
 
 def everything() -> list[str]:
+    """Return the names of all members of the helper."""
     return [name[1:] for name in known_parts() if name.startswith(".")]

@@ -58,6 +58,7 @@ class Ignoring:
         return self.is_matched(path, is_folder)
 
     def is_matched(self, path: str, is_folder: bool) -> bool:
+        """Return True if a path is ignored."""
         if self.inside:
             return True
         for base, patterns in reversed(self.lists):
@@ -76,11 +77,12 @@ class Ignoring:
         return replace(self, prefix=f"{self.prefix}{name}/", inside=inside).with_list(folder)
 
     def with_list(self, folder: Path) -> Ignoring:
+        """Return the rules with those of a folder's own .gitignore."""
         patterns = read_patterns(folder / ".gitignore")
         return replace(self, lists=(*self.lists, (self.prefix, patterns))) if patterns else self
 
 
-def begin(root: Path) -> Ignoring:
+def load_ignore_rules(root: Path) -> Ignoring:
     """Return the rules for the folder of a project, which may lie within a repository.
 
     A folder that a repository around it ignores was named by the user: then nothing counts as ignored.
@@ -136,6 +138,7 @@ def read_patterns(path: Path) -> tuple[Pattern, ...]:
 
 
 def parse_pattern(line: str) -> Pattern | None:
+    """Return the pattern of one line of .gitignore; None for a comment or a blank line."""
     while line.endswith(" ") and not line.endswith("\\ "):
         line = line[:-1]
     if not line or line.startswith("#"):
@@ -149,7 +152,7 @@ def parse_pattern(line: str) -> Pattern | None:
     anchored = "/" in text
     parts = text.removeprefix("/").split("/")
     parts = parts if anchored else ["**", *parts]
-    kept = [part for place, part in enumerate(parts) if part != "**" or parts[place - 1 : place] != ["**"]]
+    kept = [part for index, part in enumerate(parts) if part != "**" or parts[index - 1 : index] != ["**"]]
     segments = tuple(None if part == "**" else compile_segment(part) for part in kept)
     return Pattern(segments, negated, folder_only)
 
@@ -158,16 +161,16 @@ def match_segments(pattern: tuple[Test | None, ...], path: list[str]) -> bool:
     """`**` stands for any number of folders, at the end for one at least."""
     if pattern[-1] is None and len(pattern) > 1:
         return any(match_segments(pattern[:-1], path[:count]) for count in range(1, len(path)))
-    at = place = 0
+    at = location = 0
     star = held = -1
-    while place < len(path):
+    while location < len(path):
         if at < len(pattern) and pattern[at] is None:
-            star, held, at = at, place, at + 1
-        elif at < len(pattern) and (test := pattern[at]) is not None and test(path[place]):
-            at, place = at + 1, place + 1
+            star, held, at = at, location, at + 1
+        elif at < len(pattern) and (test := pattern[at]) is not None and test(path[location]):
+            at, location = at + 1, location + 1
         elif star >= 0:
             held += 1
-            at, place = star + 1, held
+            at, location = star + 1, held
         else:
             return False
     return all(segment is None for segment in pattern[at:])
@@ -189,23 +192,23 @@ def compile_segment(text: str) -> Test:
 
 def tokens_of(text: str) -> Iterator[str | Test]:
     """`*` for a star, `=x` for the letter x, and a function for `?` and `[…]`."""
-    place = 0
-    while place < len(text):
-        character = text[place]
+    location = 0
+    while location < len(text):
+        character = text[location]
         if character == "*":
             yield STAR
-            while text[place + 1 : place + 2] == "*":
-                place += 1
+            while text[location + 1 : location + 2] == "*":
+                location += 1
         elif character == "?":
             yield lambda _: True
-        elif character == "[" and (found := parse_set(text, place)) is not None:
-            test, place = found
+        elif character == "[" and (found := parse_set(text, location)) is not None:
+            test, location = found
             yield test
         else:
-            if character == "\\" and place + 1 < len(text):
-                place += 1
-            yield f"={text[place]}"
-        place += 1
+            if character == "\\" and location + 1 < len(text):
+                location += 1
+            yield f"={text[location]}"
+        location += 1
 
 
 def parse_set(text: str, place: int) -> tuple[Test, int] | None:
@@ -226,17 +229,18 @@ def parse_set(text: str, place: int) -> tuple[Test, int] | None:
 
 
 def match_tokens(tokens: list[str | Test], name: str) -> bool:
-    at = place = 0
+    """Return True if a name matches the tokens of a pattern."""
+    at = location = 0
     star = held = -1
-    while place < len(name):
+    while location < len(name):
         token = tokens[at] if at < len(tokens) else None
         if token == STAR:
-            star, held, at = at, place, at + 1
-        elif token is not None and (token == f"={name[place]}" if isinstance(token, str) else token(name[place])):
-            at, place = at + 1, place + 1
+            star, held, at = at, location, at + 1
+        elif token is not None and (token == f"={name[location]}" if isinstance(token, str) else token(name[location])):
+            at, location = at + 1, location + 1
         elif star >= 0:
             held += 1
-            at, place = star + 1, held
+            at, location = star + 1, held
         else:
             return False
     return all(token == STAR for token in tokens[at:])

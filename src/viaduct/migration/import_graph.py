@@ -11,13 +11,14 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 
+from viaduct.cards import NPU
 from viaduct.migration.frameworks import PYTORCH_COMPANIONS
 from viaduct.migration.project import Project
 
 LIBRARIES = frozenset(
     {
         *sys.stdlib_module_names,
-        *("tensorflow", "torch", "keras", "horovod", "numpy", "npu_bridge", "hccl", "absl"),
+        *("tensorflow", "torch", "keras", "horovod", "numpy", *NPU.tensorflow_modules, "absl"),
         *PYTORCH_COMPANIONS,
     }
 )
@@ -50,6 +51,7 @@ class Modules:
         return self.paths[longer[0]] if len(longer) == 1 else None
 
     def find_all(self, names: Iterable[str], importer: str) -> set[str]:
+        """Return the files that modules of these names lie in."""
         found = (self.find(name, importer) for name in names)
         return {path for path in found if path is not None} - {importer}
 
@@ -60,7 +62,7 @@ def scan_imports(data: bytes, path: str) -> Iterator[str]:
     parts = [part for part in module.split(".") if part]
     for base, names, plain in IMPORT.findall(data):
         if plain:
-            yield from (word.split()[0] for word in plain.decode().split(",") if word.strip())
+            yield from (item.split()[0] for item in plain.decode().split(",") if item.strip())
             continue
         text = base.decode()
         dots = len(text) - len(text.lstrip("."))
@@ -69,7 +71,7 @@ def scan_imports(data: bytes, path: str) -> Iterator[str]:
             text = ".".join([*kept, *filter(None, [text.lstrip(".")])])
         if text:
             yield text
-        imported = (word.split()[0] for word in names.decode().replace("(", " ").split(",") if word.strip())
+        imported = (token.split()[0] for token in names.decode().replace("(", " ").split(",") if token.strip())
         yield from (f"{text}.{name}" if text else name for name in imported)
 
 
@@ -87,7 +89,7 @@ def programs_of(project: Project, path: str) -> list[set[str]]:
         fresh = project.importers.get(pending.pop(), set()) - above
         above |= fresh
         pending += fresh
-    roots = [one for one in above if not project.importers.get(one)]
+    roots = [parent for parent in above if not project.importers.get(parent)]
     return [project.reaches(root) for root in sorted(roots or above)]
 
 
@@ -95,5 +97,5 @@ def escapes_of(project: Project, path: str) -> list[str]:
     """Return the lines, as `file:line`, of the file's programs at which Horovod's module is not followed."""
     if not project.escapes:
         return []
-    files = {one for program in programs_of(project, path) for one in program}
-    return [f"{one}:{line}" for one in sorted(files & {*project.escapes}) for line in sorted(project.escapes[one])]
+    files = {item for program in programs_of(project, path) for item in program}
+    return [f"{node}:{line}" for node in sorted(files & {*project.escapes}) for line in sorted(project.escapes[node])]

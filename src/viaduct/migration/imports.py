@@ -12,9 +12,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from viaduct.cards.tensorflow_api import STAR_BINDS, STAR_NAMES
 from viaduct.migration import helper_cell, lazy_imports
 from viaduct.migration.findings import Finding
-from viaduct.migration.surface import STAR_BINDS, STAR_NAMES
 
 if TYPE_CHECKING:
     from viaduct.migration.engine import Work
@@ -24,28 +24,29 @@ REGISTERS = "npu_bridge.estimator.npu_ops"  # imported, as the seeds do, where n
 
 
 def insert_imports(work: Work) -> Work:
+    """Insert the imports that rules have asked for."""
     if work.options.to == "any" and work.path.endswith(".ipynb"):
         work = helper_cell.extend(work)
     needed = {local: full for local, full in work.needed.items() if local in used_names(work)}
     needed |= {work.free_name(name): full for name, full in effects(work, needed)}
     if not needed:
         return work
-    place = anchor(work.source.tree)
-    lines = import_lines(needed, star=work.options.imports == "star" and not overwrites(work, place))
-    lazy = place is None and work.options.to == "any" and not work.path.endswith(".ipynb")
+    location = anchor(work.source.tree)
+    lines = import_lines(needed, star=work.options.imports == "star" and not overwrites(work, location))
+    lazy = location is None and work.options.to == "any" and not work.path.endswith(".ipynb")
     if lazy and lazy_imports.insert(work, next(iter(needed)), lines):
         return work.after()
     if work.path.endswith(".ipynb"):
         lines = helper_cell.in_place_of_import(work, lines, work.project.helper_of(work.path))
-    if place is None:
+    if location is None:
         start = work.source.starts[header_end(work) - 1] if header_end(work) <= len(work.source.starts) else 0
         ending = work.source.newline
         work.edits.insert(start, "".join(line + ending for line in lines) + ending)
-    elif last_on_its_line(work, place):
-        stop = work.source.line_stop(work.source.span(place)[1])
+    elif last_on_its_line(work, location):
+        stop = work.source.line_stop(work.source.span(location)[1])
         work.edits.insert(stop, "".join(work.source.newline + line for line in lines))
     else:
-        work.edits.after(place, lines)
+        work.edits.after(location, lines)
     return work.after()
 
 
@@ -60,6 +61,7 @@ def effects(work: Work, needed: dict[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def imported_modules(statement: ast.AST) -> Iterator[str]:
+    """Yield the modules that a statement imports."""
     if isinstance(statement, ast.Import):
         yield from (alias.name for alias in statement.names)
     elif isinstance(statement, ast.ImportFrom) and not statement.level:
@@ -73,7 +75,7 @@ def last_on_its_line(work: Work, statement: ast.stmt) -> bool:
 
 
 def overwrites(work: Work, place: ast.stmt | None) -> bool:
-    """Whether a star import would rebind a name that the file has by then; if so, that is said."""
+    """Return True if a star import would rebind a name that the file has by then; if so, that is said."""
     top = work.names.scopes[work.source.tree]
     before = work.source.tree.body[: work.source.tree.body.index(place) + 1] if place is not None else []
     names = {name for statement in before for name in bound_by(statement)} & set(STAR_BINDS)
@@ -89,6 +91,7 @@ def overwrites(work: Work, place: ast.stmt | None) -> bool:
 
 
 def bound_by(statement: ast.stmt) -> Iterator[str]:
+    """Yield the names that a statement binds."""
     if isinstance(statement, ast.Import | ast.ImportFrom):
         yield from (alias.asname or alias.name.partition(".")[0] for alias in statement.names)
     elif isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -99,10 +102,12 @@ def bound_by(statement: ast.stmt) -> Iterator[str]:
 
 
 def used_names(work: Work) -> set[str]:
+    """Return the names that the file mentions."""
     return {node.id for node in work.source.of_kind(ast.Name)}
 
 
 def import_lines(needed: dict[str, str], star: bool) -> list[str]:
+    """Return the import statements for the names that are needed."""
     lines: list[str] = []
     if star:
         starred = {local for local, full in needed.items() if STAR_NAMES.get(local) == full}
@@ -121,15 +126,16 @@ def import_lines(needed: dict[str, str], star: bool) -> list[str]:
 def anchor(tree: ast.Module) -> ast.stmt | None:
     """The last import of the block that holds the first top-level import of a framework."""
     body = tree.body
-    for place, statement in enumerate(body):
+    for index, statement in enumerate(body):
         if imports_framework(statement):
-            while place + 1 < len(body) and isinstance(body[place + 1], ast.Import | ast.ImportFrom):
-                place += 1
-            return body[place]
+            while index + 1 < len(body) and isinstance(body[index + 1], ast.Import | ast.ImportFrom):
+                index += 1
+            return body[index]
     return None
 
 
 def imports_framework(statement: ast.stmt) -> bool:
+    """Return True for a statement that imports TensorFlow or PyTorch."""
     if isinstance(statement, ast.Import):
         return any(alias.name.partition(".")[0] in FRAMEWORKS for alias in statement.names)
     if isinstance(statement, ast.ImportFrom) and not statement.level:
@@ -141,8 +147,8 @@ def header_end(work: Work) -> int:
     """The line behind the docstring, `from __future__` and the comments at the top."""
     body = work.source.tree.body
     last = 0
-    for place, statement in enumerate(body):
-        docstring = place == 0 and isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+    for index, statement in enumerate(body):
+        docstring = index == 0 and isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
         future = isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
         if not (future or (docstring and isinstance(statement.value.value, str))):  # type: ignore[attr-defined]
             break

@@ -35,7 +35,7 @@ from viaduct.migration.journal import (
 )
 from viaduct.migration.locking import Busy, Foreign, Held, Stop, Stopped, defer_signals, hold_folder
 from viaduct.migration.run import FileResult, Outcome
-from viaduct.migration.walk import STATE, shown
+from viaduct.migration.walk import STATE, printable_path
 from viaduct.plain_files import read_plain_file
 
 
@@ -50,7 +50,7 @@ def write_files(root: Path, files: Iterable[FileResult]) -> None:
     if not files:
         return
     with defer_signals() as stop:
-        work = Work(root, begin(root), stop)
+        work = Work(root, start_work(root), stop)
         try:
             work.write(files)
         except Stopped:
@@ -59,7 +59,7 @@ def write_files(root: Path, files: Iterable[FileResult]) -> None:
             raise BadValue(f"stopped by {stop.name}.", "No file was changed.") from None
         except OSError as error:
             work.take_back()
-            where = shown(str(error.filename or root))
+            where = printable_path(str(error.filename or root))
             raise BadValue(f"{where} cannot be written: {error.strerror}.", "No file was changed.") from error
         except Meddled as error:
             work.take_back()
@@ -69,22 +69,27 @@ def write_files(root: Path, files: Iterable[FileResult]) -> None:
             raise
 
 
-def begin(root: Path) -> Held:
+def start_work(root: Path) -> Held:
+    """Take the lock of a project and return the place for a migration's state."""
     folder = root / STATE
     try:
         held = hold_folder(folder)
     except Busy:
         raise is_busy(root) from None
     except Foreign as error:
-        raise BadValue(f"{shown(str(error))}.", "--in-place keeps its journal there: move that away.") from None
+        raise BadValue(
+            f"{printable_path(str(error))}.", "--in-place keeps its journal there: move that away."
+        ) from None
     except OSError as error:
         raise BadValue(
-            f"{shown(str(root))} takes no new file: {error.strerror}.",
+            f"{printable_path(str(root))} takes no new file: {error.strerror}.",
             "--in-place keeps its journal there while it writes. Make the folder writable, or give --out DIR.",
         ) from None
     if os.path.lexists(folder / JOURNAL):  # killed since we looked
         held.release(remove=False)
-        raise BadValue(f"a migration of {shown(str(root))} was interrupted just now.", "Start again: that undoes it.")
+        raise BadValue(
+            f"a migration of {printable_path(str(root))} was interrupted just now.", "Start again: that undoes it."
+        )
     try:
         remove_contents(folder)
     except OSError as error:
@@ -104,6 +109,7 @@ class Work:
         self.rewritten: dict[tuple[int, int], str] = {}  # (device, inode) -> digest of what was written into it
 
     def write(self, files: list[FileResult]) -> None:
+        """Save old and new contents, write the journal, then put the new files in their place."""
         for name in (OLD, NEW):
             os.mkdir(self.folder / name, 0o700)
         for number, file in enumerate(files):
@@ -146,6 +152,7 @@ class Work:
         return None
 
     def check_stop(self) -> None:
+        """Raise Stopped if a signal has come."""
         if self.stop.signal is not None:
             raise Stopped
 
@@ -174,14 +181,15 @@ class Work:
         except OSError as error:
             self.held.release(remove=False)
             raise BadValue(
-                f"{shown(str(error.filename or self.root))} cannot be written: {error.strerror}, "
+                f"{printable_path(str(error.filename or self.root))} cannot be written: {error.strerror}, "
                 "and not every file could be put back.",
-                f"Nothing is lost: {shown(str(self.folder))} holds the files as they were.",
+                f"Nothing is lost: {printable_path(str(self.folder))} holds the files as they were.",
                 "The next `viaduct migrate` of this project puts them back.",
             ) from error
         self.finish()
 
     def raise_if_left(self, left: dict[str, int]) -> None:
+        """Raise the error that names files which somebody edited meanwhile."""
         if left:
             self.held.release(remove=False)
             raise was_edited(self.root, self.folder, left)
@@ -196,7 +204,9 @@ def prepare(root: Path, folder: Path, number: int, file: FileResult) -> Change:
     check_folder(root, file.path)
     if not file.before:
         if os.path.lexists(path):
-            raise Meddled(f"{shown(str(path))} has appeared during the migration.", "No file was written; start again.")
+            raise Meddled(
+                f"{printable_path(str(path))} has appeared during the migration.", "No file was written; start again."
+            )
         write_file(new, file.after, 0o666)
         take_group(new, path.parent)
         return Change(file.path, "create", "", digest(file.after))
@@ -206,9 +216,9 @@ def prepare(root: Path, folder: Path, number: int, file: FileResult) -> Change:
     if not os.access(path, os.W_OK):
         raise PermissionError(errno.EACCES, "it is read-only", str(path))
     write_file(new, file.after, 0o600)
-    way: Way = "rename" if can_replace(path, found, folder) and take_after(path, found, new) else "rewrite"
-    keep_old(path, folder / OLD / str(number), found, way)
-    return Change(file.path, way, digest(file.before), digest(file.after), found.st_mtime_ns, found.st_ino)
+    route: Way = "rename" if can_replace(path, found, folder) and take_after(path, found, new) else "rewrite"
+    keep_old(path, folder / OLD / str(number), found, route)
+    return Change(file.path, route, digest(file.before), digest(file.after), found.st_mtime_ns, found.st_ino)
 
 
 def can_replace(path: Path, found: os.stat_result, folder: Path) -> bool:
@@ -235,6 +245,7 @@ def keep_old(path: Path, old: Path, found: os.stat_result, way: Way) -> None:
 
 
 def flush_all(folder: Path, count: int) -> None:
+    """Flush the saved and the new files to the disk."""
     for name in (NEW, OLD):
         for number in range(count):
             if os.path.lexists(folder / name / str(number)):
@@ -250,7 +261,8 @@ def check_names(root: Path, changes: list[Change]) -> None:
             other = first.setdefault(change.inode, change)
             if other.new != change.new and os.path.samefile(root / other.path, root / change.path):
                 raise Meddled(
-                    f"{shown(other.path)} and {shown(change.path)} are one file with two names (a hard link), and the "
+                    f"{printable_path(other.path)} and {printable_path(change.path)} are one file with two names "
+                    "(a hard link), and the "
                     "migration would write them differently.",
                     "No file was written. Make two files of them, or give --out DIR.",
                 )
@@ -265,7 +277,7 @@ def create(new: Path, path: Path) -> None:
         return os.link(new, path)
     except FileExistsError:
         raise Meddled(
-            f"{shown(str(path))} has appeared during the migration.", "No file was written; start again."
+            f"{printable_path(str(path))} has appeared during the migration.", "No file was written; start again."
         ) from None
     except OSError as error:
         if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK) or os.path.lexists(path):

@@ -34,7 +34,7 @@ from viaduct.migration.durable import (
     write_file,
 )
 from viaduct.migration.locking import Busy, Foreign, hold_folder
-from viaduct.migration.walk import STATE, shown
+from viaduct.migration.walk import STATE, printable_path
 from viaduct.plain_files import read_plain_file
 
 JOURNAL, DRAFT, OLD, NEW = "journal", "journal.draft", "old", "new"
@@ -67,7 +67,10 @@ class Meddled(Exception):
 
 
 def meddled_with(path: Path) -> Meddled:
-    return Meddled(f"{shown(str(path))} was changed while it was being migrated.", "No file was written; start again.")
+    """Return the error for a file that was changed during the migration."""
+    return Meddled(
+        f"{printable_path(str(path))} was changed while it was being migrated.", "No file was written; start again."
+    )
 
 
 def check_folder(root: Path, path: str) -> None:
@@ -76,9 +79,9 @@ def check_folder(root: Path, path: str) -> None:
     real = os.path.realpath(root)
     expected = os.path.normpath(os.path.join(real, parent))
     if not (expected == real or expected.startswith(os.path.join(real, ""))):
-        raise Meddled(f"{shown(path)} leads out of the project.", "No file was written.")
+        raise Meddled(f"{printable_path(path)} leads out of the project.", "No file was written.")
     if os.path.realpath(os.path.join(real, parent)) != expected:
-        raise Meddled(f"{shown(str(root / parent))} has become a link.", "No file was written; start again.")
+        raise Meddled(f"{printable_path(str(root / parent))} has become a link.", "No file was written; start again.")
 
 
 def begun_name(new: Path) -> Path:
@@ -86,6 +89,7 @@ def begun_name(new: Path) -> Path:
 
 
 def write_journal(folder: Path, changes: list[Change]) -> None:
+    """Write which files a migration changes, before it changes any."""
     record = {"version": VERSION, "pid": os.getpid(), "changes": [asdict(change) for change in changes]}
     write_file(folder / DRAFT, json.dumps(record).encode(), 0o600)
     flush(folder / DRAFT)
@@ -106,12 +110,14 @@ def read_journal(state: Path) -> list[Change]:
         return [parse_change(item) for item in record["changes"]]
     except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise BadValue(
-            f"{shown(str(state / JOURNAL))} is not a journal of this viaduct ({shown(str(error))}).",
-            f"Compare {shown(str(state / OLD))} with the files by hand, then remove {shown(str(state))}.",
+            f"{printable_path(str(state / JOURNAL))} is not a journal of this viaduct ({printable_path(str(error))}).",
+            f"Compare {printable_path(str(state / OLD))} with the files by hand, "
+            f"then remove {printable_path(str(state))}.",
         ) from None
 
 
 def parse_change(item: Any) -> Change:
+    """Return one change of a journal; raise ValueError for a path that leaves the project."""
     change = Change(**item)
     parts = change.path.split("/")
     if not all(parts) or {".", ".."} & set(parts) or "\0" in change.path:
@@ -243,7 +249,7 @@ def recover_folder(root: Path, say: Callable[[str], None]) -> None:
         raise is_busy(root) from None
     except Foreign as error:
         raise BadValue(
-            f"an interrupted migration is to be undone, but {shown(str(error))}.",
+            f"an interrupted migration is to be undone, but {printable_path(str(error))}.",
             "Let its owner start `viaduct migrate` there once, or remove it.",
         ) from None
     except OSError as error:
@@ -264,28 +270,35 @@ def recover_folder(root: Path, say: Callable[[str], None]) -> None:
         raise
     held.release(remove=True)
     what = "it is undone: every file is as it was before" if changes else "it had changed no file"
-    say(f"A migration of {shown(str(root))} was interrupted; {what}.")
+    say(f"A migration of {printable_path(str(root))} was interrupted; {what}.")
 
 
 def is_busy(root: Path) -> BadValue:
+    """Return the error for a project that another migration is writing to."""
     return BadValue(
-        f"another `viaduct migrate --in-place` is writing to {shown(str(root))}.", "Wait until it has ended."
+        f"another `viaduct migrate --in-place` is writing to {printable_path(str(root))}.", "Wait until it has ended."
     )
 
 
 def cannot_recover(state: Path, error: OSError) -> BadValue:
+    """Return the error for an interrupted migration that cannot be undone."""
     return BadValue(
-        f"an interrupted migration cannot be undone: {error.strerror} ({shown(str(error.filename or state))}).",
-        f"{shown(str(state))} holds the files as they were; start again when it can be written.",
+        f"an interrupted migration cannot be undone: {error.strerror} "
+        f"({printable_path(str(error.filename or state))}).",
+        f"{printable_path(str(state))} holds the files as they were; start again when it can be written.",
     )
 
 
 def was_edited(root: Path, state: Path, left: dict[str, int]) -> BadValue:
-    shortly = [f"{shown(path)} (before: {shown(str(state / OLD / str(number)))})" for path, number in left.items()]
+    """Return the error for files that were edited after an interrupted migration."""
+    shortly = [
+        f"{printable_path(path)} (before: {printable_path(str(state / OLD / str(number)))})"
+        for path, number in left.items()
+    ]
     more = f" and {len(left) - SHOWN} more" if len(left) > SHOWN else ""
     return BadValue(
-        f"a migration of {shown(str(root))} was interrupted, and somebody has changed since: "
+        f"a migration of {printable_path(str(root))} was interrupted, and somebody has changed since: "
         f"{', '.join(shortly[:SHOWN])}{more}.",
         "That is left as it is; every other file is as it was before.",
-        f"Keep what you need of both, then remove {shown(str(state))}.",
+        f"Keep what you need of both, then remove {printable_path(str(state))}.",
     )

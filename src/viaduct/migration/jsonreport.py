@@ -25,21 +25,26 @@ SCHEMA = 2
 
 
 def as_json(outcome: Outcome, language: str = "en") -> str:
+    """Return the report as JSON text."""
     return json.dumps(record(outcome, language), indent=1, ensure_ascii=False) + "\n"
 
 
 def record(outcome: Outcome, language: str = "en") -> dict[str, Any]:
+    """Return the report as plain data."""
     return {
         "schema": SCHEMA,
         "tool": {"name": "viaduct", "version": __version__},
         "command": outcome.command,
         "options": asdict(outcome.options),
-        "incomplete": [{"path": readable(one.path), "reason": one.why(language)} for one in outcome.unread],
+        "incomplete": [
+            {"path": readable(skipped_file.path), "reason": skipped_file.why(language)}
+            for skipped_file in outcome.unread
+        ],
         "summary": asdict(summarise(outcome)),
         "files": [file_record(file, language) for file in outcome.files],
         **({"added": [added_record(file) for file in outcome.added]} if outcome.added else {}),
-        "skipped": [{"path": readable(one.path), "reason": one.why(language)} for one in outcome.walk.skipped],
-        "places": [place_record(outcome, place, language) for place in outcome.places],
+        "skipped": [{"path": readable(item.path), "reason": item.why(language)} for item in outcome.walk.skipped],
+        "places": [place_record(outcome, entry, language) for entry in outcome.places],
         "findings": [finding_record(outcome, finding, language) for finding in outcome.findings],
     }
 
@@ -50,6 +55,7 @@ def readable(path: str) -> str:
 
 
 def file_record(file: FileResult, language: str) -> dict[str, Any]:
+    """Return what the report says of one file."""
     state = "changed" if file.changed else "unread" if file.reason else "unchanged"
     return {
         "path": readable(file.path),
@@ -80,6 +86,7 @@ def place_record(outcome: Outcome, place: Place, language: str) -> dict[str, Any
 
 
 def finding_record(outcome: Outcome, finding: Finding, language: str) -> dict[str, Any]:
+    """Return what the report says of one finding."""
     return {
         "file": readable(finding.file),
         "line": finding.line,

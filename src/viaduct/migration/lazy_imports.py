@@ -22,33 +22,33 @@ Import = ast.Import | ast.ImportFrom
 
 
 def insert(work: Work, local: str, lines: list[str]) -> bool:
-    """Whether there was a place for it; the top of the file is another's business."""
+    """Return True if there was a place for it; the top of the file is another's business."""
     if not any(isinstance(node, Import) and imports_torch(node) for node in work.source.nodes):
         return False
-    places = {use: place_of(work, use) for use in loose_uses(work, local)}
-    if None in places.values():
+    entries = {use: place_of(work, use) for use in loose_uses(work, local)}
+    if None in entries.values():
         return False
-    for place in dict.fromkeys(one for one in places.values() if one is not None):
-        put = work.edits.after if isinstance(place, Import) else work.edits.before
-        put(place, lines)
-        if isinstance(place, Import) and is_optional(work, place):
-            say(work, place, local)
-    return bool(places)
+    for entry in dict.fromkeys(record for record in entries.values() if record is not None):
+        put = work.edits.after if isinstance(entry, Import) else work.edits.before
+        put(entry, lines)
+        if isinstance(entry, Import) and is_optional(work, entry):
+            report_lazy_import(work, entry, local)
+    return bool(entries)
 
 
 def is_optional(work: Work, place: ast.stmt) -> bool:
-    """In a `try` of the module."""
+    """Return True for an import in a `try` of the module."""
     around = list(work.source.ancestors(place))
-    return not any(isinstance(one, Function | ast.ClassDef) for one in around) and any(
-        isinstance(one, ast.Try) for one in around
+    return not any(isinstance(ancestor, Function | ast.ClassDef) for ancestor in around) and any(
+        isinstance(parent, ast.Try) for parent in around
     )
 
 
-def tried(body: list[ast.stmt], skipped: tuple[str, ...]) -> ast.stmt | None:
+def find_guarded_import(body: list[ast.stmt], skipped: tuple[str, ...]) -> ast.stmt | None:
     """An import of torch within `try` or `if`, but not under a condition that is skipped."""
-    held = [one for one in body if isinstance(one, ast.Try | ast.If | ast.With)]
-    held = [one for one in held if not (isinstance(one, ast.If) and asks(one.test, skipped))]
-    blocks = [block for one in held for block in (one.body, getattr(one, "orelse", []))]
+    held = [statement for statement in body if isinstance(statement, ast.Try | ast.If | ast.With)]
+    held = [node for node in held if not (isinstance(node, ast.If) and asks(node.test, skipped))]
+    blocks = [block for item in held for block in (item.body, getattr(item, "orelse", []))]
     return next((found for block in blocks if (found := import_in(block, skipped)) is not None), None)
 
 
@@ -58,15 +58,16 @@ def asks(test: ast.expr, names: tuple[str, ...]) -> bool:
 
 def import_in(body: list[ast.stmt], skipped: tuple[str, ...]) -> ast.stmt | None:
     """The last of the imports that stand together with the first of torch."""
-    for place, statement in enumerate(body):
+    for index, statement in enumerate(body):
         if isinstance(statement, Import) and imports_torch(statement):
-            while place + 1 < len(body) and isinstance(body[place + 1], Import):
-                place += 1
-            return body[place]
-    return tried(body, skipped)
+            while index + 1 < len(body) and isinstance(body[index + 1], Import):
+                index += 1
+            return body[index]
+    return find_guarded_import(body, skipped)
 
 
 def imports_torch(node: Import) -> bool:
+    """Return True for an import of torch or a part of it."""
     if isinstance(node, ast.ImportFrom):
         return not node.level and (node.module or "").partition(".")[0] == "torch"
     return any(alias.name.partition(".")[0] == "torch" for alias in node.names)
@@ -100,12 +101,15 @@ def place_of(work: Work, use: ast.AST) -> ast.stmt | None:
 
 def first_statement(function: Function) -> ast.stmt:
     """Behind the docstring."""
-    first, *rest = function.body
-    told = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str)
-    return rest[0] if told and rest else first
+    first, *remainder = function.body
+    reported = (
+        isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str)
+    )
+    return remainder[0] if reported and remainder else first
 
 
-def say(work: Work, place: ast.stmt, local: str) -> None:
+def report_lazy_import(work: Work, place: ast.stmt, local: str) -> None:
+    """Report a name that does not exist where the import of torch fails."""
     line = work.lines[place.lineno - 1]
     message = f"{local} is imported with torch: where that fails there is no {local} either, so ask for torch before it"
     zh = f"{local} 与 torch 一同导入:若 torch 导入失败,{local} 也不存在,使用前请先判断 torch 是否可用"

@@ -62,7 +62,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Row:
-    """What became of the places of one requirement."""
+    """Counts of what became of the places of one requirement."""
 
     requirement: str
     title: str
@@ -74,6 +74,7 @@ class Row:
     unresolved: int
 
     def name(self, language: str) -> str:
+        """Return the title in a language."""
         return self.title_zh if language == "zh" else self.title
 
 
@@ -82,19 +83,21 @@ def audit_file(original: Work, result: Work, findings: Sequence[Finding]) -> tup
     before = find_candidates(original)
     after = find_candidates(result) if result is not original else before
     kept = {(found.requirement, found.line, found.what) for found in before if found.state == "right"}
-    left = [one for one in after if one.state != "right" and not stood_before(one, kept, result.lines)]
+    left = [node for node in after if node.state != "right" and not stood_before(node, kept, result.lines)]
     joined = pair_up(before, left, result.lines)
     remaining = set(joined.values())
     said = Said(findings)
-    places = [judge_remaining(original.path, before[number], said) for number in sorted(remaining)]
-    places += [judge_changed(original.path, one, said) for number, one in enumerate(before) if number not in remaining]
-    places += [
-        introduced(original.path, result.lines[one.line - 1], one)
-        for number, one in enumerate(left)
+    entries = [judge_remaining(original.path, before[number], said) for number in sorted(remaining)]
+    entries += [
+        judge_changed(original.path, item, said) for number, item in enumerate(before) if number not in remaining
+    ]
+    entries += [
+        describe_introduced(original.path, result.lines[candidate.line - 1], candidate)
+        for number, candidate in enumerate(left)
         if number not in joined
     ]
-    places += [of_finding(one) for one in said.unclaimed() if counts(one)]
-    return tuple(sorted(places, key=lambda one: (one.line, one.requirement, one.what)))
+    entries += [of_finding(entry) for entry in said.find_unclaimed() if counts(entry)]
+    return tuple(sorted(entries, key=lambda one: (one.line, one.requirement, one.what)))
 
 
 def stood_before(found: Candidate, kept: set[tuple[str, int, str]], lines: Sequence[int]) -> bool:
@@ -109,10 +112,12 @@ class ByLine:
         self.numbers: dict[tuple[str, int], list[int]] = {}
 
     def add(self, requirement: str, line: int, end_line: int, number: int) -> None:
+        """Record an entry under every line that it spans."""
         for at in range(line, min(end_line, line + LONGEST) + 1):
             self.numbers.setdefault((requirement, at), []).append(number)
 
     def on(self, requirement: str, line: int, end_line: int) -> Iterator[int]:
+        """Yield the entries of a requirement that touch these lines."""
         for at in range(line, min(end_line, line + LONGEST) + 1):
             yield from self.numbers.get((requirement, at), ())
 
@@ -143,8 +148,9 @@ class Said:
                 return self.left[line]
         return None
 
-    def unclaimed(self) -> Iterator[Finding]:
-        return (one for number, one in enumerate(self.findings) if number not in self.claimed)
+    def find_unclaimed(self) -> Iterator[Finding]:
+        """Yield the findings that no candidate has claimed."""
+        return (finding for number, finding in enumerate(self.findings) if number not in self.claimed)
 
 
 def pair_up(before: Sequence[Candidate], left: Sequence[Candidate], lines: Sequence[int]) -> dict[int, int]:
@@ -157,8 +163,8 @@ def pair_up(before: Sequence[Candidate], left: Sequence[Candidate], lines: Seque
     joined: dict[int, int] = {}
     for number, found in enumerate(left):
         first, last = lines[found.line - 1], lines[min(found.end_line, len(lines)) - 1]
-        near = [one for one in index.on(found.requirement, min(first, last), max(first, last)) if one in free]
-        same = next((one for one in near if before[one].what == found.what), None)
+        near = [item for item in index.on(found.requirement, min(first, last), max(first, last)) if item in free]
+        same = next((finding for finding in near if before[finding].what == found.what), None)
         origin = same if same is not None else next(iter(near), None)
         if origin is not None:
             joined[number] = origin
@@ -168,9 +174,9 @@ def pair_up(before: Sequence[Candidate], left: Sequence[Candidate], lines: Seque
 
 def judge_remaining(path: str, found: Candidate, said: Said) -> Place:
     """Say of a place that was not changed who is to look at it."""
-    told: tuple[tuple[Status, State], ...]
-    told = (("unresolved", "unresolved"), ("manual", "manual"), ("advice", "right"))
-    for status, state in told:
+    reported: tuple[tuple[Status, State], ...]
+    reported = (("unresolved", "unresolved"), ("manual", "manual"), ("advice", "right"))
+    for status, state in reported:
         finding = said.claim(found, status)
         if finding is not None:
             return Place(
@@ -190,8 +196,8 @@ def judge_remaining(path: str, found: Candidate, said: Said) -> Place:
 
 def judge_changed(path: str, found: Candidate, said: Said) -> Place:
     """Say of a place that is right in the result that it was changed, unless a rule leaves it to a person."""
-    told: tuple[tuple[Status, State], ...] = (("unresolved", "unresolved"), ("manual", "manual"))
-    for status, state in told if found.state != "right" else ():
+    reported: tuple[tuple[Status, State], ...] = (("unresolved", "unresolved"), ("manual", "manual"))
+    for status, state in reported if found.state != "right" else ():
         finding = said.claim(found, status)
         if finding is not None:
             return Place(
@@ -203,7 +209,8 @@ def judge_changed(path: str, found: Candidate, said: Said) -> Place:
     return Place(found.requirement, path, found.line, "right" if found.state == "right" else "changed", found.what)
 
 
-def introduced(path: str, line: int, found: Candidate) -> Place:
+def describe_introduced(path: str, line: int, found: Candidate) -> Place:
+    """Return the entry for something that the migration itself wrote wrongly."""
     message = f"the migration itself wrote `{found.what}`, which needs a change for the device: please report this"
     zh = f"迁移写入的 `{found.what}` 在设备上仍需修改:请反馈此问题"
     return Place(found.requirement, path, line, "unresolved", found.what, message, zh, is_new=True)
@@ -222,6 +229,7 @@ def counts(finding: Finding) -> bool:
 
 
 def of_finding(finding: Finding) -> Place:
+    """Return the entry of a finding."""
     what = finding.before.strip().split("\n", 1)[0][:60]
     return Place(
         *(subject_of(finding), finding.file, finding.line, finding.status, what),  # type: ignore[arg-type]
@@ -259,7 +267,7 @@ def audit_programs(
 
     `is_set_outside`: a settings file of the project names the card.
     """
-    spoken = {(place.requirement, place.file) for place in places}
+    spoken = {(entry.requirement, entry.file) for entry in places}
     found: list[Place] = []
     for files in programs(marks, imports):
         done = frozenset[str]().union(*(marks[path] for path in files))
@@ -294,19 +302,19 @@ def programs(marks: Mapping[str, frozenset[str]], imports: Mapping[str, set[str]
     for path in sorted(marks):
         group, pending = [], [path]
         while pending:
-            one = pending.pop()
-            if one not in seen:
-                seen.add(one)
-                group.append(one)
-                pending += beside.get(one, ())
+            item = pending.pop()
+            if item not in seen:
+                seen.add(item)
+                group.append(item)
+                pending += beside.get(item, ())
         if group:
-            groups.append(sorted(one for one in group if one in marks))
+            groups.append(sorted(node for node in group if node in marks))
     return groups
 
 
 def rows_of(places: Iterable[Place]) -> list[Row]:
     """Count the places of each requirement; those that nothing needs are left out."""
-    counted = Counter((place.requirement, place.state) for place in places)
+    counted = Counter((entry.requirement, entry.state) for entry in places)
     rows = []
     for requirement in REQUIREMENTS:
         numbers = [counted[requirement.name, state] for state in STATES]
@@ -316,9 +324,11 @@ def rows_of(places: Iterable[Place]) -> list[Row]:
 
 
 def is_complete(rows: Iterable[Row]) -> bool:
+    """Return True if nothing needs manual review or is unresolved."""
     return all(row.manual == row.unresolved == 0 for row in rows)
 
 
 def title_of(requirement: str, language: str = "en") -> str:
+    """Return the title of a requirement in a language."""
     known = by_name()[requirement]
     return known.title_zh if language == "zh" else known.title

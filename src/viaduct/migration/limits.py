@@ -21,6 +21,7 @@ def limit_cpu(seconds: float) -> Iterator[None]:
         return
 
     def stop(number: int, frame: FrameType | None) -> None:
+        """Raise TooSlow: the handler of the processor time's signal."""
         raise TooSlow
 
     before = signal.signal(signal.SIGPROF, stop)

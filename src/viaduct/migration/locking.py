@@ -24,7 +24,7 @@ class Busy(Exception):
 
 
 class Foreign(Exception):
-    """What lies there is not viaduct's; the message says what it is."""
+    """Raised where something that is not viaduct's lies; the message says what it is."""
 
 
 class Held:
@@ -68,6 +68,7 @@ def hold_folder(folder: Path) -> Held:
 
 
 def check_own(folder: Path) -> None:
+    """Raise Foreign unless a path is a folder of this user's."""
     found = os.lstat(folder)
     if not stat.S_ISDIR(found.st_mode):
         raise Foreign(f"{folder} is not a folder")
@@ -97,6 +98,7 @@ class Stop:
 
     @property
     def name(self) -> str:
+        """Name of the signal that came, if any."""
         return self.signal.name if self.signal is not None else ""
 
     def say(self, outcome: str) -> None:
@@ -104,6 +106,7 @@ class Stop:
         print(f"viaduct migrate: stopped by {self.name}. {outcome}", file=sys.stderr, flush=True)
 
     def handle(self, number: int, frame: FrameType | None) -> None:
+        """Remember the first signal."""
         self.signal = self.signal or signal.Signals(number)
 
 

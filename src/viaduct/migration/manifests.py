@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator
 from fnmatch import fnmatch
 from pathlib import PurePosixPath
 
+from viaduct.cards import CARDS
+from viaduct.cards.packages import describe_package, find_installed
 from viaduct.migration.findings import Finding, Status
 from viaduct.migration.options import Options
-from viaduct.migration.packages import installed, told
 from viaduct.migration.rule import Rule, all_rules
 from viaduct.migration.source import lines_of
 from viaduct.migration.walk import Walk
@@ -33,6 +34,7 @@ PIP = re.compile(r"\b(?:pip3?|conda|mamba)\s+install\b(.*)")
 
 
 def requirement_names(lines: list[str]) -> Iterator[Line]:
+    """Yield the packages of a requirements file with their lines."""
     for number, line in enumerate(lines, 1):
         match = NAME.match(line.partition("#")[0])
         if match:
@@ -40,6 +42,7 @@ def requirement_names(lines: list[str]) -> Iterator[Line]:
 
 
 def environment_names(lines: list[str]) -> Iterator[Line]:
+    """Yield the packages of a conda environment with their lines."""
     for number, line in enumerate(lines, 1):
         match = ITEM.match(line.partition("#")[0])
         if match:
@@ -47,7 +50,7 @@ def environment_names(lines: list[str]) -> Iterator[Line]:
 
 
 def project_names(lines: list[str]) -> Iterator[Line]:
-    """Of pyproject.toml, setup.cfg and Pipfile: lists of dependencies, and tables of them."""
+    """Yield the dependencies that pyproject.toml, setup.cfg and Pipfile list or have tables of."""
     section, within = "", False
     for number, line in enumerate(lines, 1):
         text = line.partition("#")[0]
@@ -59,13 +62,13 @@ def project_names(lines: list[str]) -> Iterator[Line]:
         listed = within or begins or ("optional-dependencies" in section)
         if listed:
             yield from ((number, name) for name in QUOTED.findall(text))
-        elif any(word in section for word in ("dependencies", "packages")):
+        elif any(item in section for item in ("dependencies", "packages")):
             yield from ((number, match.group(1)) for match in [KEY.match(text)] if match)
         within = (within or begins) and "]" not in text.rpartition('"')[2].rpartition("'")[2]
 
 
 def config_names(lines: list[str]) -> Iterator[Line]:
-    """Of setup.cfg: the indented lines below install_requires and its like."""
+    """Yield the dependencies of setup.cfg: the indented lines below install_requires and its like."""
     within = False
     for number, line in enumerate(lines, 1):
         head = re.match(r"(\w+)\s*=\s*(.*)", line)
@@ -78,11 +81,11 @@ def config_names(lines: list[str]) -> Iterator[Line]:
 
 
 def image_names(lines: list[str]) -> Iterator[Line]:
-    """What a Dockerfile installs."""
+    """Yield what a Dockerfile installs."""
     for number, line in enumerate(lines, 1):
         match = PIP.search(line)
-        for word in match.group(1).split() if match else []:
-            name = NAME.match(word.strip("\"'"))
+        for part in match.group(1).split() if match else []:
+            name = NAME.match(part.strip("\"'"))
             if name:
                 yield number, name.group(1)
 
@@ -101,13 +104,14 @@ READERS: dict[str, Callable[[list[str]], Iterator[Line]]] = {
 
 
 def reader_for(path: str) -> Callable[[list[str]], Iterator[Line]] | None:
-    place = PurePosixPath(path)
-    names = (place.name, "/".join(place.parts[-2:]))
+    """Return the reader of a file by its name."""
+    location = PurePosixPath(path)
+    names = (location.name, "/".join(location.parts[-2:]))
     return next((read for pattern, read in READERS.items() if any(fnmatch(name, pattern) for name in names)), None)
 
 
 def rule_for(path: str) -> str:
-    """Whose findings those in a file are; empty where it is none of these files."""
+    """Return the rule whose findings those in a file are; empty where it is none of these files."""
     if path.endswith((".cu", ".cuh")):
         return KERNELS
     if path.endswith((".sh", ".bash")):
@@ -115,7 +119,7 @@ def rule_for(path: str) -> str:
     return PACKAGES if reader_for(path) else ""
 
 
-def look(found: Walk, options: Options) -> Iterator[tuple[str, str, tuple[Finding, ...]]]:
+def check_manifests(found: Walk, options: Options) -> Iterator[tuple[str, str, tuple[Finding, ...]]]:
     """Path, text and findings of each file that has some."""
     rules = {rule.name: rule for rule in all_rules() if rule.wanted(options)}
     for path in list(found.others):
@@ -129,6 +133,7 @@ def look(found: Walk, options: Options) -> Iterator[tuple[str, str, tuple[Findin
 
 
 def look_at(path: str, text: str, rule: Rule, options: Options) -> Iterator[Finding]:
+    """Yield the findings of one file."""
     lines = lines_of(text)
     if rule.name == KERNELS:
         yield kernel_finding(path, text, rule, options)
@@ -139,30 +144,31 @@ def look_at(path: str, text: str, rule: Rule, options: Options) -> Iterator[Find
     listed: dict[str, dict[int, str]] = {}
     reader = reader_for(path)
     for number, name in reader(lines) if reader else ():
-        package = installed(name)
+        package = find_installed(name)
         if package is not None:
             listed.setdefault(package.name, {}).setdefault(number, name)
-    for places in listed.values():
-        yield package_finding(path, lines, places, rule, options)
+    for item in listed.values():
+        yield package_finding(path, lines, item, rule, options)
     yield from builds(path, lines, rule, options)
 
 
 def package_finding(path: str, lines: list[str], places: dict[int, str], rule: Rule, options: Options) -> Finding:
     """One finding for all lines of a file that speak of a package: a lock file lists a dozen of CUDA's."""
     number, name = next(iter(places.items()))
-    package = installed(name)
+    package = find_installed(name)
     assert package is not None
-    english, chinese = told(package, options, name)
+    english, chinese = describe_package(package, options.to, name)
     others = [str(other) for other in places][1:]
     if others:
         english = f"{english}; so are line{'s' if len(others) > 1 else ''} {', '.join(others)}"
         chinese = f"{chinese};第 {'、'.join(others)} 行同此"
     status: Status = "advice" if package.risk == "low" else "manual"
-    place = (path, number, number, 1, rule.name, rule.kind, status)
-    return Finding(*place, english, chinese, package.risk, lines[number - 1])
+    location = (path, number, number, 1, rule.name, rule.kind, status)
+    return Finding(*location, english, chinese, package.risk, lines[number - 1])
 
 
 def kernel_finding(path: str, text: str, rule: Rule, options: Options) -> Finding:
+    """Return the finding of a file with CUDA kernels."""
     from viaduct.migration.rules.torch.kernels import instead
 
     count = len(re.findall(r"\b__global__\b", text))
@@ -182,7 +188,7 @@ def kernel_finding(path: str, text: str, rule: Rule, options: Options) -> Findin
 
 def variables(path: str, lines: list[str], rule: Rule, options: Options) -> Iterator[Finding]:
     """A run-time patch does not read shell scripts."""
-    visible = {"npu": "ASCEND_RT_VISIBLE_DEVICES", "mlu": "MLU_VISIBLE_DEVICES"}[options.to]
+    visible = CARDS[options.to].visible
     for number, line in enumerate(lines, 1):
         if re.search(r"\bCUDA_VISIBLE_DEVICES\b", re.split(r"(?:^|\s)#", line)[0]):
             words = (

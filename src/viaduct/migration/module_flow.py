@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterator
 
 from viaduct.migration.names import Names, all_arguments
+from viaduct.migration.predicates import is_none
 from viaduct.migration.project import Project
 from viaduct.migration.source import Source
 
@@ -40,14 +41,14 @@ def note_module_flow(project: Project, files: dict[str, Names]) -> None:
     for _ in range(ROUNDS):
         before = len(project.aliases)
         project.escapes.clear()
-        for path, names in flow.concerned().items():
+        for path, names in flow.concerned_files().items():
             names.aliases = project.aliases
             names.resolved.clear()  # what was unknown may be an alias by now
             flow.follow_file(path, names)
         if len(project.aliases) == before:
             break
     flow.drop_mixed()
-    concerned = flow.concerned()
+    concerned = flow.concerned_files()
     project.alias_files |= {*concerned}
     for path, names in concerned.items():
         if any(has_no_like(names, node) for node in names.source.nodes):
@@ -82,13 +83,14 @@ class Flow:
                             self.functions[qualified] = (names, method)
                             self.methods.setdefault(method.name, []).append(qualified)
 
-    def concerned(self) -> dict[str, Names]:
+    def concerned_files(self) -> dict[str, Names]:
         """Files that hold Horovod's name, or that of something which holds its module."""
         words = {re.split(r"[.(]", key.rstrip(")"))[-1] or key[:-2].rpartition(".")[2] for key in self.project.aliases}
-        wanted = re.compile("|".join(sorted({"horovod", *(rf"\b{re.escape(word)}\b" for word in words if word)})))
+        wanted = re.compile("|".join(sorted({"horovod", *(rf"\b{re.escape(text)}\b" for text in words if text)})))
         return {path: names for path, names in self.files.items() if wanted.search(names.source.text)}
 
     def follow_file(self, path: str, names: Names) -> None:
+        """Follow Horovod's module through one file."""
         for name, bound in names.scopes[names.source.tree].bound.items():
             root = names.resolve(bound, name)
             if root in ROOTS:
@@ -150,6 +152,7 @@ class Flow:
         return f"{names.own}.{owner.name}.{target.attr}" if owner else f".{target.attr}"
 
     def returned_by(self, names: Names, statement: ast.Return) -> str | None:
+        """Return the key of the function that a statement returns from; None if it is not followed."""
         function = names.source.function(statement)
         name = function_name(names, function) if function is not None else ""
         return f"{name}()" if name in self.functions else None
@@ -162,16 +165,19 @@ class Flow:
         parameters = self.parameters(name)
         if keyword is not None:
             return f"{name}({keyword.arg})" if keyword.arg in {*parameters} else None
-        place = next((place for place, one in enumerate(call.args) if one is value), len(parameters))
-        starred = any(isinstance(one, ast.Starred) for one in call.args[: place + 1])
-        return None if starred or place >= len(parameters) else f"{name}({parameters[place]})"
+        position = next((index for index, item in enumerate(call.args) if item is value), len(parameters))
+        starred = any(isinstance(argument, ast.Starred) for argument in call.args[: position + 1])
+        return None if starred or position >= len(parameters) else f"{name}({parameters[position]})"
 
     def parameters(self, name: str) -> list[str]:
+        """Return the names of a function's parameters."""
         arguments = self.functions[name][1].args
-        found = [one.arg for one in [*arguments.posonlyargs, *arguments.args]]
-        static = any(getattr(one, "id", "") == "staticmethod" for one in self.functions[name][1].decorator_list)
+        found = [parameter.arg for parameter in [*arguments.posonlyargs, *arguments.args]]
+        static = any(
+            getattr(decorator, "id", "") == "staticmethod" for decorator in self.functions[name][1].decorator_list
+        )
         in_class = not isinstance(self.functions[name][0].source.parents[self.functions[name][1]], ast.Module)
-        return [*found[in_class and not static :], *(one.arg for one in arguments.kwonlyargs)]
+        return [*found[in_class and not static :], *(param.arg for param in arguments.kwonlyargs)]
 
     def callee(self, names: Names, call: ast.Call) -> str | None:
         """Return the project's function or method that a call goes to."""
@@ -192,11 +198,11 @@ class Flow:
         return known[0] if len(known) == 1 else None
 
     def drop_mixed(self) -> None:
-        """What at times is given something else is no alias; what gave it the module is an escape."""
+        """Drop aliases that are at times given something else; what gave them the module is an escape."""
         mixed = {*self.given_otherwise(), *self.kept_otherwise()}
         for key in mixed:
             self.project.aliases.pop(key, None)
-        concerned = self.concerned()
+        concerned = self.concerned_files()
         for names in concerned.values():
             names.resolved.clear()
         if mixed:
@@ -222,7 +228,7 @@ class Flow:
     def kept_otherwise(self) -> Iterator[str]:
         """Attributes to which another object's class assigns something else."""
         attributes = {key for key in self.project.aliases if key.startswith(".")}
-        for names in self.concerned().values() if attributes else ():
+        for names in self.concerned_files().values() if attributes else ():
             for node in names.source.nodes:
                 if not isinstance(node, ast.Assign) or len(node.targets) != 1 or is_none(node.value):
                     continue
@@ -242,9 +248,9 @@ class Flow:
                 if name not in wanted or not isinstance(node, ast.Call):
                     continue
                 for argument in [*node.args, *node.keywords]:
-                    word = argument if isinstance(argument, ast.keyword) else None
-                    value = word.value if word is not None else argument
-                    key = self.passed_to(names, node, word, value)
+                    text = argument if isinstance(argument, ast.keyword) else None
+                    value = text.value if text is not None else argument
+                    key = self.passed_to(names, node, text, value)
                     is_none = isinstance(value, ast.Constant) and not value.value
                     if key in self.project.aliases and not is_none and names.qualified(value) not in ROOTS:
                         yield str(key)
@@ -257,7 +263,7 @@ def called_as(function: str) -> str:
 
 
 def is_question(source: Source, node: ast.AST) -> bool:
-    """Whether only the presence of a module is asked: `hvd is None`, `if not hvd`."""
+    """Return True if only the presence of a module is asked: `hvd is None`, `if not hvd`."""
     parent = source.parents[node]
     if isinstance(parent, ast.Compare):
         sides = [parent.left, *parent.comparators]
@@ -266,12 +272,8 @@ def is_question(source: Source, node: ast.AST) -> bool:
     return is_decided_by(source, node)
 
 
-def is_none(node: ast.AST | None) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
-
-
 def is_decided_by(source: Source, node: ast.AST) -> bool:
-    """Whether nobody gets to see more of it than its truth: `x = hvd or other` would hand it on."""
+    """Return True if nobody gets to see more of it than its truth: `x = hvd or other` would hand it on."""
     parent = source.parents[node]
     if isinstance(parent, DECIDING):
         return parent.test is node
@@ -288,12 +290,14 @@ def is_decided_by(source: Source, node: ast.AST) -> bool:
 
 
 def is_dotted(node: ast.AST) -> bool:
+    """Return True for names joined by dots."""
     while isinstance(node, ast.Attribute):
         node = node.value
     return isinstance(node, ast.Name)
 
 
 def is_self(node: ast.AST) -> bool:
+    """Return True for the name `self`."""
     return isinstance(node, ast.Name) and node.id == "self"
 
 
@@ -303,10 +307,12 @@ def is_attribute_key(key: str, names: Names) -> bool:
 
 
 def class_around(names: Names, node: ast.AST) -> ast.ClassDef | None:
-    return next((one for one in names.source.ancestors(node) if isinstance(one, ast.ClassDef)), None)
+    """Return the class around a node."""
+    return next((parent for parent in names.source.ancestors(node) if isinstance(parent, ast.ClassDef)), None)
 
 
 def function_name(names: Names, function: FunctionNode) -> str:
+    """Return the qualified name of a function or method."""
     owner = names.source.parents.get(function)
     home = f"{names.own}.{owner.name}" if isinstance(owner, ast.ClassDef) else names.own
     return f"{home}.{function.name}"
@@ -322,7 +328,7 @@ def default_of(names: Names, arguments: ast.arguments, value: ast.AST) -> str | 
         *zip(positional[len(positional) - len(arguments.defaults) :], arguments.defaults, strict=True),
         *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
     ]
-    parameter = next((one.arg for one, default in pairs if default is value), None)
+    parameter = next((pair.arg for pair, default in pairs if default is value), None)
     return f"{function_name(names, function)}({parameter})" if parameter else None
 
 
@@ -353,7 +359,9 @@ def resolve_alias(names: Names, node: ast.AST) -> str | None:
             return None
         scope = scope.outer
     function = scope.node
-    if not isinstance(function, FunctionNode) or node.id not in {one.arg for one in all_arguments(function.args)}:
+    if not isinstance(function, FunctionNode) or node.id not in {
+        parameter.arg for parameter in all_arguments(function.args)
+    }:
         return None
     if len(scope.bound[node.id]) > 1:
         return None  # bound again within

@@ -54,13 +54,14 @@ MISSING: Any = object()
 
 @lru_cache(maxsize=65536)
 def canonical(name: str) -> str:
+    """Return the one name under which several spellings of a thing are known."""
     dotted = name + "."
     changed = True
     while changed:
         changed = False
-        for spelling, one in SAME:
+        for spelling, item in SAME:
             if dotted.startswith(spelling):
-                dotted, changed = one + dotted[len(spelling) :], True
+                dotted, changed = item + dotted[len(spelling) :], True
     return dotted[:-1]
 
 
@@ -74,12 +75,13 @@ class Scope:
     elsewhere: dict[str, Scope] = field(default_factory=dict)  # global and nonlocal names
 
     def bind(self, name: str, what: str | ast.expr | None) -> None:
+        """Record what a name is bound to in this scope."""
         self.elsewhere.get(name, self).bound.setdefault(name, []).append(what)
 
 
 @dataclass(frozen=True)
 class TopLevel:
-    """What the names of a module stand for: those that it binds, and those that rules have added."""
+    """Meanings of the names of a module: those that it binds, and those that rules have added."""
 
     resolved: dict[str, str | None]
     stars: list[str]
@@ -98,7 +100,7 @@ class TopLevel:
 
 @dataclass(frozen=True)
 class Part:
-    """What one top-level statement adds: its scopes, outer before inner, and what it binds and stars in the module."""
+    """One top-level statement: its scopes, outer before inner, and what it binds and stars in the module."""
 
     scopes: list[Scope]
     bound: dict[str, Bound]
@@ -222,8 +224,8 @@ class Names:
     def bindings(self, node: ast.AST, scope: Scope) -> None:
         if isinstance(node, ast.Import):
             for alias in node.names:
-                whole, first = alias.name, alias.name.partition(".")[0]
-                scope.bind(alias.asname or first, canonical(whole if alias.asname else first))
+                complete, first = alias.name, alias.name.partition(".")[0]
+                scope.bind(alias.asname or first, canonical(complete if alias.asname else first))
         elif isinstance(node, ast.ImportFrom):
             base = self.imported_from(node)
             for alias in node.names:
@@ -248,13 +250,14 @@ class Names:
             scope.bind(node.rest, None)
 
     def is_plain_target(self, node: ast.Name) -> bool:
-        """Whether `bindings` has met the assignment already."""
+        """Return True if `bindings` has met the assignment already."""
         parent = self.source.parents[node]
         if isinstance(parent, ast.Assign):
             return len(parent.targets) == 1 and parent.targets[0] is node
         return isinstance(parent, ast.AnnAssign | ast.NamedExpr) and parent.target is node
 
     def redirect(self, node: ast.Global | ast.Nonlocal, scope: Scope) -> None:
+        """Let `global` and `nonlocal` names be bound in their own scope."""
         top = scope
         while top.outer is not None:
             top = top.outer
@@ -267,6 +270,7 @@ class Names:
                 target.bind(name, what)
 
     def imported_from(self, node: ast.ImportFrom) -> str:
+        """Return the module that a `from … import` names, relative ones resolved."""
         if not node.level:
             return node.module or ""
         parts = self.module.split(".") if self.module else []
@@ -275,7 +279,7 @@ class Names:
 
     # ---- asking
 
-    def renewed(self) -> Names:
+    def copy_without_additions(self) -> Names:
         """The same file, nothing added by rules."""
         other = copy(self)
         other.added, other.resolved = {}, {}
@@ -369,7 +373,7 @@ class Names:
         return found
 
     def follow(self, name: str) -> str:
-        """Where a qualified name comes from, if modules of the project hand it on."""
+        """Return where a qualified name comes from, if modules of the project hand it on."""
         if self.exports is None:
             return name
         if name not in self.followed:
@@ -377,11 +381,11 @@ class Names:
         return self.followed[name]
 
     def unbound(self, name: str) -> str | None:
-        """What a name stands for that the file binds nowhere: added by a rule, or out of a star import."""
+        """Return what a name stands for that the file binds nowhere: added by a rule, or out of a star import."""
         return self.added.get(name) or self.from_star(name)
 
     def resolve(self, bound: Bound, name: str) -> str | None:
-        """What all bindings of a name agree on, worked out once.
+        """Return what all bindings of a name agree on, worked out once.
 
         None may only mean that another name is being worked out (`a = b; b = a`); it lasts until that is done.
         """
@@ -391,7 +395,7 @@ class Names:
         if key in self.resolving or key in self.provisional or len(self.resolving) > 100:
             return None
         self.resolving[key] = None
-        found = self.agreed(bound) or self.narrowed(bound, name)
+        found = self.agreed(bound) or self.narrow_alias(bound, name)
         del self.resolving[key]
         if found is not None or not self.resolving:
             self.resolved[key] = found
@@ -404,19 +408,20 @@ class Names:
         return found
 
     @staticmethod
-    def narrowed(bound: Bound, name: str) -> str | None:
+    def narrow_alias(bound: Bound, name: str) -> str | None:
         """`import tensorflow as tf` and then `tf = tf.compat.v1`: the same thing, if all agree on it."""
         found: set[str | None] = {what for what in bound if not isinstance(what, ast.expr)}
         if len(found) != 1 or None in found:
             return None
-        one = str(found.copy().pop())
+        item = str(found.copy().pop())
         for what in bound:
             if isinstance(what, ast.expr):
                 dotted = ast.unparse(what) if isinstance(what, ast.Attribute) else ""
-                found.add(canonical(one + dotted[len(name) :]) if dotted.startswith(f"{name}.") else None)
-        return one if found == {one} else None
+                found.add(canonical(item + dotted[len(name) :]) if dotted.startswith(f"{name}.") else None)
+        return item if found == {item} else None
 
     def agreed(self, bound: Bound) -> str | None:
+        """Return the one qualified name that all bindings have; None if they differ."""
         found: set[str | None] = set()
         for what in bound:
             if isinstance(what, ast.Constant) and what.value is None:
@@ -427,9 +432,10 @@ class Names:
         return found.pop() if len(found) == 1 else None
 
     def from_star(self, name: str) -> str | None:
+        """Return what a name means that only a star import can bind."""
         if not self.stars or hasattr(builtins, name) or name.startswith("__"):
             return None
-        from viaduct.migration.surface import STAR_NAMES
+        from viaduct.cards.tensorflow_api import STAR_NAMES
 
         for star in self.stars:
             if star == "npu_bridge.npu_init" and name in STAR_NAMES:
@@ -452,7 +458,9 @@ class Names:
         return TopLevel(resolved, self.stars, dict(self.added))
 
     def hides(self, name: str, at: ast.AST) -> bool:
-        """Whether something else is bound to a module's name where a node stands: a parameter, a local variable."""
+        """Return True if something else is bound to a module's name where a node stands: a parameter, a local
+        variable.
+        """
         top = self.scopes[self.source.tree]
         return name in top.bound and self.lookup(name, self.scope_of(at)) is not top.bound[name]
 
@@ -480,5 +488,6 @@ class Names:
 
 
 def all_arguments(arguments: ast.arguments) -> list[ast.arg]:
+    """Return all parameters of a function, starred ones included."""
     starred = [argument for argument in (arguments.vararg, arguments.kwarg) if argument]
     return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *starred]

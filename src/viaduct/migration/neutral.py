@@ -27,11 +27,12 @@ PACKAGED = ("setup.py", "setup.cfg", "pyproject.toml")
 
 
 def is_helper(data: bytes) -> bool:
+    """Return True for the content of a helper file."""
     return MARK in data[:1000]
 
 
 def plan(found: Walk, texts: Iterable[tuple[str, bytes]]) -> dict[str, tuple[str, str]]:
-    """Of each script that may need the helper: the module that it imports, and the file in which that lies."""
+    """Return, for each script that may need the helper, the module that it imports and the file in which that lies."""
     contents = dict(texts)
     name = free_name(found, contents)
     packaged = any(path in PACKAGED for path in (*found.scripts, *found.others))
@@ -53,7 +54,7 @@ def free_name(found: Walk, contents: dict[str, bytes]) -> str:
     }
     taken |= {PurePosixPath(path).stem for path, data in contents.items() if not is_helper(data)}
     if found.single:
-        taken |= {Path(one).stem for one in os.listdir(found.root) if not is_own(found.root / one)}
+        taken |= {Path(item).stem for item in os.listdir(found.root) if not is_own(found.root / item)}
     name, number = HELPER, 2
     while name in taken:
         name, number = f"{HELPER}_{number}", number + 1
@@ -69,13 +70,13 @@ def imports(data: bytes) -> Iterator[str]:
     """Dotted names that a text imports; of `from a import b` both a and a.b. Relative ones say nothing of folders."""
     for found in IMPORTED.finditer(data):
         module, names, plain = (part.decode(errors="replace") if part else "" for part in found.groups())
-        listed = [word.split()[0] for word in (names or plain).strip("() \t").split(",") if word.split()]
+        listed = [token.split()[0] for token in (names or plain).strip("() \t").split(",") if token.split()]
         yield from [module, *(f"{module}.{name}" for name in listed)] if module else listed
 
 
 @dataclass
 class Tree:
-    """Which scripts there are, and what each imports."""
+    """Scripts of a project, and what each imports."""
 
     scripts: set[str]
     imported: dict[str, set[str]]

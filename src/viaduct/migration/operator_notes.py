@@ -25,8 +25,10 @@ def gather_notes(results: Iterable[FileResult]) -> list[FileResult]:
         for finding in file.findings:
             if finding.rule == RULE:
                 groups[finding.message].append((file, finding))
-    notes = {(one[0][1].file, one[0][1].line, message): with_count(one) for message, one in groups.items()}
-    return [thin_out(file, notes) if any(one.rule == RULE for one in file.findings) else file for file in files]
+    notes = {(item[0][1].file, item[0][1].line, message): with_count(item) for message, item in groups.items()}
+    return [
+        thin_out(file, notes) if any(candidate.rule == RULE for candidate in file.findings) else file for file in files
+    ]
 
 
 def with_count(found: list[tuple[FileResult, Finding]]) -> Finding:
@@ -52,5 +54,5 @@ def thin_out(file: FileResult, notes: dict[tuple[str, int, str], Finding]) -> Fi
             kept.append(note)
         elif note is None:
             gone.add((finding.line, finding.message))
-    places = tuple(one for one in file.places if (one.line, one.message) not in gone)
-    return replace(file, findings=tuple(kept), places=places)
+    entries = tuple(entry for entry in file.places if (entry.line, entry.message) not in gone)
+    return replace(file, findings=tuple(kept), places=entries)

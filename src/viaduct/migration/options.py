@@ -5,18 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from viaduct.cards import NPU
+
 Target = Literal["npu", "mlu", "any"]
 
 
 @dataclass(frozen=True)
 class Options:
+    """Options of one migration."""
+
     to: Target = "npu"
     distributed: bool = False
     style: Literal["explicit", "wrapper"] = "explicit"
     imports: Literal["explicit", "star"] = "explicit"
     precision: str = ""  # precision_mode, or precision_mode_v2
     loop: int = 1  # iterations_per_loop
-    rank: Literal["hccl", "env"] = "hccl"
+    rank: str = NPU.backend  # whom ranks are asked of: the collective library, or "env"
     reduction: Literal["average", "sum"] = "average"  # of gradients over the ranks
     resources: Literal["session", "plugin"] = "session"  # starts communication: a session of its own, npu_plugin
     device: Literal["remove", "cpu"] = "remove"  # what becomes of `with tf.device('/gpu:0')`

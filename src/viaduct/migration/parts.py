@@ -42,7 +42,7 @@ def split_parts(texts: dict[str, bytes]) -> list[Part]:
         return [Part(tuple(texts))]
     imports = find_imports(texts)
     parts: list[Part] = []
-    for group in join_small(connected(imports), texts):
+    for group in join_small(group_by_imports(imports), texts):
         if size_of(group, texts) <= WHOLE or len(group) == 1:
             parts.append(Part(tuple(group)))
         else:
@@ -51,6 +51,7 @@ def split_parts(texts: dict[str, bytes]) -> list[Part]:
 
 
 def size_of(paths: list[str], texts: dict[str, bytes]) -> int:
+    """Return the bytes of several files together."""
     return sum(len(texts[path]) for path in paths)
 
 
@@ -75,7 +76,7 @@ def imported_names(data: bytes, folder: tuple[str, ...]) -> Iterator[str]:
     """Dotted names that a text imports: of `from a import b` both a and a.b."""
     for base, names, plain in IMPORT.findall(data):
         if plain:
-            yield from (word.split()[0] for word in plain.decode().split(",") if word.split())
+            yield from (part.split()[0] for part in plain.decode().split(",") if part.split())
             continue
         module = base.decode().lstrip(".")
         dots = len(base) - len(base.lstrip(b"."))
@@ -101,7 +102,7 @@ def matches(name: str, folder: tuple[str, ...], modules: dict[str, str], tails: 
                 yield modules[longer[0]]
 
 
-def connected(imports: dict[str, set[str]]) -> list[list[str]]:
+def group_by_imports(imports: dict[str, set[str]]) -> list[list[str]]:
     """Groups of files between which imports lead."""
     neighbours: dict[str, set[str]] = {path: set(found) for path, found in imports.items()}
     for path, found in imports.items():
@@ -157,6 +158,7 @@ def pack(groups: list[list[str]], texts: dict[str, bytes]) -> list[list[str]]:
 
 
 def common_folder(paths: list[str]) -> tuple[str, ...]:
+    """Return the folder that holds all of several files."""
     folders = [PurePosixPath(path).parent.parts for path in paths]
     shortest, longest = min(folders), max(folders)  # what these two share, all share
     count = 0
@@ -178,7 +180,9 @@ def cut(group: list[str], imports: dict[str, set[str]], texts: dict[str, bytes])
 def files_around(
     members: list[str], imports: dict[str, set[str]], importers: dict[str, set[str]], texts: dict[str, bytes]
 ) -> Iterator[str]:
-    """What the members import, then who imports them, then what those files import, and so on, while there is room."""
+    """Yield what the members import, then who imports them, then what those files import, and so on, while there is
+    room.
+    """
     seen, room = set(members), PIECE
     pending = deque([*((path, imports) for path in members), *((path, importers) for path in members)])
     while pending and room > 0:

@@ -14,9 +14,10 @@ UNENDED = "\n\\ No newline at end of file\n"
 
 
 def as_patch(file: FileResult) -> bytes:
+    """Return the changes of a file as a unified diff."""
     before, after = lines(file.before), lines(file.after)
-    pairs = matched(before, after) if file.path.endswith(".ipynb") else anchors(before, after, file.stems)
-    name = named(file.path)
+    pairs = match_equal_lines(before, after) if file.path.endswith(".ipynb") else anchors(before, after, file.stems)
+    name = quote_path(file.path)
     parts = [b"--- " + (name if file.before else b"/dev/null\n"), b"+++ " + name]
     for hunk in hunks(rows_between(before, after, pairs)):
         parts.append(f"{head(hunk)}\n".encode())
@@ -27,18 +28,20 @@ def as_patch(file: FileResult) -> bytes:
 
 
 def lines(data: bytes) -> list[str]:
-    """As a patch counts them: only a line feed ends one. A letter stands for a byte, whatever the encoding is."""
+    """Split a text as a patch counts lines: only a line feed ends one. A letter stands for a byte, whatever the
+    encoding.
+    """
     return re.findall(r"[^\n]*\n|[^\n]+", data.decode("latin-1"))
 
 
-def matched(before: list[str], after: list[str]) -> list[tuple[int, int]]:
+def match_equal_lines(before: list[str], after: list[str]) -> list[tuple[int, int]]:
     """Equal lines of a notebook's file, of which nobody knows where they stem from."""
     blocks = SequenceMatcher(None, before, after).get_matching_blocks()
-    return [(block.a + place, block.b + place) for block in blocks for place in range(block.size)]
+    return [(block.a + index, block.b + index) for block in blocks for index in range(block.size)]
 
 
-def named(path: str) -> bytes:
-    """As git writes it: quoted where it must be, and with a tab where a blank could end it."""
+def quote_path(path: str) -> bytes:
+    """Return a path as git writes it: quoted where it must be, and with a tab where a blank could end it."""
     raw = os.fsencode(path)
     if UNSAFE.search(raw):
         return b'"' + UNSAFE.sub(lambda found: b"\\%03o" % found[0][0], raw) + b'"\n'

@@ -40,7 +40,7 @@ def scripts_without_plugin(
         if path in imported or "imports plug-in" in marks.get(path, ()):
             continue
         reached = reach(path, imports)
-        done = frozenset[str]().union(*(marks.get(one, frozenset()) for one in reached))
+        done = frozenset[str]().union(*(marks.get(item, frozenset()) for item in reached))
         names_card = "names card" in done or (is_set_outside and "takes device" in done)
         if "torch" in done and names_card and "imports plug-in" not in done:
             found.append(path)
@@ -68,7 +68,7 @@ def insert_import(path: str, data: bytes, module: str) -> tuple[bytes, int] | No
     if statement is None or not path.endswith(".py"):
         return None
     line = statement.end_lineno or statement.lineno
-    alone = [one for one in tree.body if one is not statement and one.lineno <= line <= (one.end_lineno or 0)]
+    alone = [item for item in tree.body if item is not statement and item.lineno <= line <= (item.end_lineno or 0)]
     ends = [match.end() for match in LINE_END.finditer(text)]
     if alone or line > len(ends):  # another statement on its line, or no line end behind it
         return None
@@ -79,19 +79,21 @@ def insert_import(path: str, data: bytes, module: str) -> tuple[bytes, int] | No
 
 def anchor(tree: ast.Module) -> Import | None:
     """The first import of torch at top level, else of a library on it, else the first of any."""
-    statements = [one for one in tree.body if isinstance(one, ast.Import | ast.ImportFrom)]
+    statements = [line for line in tree.body if isinstance(line, ast.Import | ast.ImportFrom)]
     for roots in ({"torch"}, PYTORCH_COMPANIONS):
         for statement in statements:
             if {name.partition(".")[0] for name in modules_of(statement)} & roots:
                 return statement
-    return next((one for one in statements if not is_future(one)), None)
+    return next((item for item in statements if not is_future(item)), None)
 
 
 def is_future(statement: Import) -> bool:
+    """Return True for an import from __future__."""
     return isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
 
 
 def modules_of(statement: Import) -> list[str]:
+    """Return the modules that an import statement names."""
     if isinstance(statement, ast.Import):
         return [alias.name for alias in statement.names]
     return [statement.module or ""] if not statement.level else []

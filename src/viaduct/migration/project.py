@@ -120,7 +120,9 @@ class Project:
         return self.above[path]
 
     def outline(self, members: Iterable[str]) -> Project:
-        """What is of use once the files are migrated: paths and names, no trees. `members` are the files meant."""
+        """Return what is of use once the files are migrated: paths and names, no trees. `members` are the
+        files meant.
+        """
         return Project(
             frameworks={path: self.frameworks[path] for path in members if path in self.frameworks},
             torch_files=self.torch_files,
@@ -161,9 +163,9 @@ def survey(files: Iterable[tuple[str, bytes]]) -> Project:
     """Look through all files of a project: path and content of each."""
     from viaduct.migration.flows import note_uses
     from viaduct.migration.frameworks import Imports, decide_frameworks, names_framework, read_imports
-    from viaduct.migration.habits import note_habits
     from viaduct.migration.import_graph import scan_imports
     from viaduct.migration.module_flow import note_module_flow
+    from viaduct.migration.project_usage import note_habits
 
     project = Project()
     parsed: list[tuple[str, Names]] = []
@@ -206,6 +208,7 @@ def survey(files: Iterable[tuple[str, bytes]]) -> Project:
 
 
 def parse_names(path: str, data: bytes) -> Names | None:
+    """Return the names of a file; None if it cannot be parsed."""
     try:
         return Names(Source(decode(data)[0]), *Project.module_of(path))
     except Unparsable:
@@ -260,6 +263,7 @@ def imported_names(data: bytes) -> set[str]:
 
 
 def note_functions(project: Project, path: str, names: Names) -> None:
+    """Record the functions of a file and what they return."""
     from viaduct.migration.values import Values
 
     values = Values(names, project)
@@ -267,7 +271,7 @@ def note_functions(project: Project, path: str, names: Names) -> None:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             name = f"{names.own}.{node.name}"
             project.functions[name] = (path, node)
-            kinds = {values.whole_kind(one.value) for one in returns_of(names, node)}
+            kinds = {values.whole_kind(statement.value) for statement in returns_of(names, node)}
             found = kinds.pop() if len(kinds) == 1 else None
             if found:
                 project.returns[name] = found
@@ -292,6 +296,7 @@ def group_returns(source: Source) -> dict[ast.AST, list[ast.Return]]:
 
 
 def note_calls(project: Project, path: str, names: Names) -> None:
+    """Record the calls of the project's own functions."""
     for call in names.source.of_kind(ast.Call):
         name = names.qualified(call.func)
         if name in project.functions:
@@ -317,11 +322,11 @@ def note_parameters(project: Project, files: dict[str, Names]) -> None:
 
 
 def passed_in(project: Project, name: str, calls: list[tuple[str, ast.Call]]) -> Iterator[tuple[str, str, ast.expr]]:
-    """What the calls of a function pass: the file, the parameter, the value."""
-    parameters = [one.arg for one in project.functions[name][1].args.args]
+    """Yield what the calls of a function pass: the file, the parameter, the value."""
+    parameters = [parameter.arg for parameter in project.functions[name][1].args.args]
     for path, call in calls:
-        for place, argument in enumerate(call.args[: len(parameters)]):
-            yield path, parameters[place], argument
-        for word in call.keywords:
-            if word.arg:
-                yield path, word.arg, word.value
+        for index, argument in enumerate(call.args[: len(parameters)]):
+            yield path, parameters[index], argument
+        for keyword in call.keywords:
+            if keyword.arg:
+                yield path, keyword.arg, keyword.value

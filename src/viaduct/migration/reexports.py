@@ -10,10 +10,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from viaduct.cards.tensorflow_api import MIGRATED
+
 if TYPE_CHECKING:
     from viaduct.migration.names import Names
 
-ROOTS = ("tensorflow", "torch", "keras", "horovod", "npu_bridge", "torch_npu", "torch_mlu", "tf_slim", "hccl")
+ROOTS = ("tensorflow", "torch", "keras", "horovod", *MIGRATED, "tf_slim")
 STEPS = 100
 """Modules through which a name is followed."""
 
@@ -37,6 +39,7 @@ class Exports:
         self.add(names.own, offered, tuple(names.stars))
 
     def add(self, module: str, offered: dict[str, str], stars: tuple[str, ...] = ()) -> None:
+        """Record what a module offers and which modules it stars."""
         self.modules[module] = offered
         self.stars[module] = stars
         self.tails.setdefault(module.rpartition(".")[2], []).append(module)
@@ -48,7 +51,7 @@ class Exports:
             full = ".".join([*parts[:count], name])
             if full in self.modules:
                 return full
-        found = [one for one in self.tails.get(name.rpartition(".")[2], []) if one.endswith(f".{name}")]
+        found = [owner for owner in self.tails.get(name.rpartition(".")[2], []) if owner.endswith(f".{name}")]
         return found[0] if len(found) == 1 else None
 
     def follow(self, name: str, package: str) -> str:
@@ -65,18 +68,18 @@ class Exports:
         return name
 
     def step(self, name: str, package: str) -> str | None:
-        head, _, rest = name.rpartition(".")
+        head, _, remainder = name.rpartition(".")
         more = ""
         while head:
             module = self.module(head, package)
             if module is not None:
-                offered = self.offered(module, rest)
-                return f"{offered}{more}" if offered else f"{module}.{rest}{more}"
-            more = f".{rest}{more}"
-            head, _, rest = head.rpartition(".")
+                offered = self.find_offered(module, remainder)
+                return f"{offered}{more}" if offered else f"{module}.{remainder}{more}"
+            more = f".{remainder}{more}"
+            head, _, remainder = head.rpartition(".")
         return None
 
-    def offered(self, module: str, name: str, seen: tuple[str, ...] = ()) -> str | None:
+    def find_offered(self, module: str, name: str, seen: tuple[str, ...] = ()) -> str | None:
         """Return where a module has a name from, itself or by its star imports."""
         found = self.modules[module].get(name)
         if found is not None or len(seen) > STEPS:
@@ -85,7 +88,7 @@ class Exports:
         for star in self.stars[module]:
             source = self.module(star, package) or self.module(star, module)
             if source is not None and source not in seen:
-                found = self.offered(source, name, (*seen, module))
+                found = self.find_offered(source, name, (*seen, module))
                 if found is not None:
                     return found
         return None
@@ -94,7 +97,7 @@ class Exports:
         """Return which module's name it is among those that a file imports with stars."""
         for star in stars:
             module = self.module(star, package)
-            if module is not None and self.offered(module, name):
+            if module is not None and self.find_offered(module, name):
                 return f"{module}.{name}"
         return None
 

@@ -42,8 +42,8 @@ def find_statements(former: Source, edits: Sequence[Edit], text: str) -> Iterato
 
 def holds_any(numbers: list[int], first: int, last: int) -> bool:
     """Return True if one of sorted numbers is at least `first` and at most `last`."""
-    place = bisect_left(numbers, first)
-    return place < len(numbers) and numbers[place] <= last
+    position = bisect_left(numbers, first)
+    return position < len(numbers) and numbers[position] <= last
 
 
 class LineStarts:
@@ -90,9 +90,11 @@ def find_unchanged(statements: list[ast.stmt], touched: list[int], moved: float)
 
 
 def first_line(statement: ast.stmt) -> int:
+    """Return the line at which a statement begins, decorators included."""
     decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
     return min([statement.lineno, *(decorator.lineno for decorator in decorators)])
 
 
 def last_line(statement: ast.stmt) -> int:
+    """Return the line at which a statement ends."""
     return statement.end_lineno or statement.lineno

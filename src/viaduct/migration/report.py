@@ -12,7 +12,7 @@ from viaduct.migration.ledger import STATES, TITLES, TITLES_ZH
 from viaduct.migration.rule import all_rules
 from viaduct.migration.run import FileResult, Outcome
 from viaduct.migration.summary import WORDS, Summary, headline, plural, summarise
-from viaduct.migration.walk import shown, visible
+from viaduct.migration.walk import printable_path, visible
 from viaduct.reporting import (
     Code,
     Comment,
@@ -34,14 +34,16 @@ SURE = {"complete": True, "nothing to change": None, "incomplete": False}
 
 
 def write(outcome: Outcome, path: Path, language: str = "en") -> None:
+    """Write the report as a page."""
     write_page(page(outcome, language), path)
 
 
 def page(outcome: Outcome, language: str = "en") -> Page:
+    """Return the report as a page's record."""
     summary = summarise(outcome)
     name = outcome.files[0].path if outcome.walk.single and outcome.files else outcome.root.resolve().name
     return Page(
-        f"{shown(name)} to {outcome.options.to.upper()}",
+        f"{printable_path(name)} to {outcome.options.to.upper()}",
         headline(summary)[0].upper() + headline(summary)[1:] + ".",
         tiles(summary),
         [
@@ -61,6 +63,7 @@ def page(outcome: Outcome, language: str = "en") -> Page:
 
 
 def tiles(summary: Summary) -> list[Tile]:
+    """Return the figures at the head of the page."""
     total = {state: sum(getattr(row, state) for row in summary.ledger) for state in ("needed", *STATES)}
     left = total["manual"] + total["unresolved"]
     return [
@@ -81,21 +84,23 @@ def tiles(summary: Summary) -> list[Tile]:
 
 
 def overview(outcome: Outcome, summary: Summary) -> Section:
+    """Return the facts of the migration."""
     facts = {
         "target": outcome.options.to,
         "files": f"{summary.files:,}: {summary.changed:,} changed, {summary.unchanged:,} not concerned, "
         f"{summary.unread:,} not understood; {summary.skipped:,} left out",
         "verdict": f"{summary.verdict}: {'; '.join(summary.reasons)}",
-        "started with": shown(outcome.entry) or "not known; see --entry",
+        "started with": printable_path(outcome.entry) or "not known; see --entry",
     }
     text = "Edits are made only where the text shows that they are right; what it does not show is listed below."
     return Section("Summary", text, [Facts(facts), Code(visible(outcome.command), "The command")])
 
 
 def unread_section(outcome: Outcome, language: str) -> list[Section]:
+    """Return the section of files that were not read; none if all were."""
     if not outcome.unread:
         return []
-    rows = [[shown(one.path), visible(one.why(language))] for one in outcome.unread]
+    rows = [[printable_path(skipped_file.path), visible(skipped_file.why(language))] for skipped_file in outcome.unread]
     text = "The migration is incomplete: nothing can be said of these."
     return [Section("Not read", text, [Table(["path", "why"], rows)])]
 
@@ -116,7 +121,11 @@ def ledger_section(outcome: Outcome, summary: Summary, language: str) -> list[Se
 
 
 def left_section(outcome: Outcome, summary: Summary, language: str) -> Section:
-    rows = [[one.risk, shown(outcome.where(one)), visible(one.text(language)), one.rule] for one in outcome.by_risk]
+    """Return the section of what needs manual review."""
+    rows = [
+        [finding.risk, printable_path(outcome.where(finding)), visible(finding.text(language)), finding.rule]
+        for finding in outcome.by_risk
+    ]
     text = "The riskiest first." if rows else nothing_left(summary)
     parts: list[Part] = [Table(["risk", "place", "what to do", "rule"], rows)] if rows else []
     return Section("Manual review", text, parts)
@@ -131,11 +140,13 @@ def nothing_left(summary: Summary) -> str:
 
 
 def changes_section(outcome: Outcome, language: str) -> list[Section]:
+    """Return the section of changes, line by line."""
     files = diffs(outcome, language)
     return [Section("Changes", "Line by line: − before, + after.", [DiffView(files)])] if files else []
 
 
 def rules_section(summary: Summary) -> list[Section]:
+    """Return the section of rules that did something."""
     meaning = {rule.name: rule.doc.splitlines()[0] for rule in all_rules()}
     rows = [[name, *counts.values(), meaning.get(name, "")] for name, counts in summary.rules.items()]
     columns = ["rule", *WORDS.values(), "what it does"]
@@ -143,22 +154,28 @@ def rules_section(summary: Summary) -> list[Section]:
 
 
 def advice_section(outcome: Outcome, language: str) -> list[Section]:
-    found = [one for one in outcome.findings if one.status == "advice"]
-    rows = [[shown(outcome.where(one)), visible(one.text(language)), one.rule] for one in found]
+    """Return the section of advice."""
+    found = [finding for finding in outcome.findings if finding.status == "advice"]
+    rows = [[printable_path(outcome.where(node)), visible(node.text(language)), node.rule] for node in found]
     table = Table(["place", "advice", "rule"], rows)
     return [Section("Advice", "What may run better; nothing here is needed.", [table])] if rows else []
 
 
 def files_section(outcome: Outcome, language: str) -> list[Section]:
+    """Return the section of all files."""
     rows: list[list[object]] = [
-        [shown(file.path), state(file), file.line_count, len(file.findings), visible(file.why(language))]
+        [printable_path(file.path), state(file), file.line_count, len(file.findings), visible(file.why(language))]
         for file in [*outcome.files, *outcome.added]
     ]
-    rows += [[shown(one.path), "left out", None, None, one.why(language)] for one in outcome.walk.skipped]
+    rows += [
+        [printable_path(skipped_file.path), "left out", None, None, skipped_file.why(language)]
+        for skipped_file in outcome.walk.skipped
+    ]
     return [Section("Files", "", [Table(["file", "state", "lines", "findings", "why"], rows)])] if rows else []
 
 
 def state(file: FileResult) -> str:
+    """Return what became of a file in one word."""
     if file.changed and not file.before:
         return "new"
     return "changed" if file.changed else "not understood" if file.reason else "unchanged"
@@ -169,31 +186,36 @@ def state(file: FileResult) -> str:
 
 def diffs(outcome: Outcome, language: str) -> list[DiffFile]:
     """Changed files first, then those with findings only, last those that were not understood."""
-    told = [file for file in [*outcome.files, *outcome.added] if file.findings or file.changed]
-    return [diff_file(file, language) for file in sorted(told, key=lambda file: (not file.changed, bool(file.reason)))]
+    reported = [file for file in [*outcome.files, *outcome.added] if file.findings or file.changed]
+    return [
+        diff_file(file, language) for file in sorted(reported, key=lambda file: (not file.changed, bool(file.reason)))
+    ]
 
 
 def diff_file(file: FileResult, language: str) -> DiffFile:
+    """Return the changes of one file with their findings."""
     by_line: dict[int, list[Finding]] = defaultdict(list)
     for finding in file.findings:
         by_line[finding.line].append(finding)
     if file.reason:
         comments = [comment(file, finding, language) for finding in file.findings]
-        return DiffFile(shown(file.path), [DiffRow("same", comments=comments)], "not looked into")
+        return DiffFile(printable_path(file.path), [DiffRow("same", comments=comments)], "not looked into")
     rows = compare(file.old, file.new, file.stems)
     drawn: list[DiffRow | int] = []
     for row in around(rows, set(by_line)):
         drawn.append(row if isinstance(row, int) else diff_row(file, row, by_line, language))
-    return DiffFile(shown(file.path), drawn, "new" if not file.before else "" if file.changed else "unchanged")
+    return DiffFile(printable_path(file.path), drawn, "new" if not file.before else "" if file.changed else "unchanged")
 
 
 def diff_row(file: FileResult, row: Row, by_line: dict[int, list[Finding]], language: str) -> DiffRow:
+    """Return one line of a diff with the findings on it."""
     said = [comment(file, finding, language) for finding in by_line.get(row.old or 0, ())]
     left, right = ([(visible(piece.text), piece.marked) for piece in side] for side in (row.left, row.right))
     return DiffRow(row.kind, row.old, row.new, left, right, said)
 
 
 def comment(file: FileResult, finding: Finding, language: str) -> Comment:
+    """Return a finding as a comment beside a line."""
     tone: Tone = "bad" if finding.status == "manual" and finding.risk == "high" else TONES[finding.status]
-    place = shown(file.where(finding.line)) if file.cells else ""
-    return Comment(visible(finding.text(language)), finding.rule, WORDS[finding.status], tone, place)
+    location = printable_path(file.where(finding.line)) if file.cells else ""
+    return Comment(visible(finding.text(language)), finding.rule, WORDS[finding.status], tone, location)

@@ -17,10 +17,12 @@ class Requirement:
 
 
 def tf1(*names: str) -> tuple[str, ...]:
+    """Return the full names of rules for TensorFlow 1."""
     return tuple(f"tf1.{name}" for name in names)
 
 
 def torch(*names: str) -> tuple[str, ...]:
+    """Return the full names of rules for PyTorch."""
     return tuple(f"torch.{name}" for name in names)
 
 
@@ -119,14 +121,14 @@ REQUIREMENTS = (
         "plugin",
         "plug-in imported",
         "已导入插件",
-        torch("plugin", "imports", "patch_mode", "mlu_core", "any_unused_imports"),
+        torch("plugin", "imports", "patch_mode", "mlu_core", "unused_imports"),
     ),
     Requirement(
         "device_calls",
         "calls of torch.cuda",
         "torch.cuda 调用",
         torch(
-            *("cuda_api", "cuda_module", "cuda_strings", "cuda_unknown", "rng_state", "any_cuda_api", "cuda_graphs"),
+            *("cuda_api", "cuda_module", "cuda_strings", "cuda_unknown", "rng_state", "cuda_graphs"),
             *("nvtx", "capability", "properties", "backends_cuda"),
         ),
     ),
@@ -134,7 +136,7 @@ REQUIREMENTS = (
         "moves",
         "tensors and modules moved to the device",
         "张量与模块已移至设备",
-        torch("cuda_method", "is_cuda", "any_cuda_method", "unknown_program"),
+        torch("cuda_method", "is_cuda", "unknown_program"),
     ),
     Requirement(
         "device_strings",
@@ -142,15 +144,15 @@ REQUIREMENTS = (
         "设备字符串",
         torch(
             *("device_string", "device_compare", "device_argparse", "device_integer", "device_key", "device_left"),
-            *("any_device_text", "any_device_compare", "any_device_integer", "tensor_type", "any_type_text"),
-            *("default_tensor_type", "any_ddp"),
+            *("any_device_text", "any_device_compare", "any_device_integer", "tensor_type"),
+            *("default_tensor_type", "ddp"),
         ),
     ),
     Requirement(
         "backend",
         "collective backend",
         "集合通信后端",
-        torch("backend", "backend_compare", "any_backend", "nccl_variables"),
+        torch("backend", "backend_compare", "nccl_variables"),
     ),
     Requirement(
         "amp",
@@ -162,25 +164,25 @@ REQUIREMENTS = (
         "checkpoints",
         "checkpoints loaded without CUDA",
         "检查点加载不依赖 CUDA",
-        torch("map_location", "any_map_location"),
+        torch("map_location"),
     ),
     Requirement(
         "visible_devices",
         "visible devices chosen",
         "可见设备已选择",
-        torch("visible_devices", "any_visible_devices"),
+        torch("visible_devices"),
     ),
     Requirement(
         "data_parallel",
         "one process a device",
         "每设备一个进程",
-        torch("data_parallel", "data_parallel_ddp", "any_data_parallel"),
+        torch("data_parallel", "data_parallel_ddp"),
     ),
     Requirement(
         "profiling",
         "profiler of the device",
         "性能分析",
-        torch("profiler", "autograd_profiler", "any_profiler"),
+        torch("profiler", "autograd_profiler"),
     ),
     Requirement("trainers", "trainer libraries on the device", "训练框架使用该设备", torch("lightning")),
     Requirement(
@@ -188,7 +190,7 @@ REQUIREMENTS = (
         "operators, kernels and packages that the device has",
         "设备支持的算子与软件包",
         torch(
-            *("operators", "kernels", "packages", "double", "patch_limits", "any_vendor_code", "nvidia_runtime"),
+            *("operators", "kernels", "packages", "double", "patch_limits", "vendor_code", "nvidia_runtime"),
             "huggingface",
         ),
     ),
@@ -198,11 +200,13 @@ REQUIREMENTS = (
 
 @lru_cache(maxsize=1)
 def by_name() -> dict[str, Requirement]:
+    """Return the requirements by name."""
     return {requirement.name: requirement for requirement in REQUIREMENTS}
 
 
 @lru_cache(maxsize=1)
 def by_rule() -> dict[str, str]:
+    """Return the requirement of each rule."""
     return {rule: requirement.name for requirement in REQUIREMENTS for rule in requirement.rules}
 
 

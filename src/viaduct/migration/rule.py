@@ -8,8 +8,8 @@
         site.changed("RunConfig becomes NPURunConfig", zh="…")
 
 Living in `rules/tf1/` or `rules/torch/` is registration; the file's name is the rule's. The docstring's first line is
-its summary, its indented diff an example that a test replays. Rules run one after the other in the order of `order`,
-each on the text that the one before left, so none needs to know of another's edits.
+its summary, its indented diffs are examples that a test replays. Rules run one after the other, each on the text that
+the one before left. `after` names the rules whose edits a rule needs to see; what reports on the result is `last`.
 """
 
 from __future__ import annotations
@@ -17,16 +17,18 @@ from __future__ import annotations
 import ast
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache, wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from viaduct.cards.limits import Risk
+from viaduct.cards.tensorflow_api import HOME
+from viaduct.migration import targets
 from viaduct.migration.edits import Edits
-from viaduct.migration.findings import Finding, Kind, Risk, Status
+from viaduct.migration.findings import Finding, Kind, Status
 from viaduct.migration.options import Options, Target
 from viaduct.migration.source import Source
-from viaduct.migration.surface import HOME
 
 if TYPE_CHECKING:
     from viaduct.migration.engine import Work
@@ -43,7 +45,10 @@ class Rule:
     spec: str = ""  # ids of the rows it fulfils: "E1 E2"
     kind: Kind = "mandatory"
     targets: tuple[Target, ...] = ("npu",)
-    order: int = 50
+    kind_for_any: Kind | None = None  # where it does less with --to any
+    former: tuple[str, ...] = ()  # names that --only and --skip still take in this release
+    after: tuple[str, ...] = ()  # rules of its family whose edits it needs to see
+    last: bool = False  # reports on the text that all rules which rewrite have left
     on: Callable[[Options], bool] | None = None  # None: always; else only when asked for
     always: bool = False  # also with --only: what another rule has written needs it
     calls: dict[str, Handler] = field(default_factory=dict)
@@ -57,6 +62,7 @@ class Rule:
 
     @property
     def name(self) -> str:
+        """Name of the rule with its family: `torch.backend`."""
         return ".".join(self.module.split(".")[-2:])
 
     @property
@@ -69,8 +75,13 @@ class Rule:
         """Return True for a rule of PyTorch that does not look at places which are left alone."""
         return self.family == "torch" and not self.everywhere
 
+    def kind_of(self, options: Options) -> Kind:
+        """Return what kind of change its findings are about."""
+        return self.kind_for_any if options.to == "any" and self.kind_for_any else self.kind
+
     @property
     def doc(self) -> str:
+        """Docstring of the rule's module."""
         return importlib.import_module(self.module).__doc__ or ""
 
     def call(self, *names: str) -> Callable[[Handler], Handler]:
@@ -114,15 +125,20 @@ class Rule:
         return register
 
     def wanted(self, options: Options) -> bool:
-        if options.only and not self.always and not any(named(word, self) for word in options.only):
+        """Return True if the options ask for this rule."""
+        if options.only and not self.always and not any(is_named(rule_name, self) for rule_name in options.only):
             return False
-        if any(named(word, self) for word in options.skip) or (options.mode == "patch" and not self.patch):
+        if any(is_named(name, self) for name in options.skip) or (options.mode == "patch" and not self.patch):
             return False
         return options.to in self.targets and (self.on is None or self.on(options) or bool(options.only))
 
 
-def named(word: str, rule: Rule) -> bool:
-    return word in (rule.name, rule.name.partition(".")[2], *rule.spec.split())
+def is_named(word: str, rule: Rule) -> bool:
+    """Return True if a word of the command line means this rule: its name, a former one, or a row of the
+    specification.
+    """
+    plain = word.removeprefix("torch.").removeprefix("tf1.")
+    return word in (rule.name, rule.name.partition(".")[2], *rule.spec.split()) or plain in rule.former
 
 
 @dataclass
@@ -142,30 +158,41 @@ class Site:
 
     @property
     def source(self) -> Source:
+        """Present text of the file."""
         return self.work.source
 
     @property
     def options(self) -> Options:
+        """Options of the migration."""
         return self.work.options
 
     @property
+    def target(self) -> targets.Target:
+        """Target that `--to` names: it renders devices, backends and imports."""
+        return targets.target_of(self.options)
+
+    @property
     def values(self) -> Values:
+        """Kinds of values in the file."""
         return self.work.values
 
     def qualified(self, node: ast.AST) -> str | None:
+        """Return the qualified name of an expression; None if it is not known."""
         return self.work.names.qualified(node)
 
     def text(self, node: ast.AST) -> str:
+        """Return the text of a node."""
         return self.source.text_of(node)
 
     def keyword(self, name: str) -> ast.keyword | None:
-        return next((word for word in self.node.keywords if word.arg == name), None)
+        """Return a keyword argument of the call, if it is given."""
+        return next((keyword for keyword in self.node.keywords if keyword.arg == name), None)
 
     def argument(self, name: str, position: int = -1) -> ast.expr | None:
         """By keyword, else by position; None if absent or hidden behind * or **."""
-        word = self.keyword(name)
-        if word is not None:
-            return word.value
+        keyword = self.keyword(name)
+        if keyword is not None:
+            return keyword.value
         before = self.node.args[: position + 1]
         if position < 0 or len(before) <= position or any(isinstance(value, ast.Starred) for value in before):
             return None
@@ -174,19 +201,20 @@ class Site:
 
     @property
     def unpacked(self) -> bool:
-        """Whether arguments come by * or **, so that not all are seen."""
+        """Return True if arguments come by * or **, so that not all are seen."""
         return any(isinstance(value, ast.Starred) for value in self.node.args) or any(
-            word.arg is None for word in self.node.keywords
+            keyword.arg is None for keyword in self.node.keywords
         )
 
     @property
     def editable(self) -> bool:
+        """False within an f-string, where edits are not safe."""
         return not self.source.in_f_string(self.node)
 
     # ---- changing
 
     def rename(self, text: str) -> None:
-        """Of a call: the function; of a reference: itself."""
+        """Replace the function of a call, or a reference itself."""
         self.edit.node(self.node.func if isinstance(self.node, ast.Call) else self.node, text)
 
     def set_argument(self, name: str, text: str, position: int = -1) -> None:
@@ -198,6 +226,7 @@ class Site:
             self.edit.node(value, text)
 
     def remove_argument(self, value: ast.expr | ast.keyword) -> None:
+        """Remove one argument of the call."""
         slots, _ = self.source.slots(self.source.opening(self.node))
         self.edit.remove_slot(slots, self.place(value))
 
@@ -207,7 +236,7 @@ class Site:
 
     def place(self, value: ast.expr | ast.keyword) -> int:
         """The how-manieth argument it is, as written."""
-        written = sorted([*self.node.args, *self.node.keywords], key=lambda one: (one.lineno, one.col_offset))
+        written = sorted([*self.node.args, *self.node.keywords], key=lambda node: (node.lineno, node.col_offset))
         return written.index(value)
 
     def name_positions(self, order: tuple[str, ...]) -> None:
@@ -217,7 +246,7 @@ class Site:
             self.edit.insert(slots[self.place(value)].start, f"{name}=")
 
     def need(self, name: str) -> str:
-        """The local name of something of npu_bridge, hccl …; it will be imported if it is not yet."""
+        """The local name of something of the NPU's TensorFlow adapter; it will be imported if it is not yet."""
         return self.work.need(HOME[name], name, self.node)
 
     def free_name(self, wanted: str) -> str:
@@ -227,19 +256,22 @@ class Site:
     # ---- saying
 
     def changed(self, message: str, zh: str = "", risk: Risk = "low", node: ast.AST | None = None) -> None:
-        self._say("changed", message, zh, risk, node)
+        """Report a change that was made."""
+        self._report("changed", message, zh, risk, node)
 
     def advice(self, message: str, zh: str = "", risk: Risk = "low", node: ast.AST | None = None) -> None:
-        self._say("advice", message, zh, risk, node)
+        """Report something that may be improved."""
+        self._report("advice", message, zh, risk, node)
 
     def manual(self, message: str, zh: str = "", risk: Risk = "medium", node: ast.AST | None = None) -> None:
-        self._say("manual", message, zh, risk, node)
+        """Report something that needs manual review."""
+        self._report("manual", message, zh, risk, node)
 
     def unresolved(self, message: str, zh: str = "", risk: Risk = "high", node: ast.AST | None = None) -> None:
         """Say of something that may need a change that the text does not show enough to decide."""
-        self._say("unresolved", message, zh, risk, node)
+        self._report("unresolved", message, zh, risk, node)
 
-    def _say(self, status: Status, message: str, zh: str, risk: Risk, node: ast.AST | None) -> None:
+    def _report(self, status: Status, message: str, zh: str, risk: Risk, node: ast.AST | None) -> None:
         at: Any = node or self.node
         if status != "advice" and self.rule.leaves_served and self.work.is_served(at):
             return  # the other branch of this place is the target's
@@ -248,7 +280,7 @@ class Site:
         self.work.findings.append(
             Finding(
                 *(self.work.path, stems[line - 1], max(stems[end - 1], stems[line - 1]), column + 1, self.rule.name),
-                *(self.rule.kind, status, message, zh, risk),
+                *(self.rule.kind_of(self.options), status, message, zh, risk),
             )
         )
 
@@ -256,7 +288,7 @@ class Site:
 Asked = TypeVar("Asked")
 
 
-def once(function: Callable[[Site], Asked]) -> Callable[[Site], Asked]:
+def answer_once(function: Callable[[Site], Asked]) -> Callable[[Site], Asked]:
     """Decorate a question about the whole file: it is answered once for a text, however many places ask it."""
 
     @wraps(function)
@@ -279,4 +311,18 @@ def all_rules() -> tuple[Rule, ...]:
         for entry in pkgutil.iter_modules(package.__path__, f"{family.name}."):
             if not entry.name.rpartition(".")[2].startswith("_"):
                 found.append(importlib.import_module(entry.name).rule)
-    return tuple(sorted(found, key=lambda rule: (rule.order, rule.name)))
+    return tuple(sort_rules(found))
+
+
+def sort_rules(rules: Iterable[Rule]) -> Iterator[Rule]:
+    """Yield every rule behind those that it names in `after`, else by name; `last` ones behind all others."""
+    waiting = sorted(rules, key=lambda rule: (rule.last, rule.name))
+    done: set[str] = set()
+    while waiting:
+        ready = (rule for rule in waiting if all(f"{rule.family}.{name}" in done for name in rule.after))
+        following = next(ready, None)
+        if following is None:
+            raise ValueError(f"rules that wait for each other: {', '.join(rule.name for rule in waiting)}")
+        waiting.remove(following)
+        done.add(following.name)
+        yield following

@@ -21,10 +21,12 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from viaduct.cards import CARDS
+from viaduct.cards.limits import Risk
 from viaduct.errors import BadValue, OutOfMemory
 from viaduct.migration import helper_file, neutral, plugin_import
 from viaduct.migration.engine import Migrated, migrate_bytes
-from viaduct.migration.findings import LEFT, RISK, Finding, Risk
+from viaduct.migration.findings import LEFT, RISK, Finding
 from viaduct.migration.frameworks import TENSORFLOW
 from viaduct.migration.journal import recover, recover_folder
 from viaduct.migration.ledger import NO_PLUGIN, Place, audit_programs, counts, of_finding
@@ -33,7 +35,6 @@ from viaduct.migration.operator_notes import gather_notes
 from viaduct.migration.options import Options
 from viaduct.migration.parts import Part, split_parts
 from viaduct.migration.project import FRAMEWORKS, Project, merge_outlines, survey
-from viaduct.migration.rules.torch._targets import CARDS
 from viaduct.migration.source import decode, lines_of
 from viaduct.migration.walk import Skipped, Walk, walk
 from viaduct.scripts import notebooks
@@ -50,7 +51,7 @@ PARALLEL_FROM = 300_000
 
 @dataclass(frozen=True)
 class FileResult:
-    """What became of a file. The texts are there where something is to be shown: a change or a finding.
+    """Result of migrating one file. The texts are there where something is to be shown: a change or a finding.
 
     Of a notebook `old` and `new` are its code cells joined, and `cells` the lines at which they begin.
     """
@@ -76,6 +77,7 @@ class FileResult:
     traceback: str = ""
 
     def why(self, language: str) -> str:
+        """Return the reason in a language."""
         return self.reason_zh if language == "zh" and self.reason_zh else self.reason
 
     def where(self, line: int) -> str:
@@ -104,36 +106,39 @@ class Outcome:
 
     @property
     def changed(self) -> list[FileResult]:
+        """Files that changed."""
         return [file for file in self.files if file.changed]
 
     @property
     def written(self) -> list[FileResult]:
-        """What comes onto the disk: files that changed, and new ones."""
+        """Files that are written: those that changed, and new ones."""
         return [*self.changed, *(file for file in self.added if file.changed)]
 
     @property
     def findings(self) -> list[Finding]:
+        """Findings of all files."""
         return [finding for file in self.files for finding in file.findings]
 
     @property
     def unread(self) -> list[Skipped | FileResult]:
-        """What was not read, not understood or left out; it makes the result incomplete."""
+        """Files that were not read, not understood or left out; they make the result incomplete."""
         left_out = [skipped for skipped in self.walk.skipped if not skipped.is_deliberate]
         return sorted([*left_out, *(file for file in self.files if file.reason)], key=lambda found: found.path)
 
     @property
     def by_risk(self) -> list[Finding]:
-        """What needs manual review or is unresolved, the riskiest first."""
+        """Findings that need manual review or are unresolved, the riskiest first."""
         left = [finding for finding in self.findings if finding.status in LEFT]
-        return sorted(left, key=lambda one: (RISK[one.risk], one.order))
+        return sorted(left, key=lambda finding: (RISK[finding.risk], finding.order))
 
     @property
     def places(self) -> list[Place]:
         """The places of the ledger, those of files that are no Python included, and what was not read."""
-        found = [place for file in self.files for place in (file.places or from_findings(file))]
+        found = [finding for file in self.files for finding in (file.places or from_findings(file))]
         return [*found, *(not_read(skipped) for skipped in self.unread if not is_told(skipped))]
 
     def where(self, finding: Finding | Place) -> str:
+        """Return the file and line of a finding, as shown to the user."""
         return self.by_path[finding.file].where(finding.line)
 
 
@@ -143,10 +148,12 @@ def from_findings(file: FileResult) -> list[Place]:
 
 
 def is_told(path: Skipped | FileResult) -> bool:
+    """Return True for a file whose findings say already why it was not read."""
     return isinstance(path, FileResult) and bool(path.findings)
 
 
 def not_read(path: Skipped | FileResult) -> Place:
+    """Return the ledger's entry of a file that was not read."""
     zh = path.why("zh")
     return Place("files", path.path, 1, "unresolved", path.path, path.why("en"), zh)
 
@@ -158,6 +165,7 @@ Progress = Callable[[int, int], None]
 def migrate_project(
     path: Path, options: Options, jobs: int = 0, command: str = "", progress: Progress | None = None
 ) -> Outcome:
+    """Migrate a file or a folder in memory; nothing is written."""
     began = time.perf_counter()
     found = walk_whole(path)
     leave_out(found, options.exclude)
@@ -192,7 +200,7 @@ def with_programs(
     """Add what programs as a whole lack: the import of the plug-in where that is all, else a finding."""
     known = {file.path: file for file in results}
     marks = {file.path: file.marks for file in results if file.marks}
-    places = [place for file in results for place in file.places]
+    entries = [record for file in results for record in file.places]
     is_set_outside = any(file.changed and not file.path.endswith((".py", ".ipynb")) for file in results)
     lacking: list[Place] = []
     scripts = [path for path in known if path.endswith((".py", ".ipynb"))]
@@ -202,10 +210,10 @@ def with_programs(
         marks[path] = marks.get(path, frozenset()) | {"imports plug-in"}
         if made is None:
             lacking.append(Place("plugin", path, 1, "unresolved", path, *NO_PLUGIN, is_new=True))
-    for place in [*lacking, *audit_programs(marks, project.imports, places, is_set_outside)]:
-        file = known[place.file]
-        known[place.file] = replace(
-            file, places=(*file.places, place), findings=(place.as_finding(), *file.findings), **texts_of(file, texts)
+    for entry in [*lacking, *audit_programs(marks, project.imports, entries, is_set_outside)]:
+        file = known[entry.file]
+        known[entry.file] = replace(
+            file, places=(*file.places, entry), findings=(entry.as_finding(), *file.findings), **texts_of(file, texts)
         )
     return list(known.values())
 
@@ -219,7 +227,7 @@ def with_plugin(file: FileResult, texts: dict[str, bytes], module: str) -> FileR
     after, line = made
     shown = replace(file, **texts_of(file, texts))
     origin = shown.stems[line - 1]
-    place, finding = plugin_import.as_changed(file.path, origin, shown.old, module)
+    location, finding = plugin_import.as_changed(file.path, origin, shown.old, module)
     return replace(
         shown,
         changed=True,
@@ -227,8 +235,8 @@ def with_plugin(file: FileResult, texts: dict[str, bytes], module: str) -> FileR
         after=after,
         new=decode(after)[0],
         stems=(*shown.stems[:line], origin, *shown.stems[line:]),
-        findings=tuple(sorted([*file.findings, finding], key=lambda one: one.order)),
-        places=(*file.places, place),
+        findings=tuple(sorted([*file.findings, finding], key=lambda finding: finding.order)),
+        places=(*file.places, location),
     )
 
 
@@ -242,14 +250,15 @@ def texts_of(file: FileResult, texts: dict[str, bytes]) -> dict[str, Any]:
 
 def walk_whole(path: Path) -> Walk:
     """Find the files of a project, after what an interrupted migration has left in it is undone."""
-    recover(path, say)
+    recover(path, print_progress)
     found = walk(path)
     for folder in found.interrupted:
-        recover_folder(found.root / folder, say)
+        recover_folder(found.root / folder, print_progress)
     return walk(path) if found.interrupted else found
 
 
-def say(message: str) -> None:
+def print_progress(message: str) -> None:
+    """Print a message to stderr."""
     print(message, file=sys.stderr)
 
 
@@ -260,14 +269,14 @@ def with_helpers(
 
     One that its owner has changed stays; what it lacks is said where a script asks for it.
     """
-    added, told = [], {file.path: file for file in results}
+    added, reported = [], {file.path: file for file in results}
     for helper in helper_file.gather(found, project, now(project, results, texts)) if project.helpers else ():
         for name, path, line in helper.missing():
-            told[path] = with_finding(told[path], texts, helper.path, name, line)
-        if helper.after != helper.before or helper.path not in told:
+            reported[path] = with_finding(reported[path], texts, helper.path, name, line)
+        if helper.after != helper.before or helper.path not in reported:
             added.append(of_helper(helper))
-            told.pop(helper.path, None)
-    return list(told.values()), added
+            reported.pop(helper.path, None)
+    return list(reported.values()), added
 
 
 def now(project: Project, results: list[FileResult], texts: dict[str, bytes]) -> Iterator[helper_file.Script]:
@@ -276,11 +285,12 @@ def now(project: Project, results: list[FileResult], texts: dict[str, bytes]) ->
         surveyed = file.path in project.surveyed
         if file.path.endswith(".py") and (file.changed or surveyed):
             text = file.new if file.changed else decode(texts[file.path])[0]
-            advised = " ".join(one.message for one in file.findings if one.status != "changed")
+            advised = " ".join(finding.message for finding in file.findings if finding.status != "changed")
             yield helper_file.Script(file.path, text, file.changed, advised)
 
 
 def of_helper(helper: helper_file.Helper) -> FileResult:
+    """Return the result of a helper file."""
     old, new = helper.before.decode(errors="replace"), helper.after.decode(errors="replace")
     size, lines, changed = len(helper.after), len(lines_of(new)), helper.after != helper.before
     stems = helper_file.stems(old, new)
@@ -294,7 +304,7 @@ def with_finding(file: FileResult, texts: dict[str, bytes], helper: str, name: s
         file = replace(file, old=text, new=text, stems=tuple(range(1, len(lines_of(text)) + 1)))
     origin = file.stems[line - 1]
     finding = helper_file.on_missing(helper, name, file.path, origin, lines_of(file.old)[origin - 1])
-    return replace(file, findings=tuple(sorted([*file.findings, finding], key=lambda one: one.order)))
+    return replace(file, findings=tuple(sorted([*file.findings, finding], key=lambda finding: finding.order)))
 
 
 def read_all(found: Walk) -> Iterator[tuple[str, bytes]]:
@@ -341,7 +351,7 @@ def leave_out(found: Walk, patterns: tuple[str, ...]) -> None:
     """Take what --exclude names out of what is migrated; it is copied as it is."""
     for pattern in patterns:
         if not found.exclude(pattern):
-            say(f"Note: --exclude {pattern} matches no file of the project.")
+            print_progress(f"Note: --exclude {pattern} matches no file of the project.")
     if patterns and not found.scripts:
         raise BadValue(
             f"--exclude {' --exclude '.join(patterns)} leaves no Python file to migrate.",
@@ -351,34 +361,36 @@ def leave_out(found: Walk, patterns: tuple[str, ...]) -> None:
 
 def brought_along(found: Walk, options: Options) -> Iterator[FileResult]:
     """Files that are no scripts, of which something is to be said."""
-    from viaduct.migration.manifests import look
+    from viaduct.migration.manifests import check_manifests
 
-    for path, text, findings in look(found, options):
+    for path, text, findings in check_manifests(found, options):
         count = len(lines_of(text))
         stems = tuple(range(1, count + 1))
         yield FileResult(path, len(text.encode()), count, old=text, new=text, stems=stems, findings=findings)
 
 
 def shell_scripts(found: Walk, options: Options, project: Project) -> list[FileResult]:
+    """Return the results of the project's shell scripts."""
     from viaduct.migration.shell import migrate_all
 
     return [of_text(made) for made in migrate_all(found, options, project)]
 
 
 def settings_files(found: Walk, options: Options) -> list[FileResult]:
+    """Return the results of the project's settings files."""
     from viaduct.migration.settings import migrate_all
 
     return [of_text(made) for made in migrate_all(found, options)]
 
 
 def of_text(made: Migrated) -> FileResult:
-    """Of a file that is no Python."""
+    """Return the result of a file that is no Python."""
     result = of_migrated(made, made.before.decode(errors="replace"), made.after.decode(errors="replace"))
     return replace(result, size=len(made.before), line_count=len(lines_of(result.old)))
 
 
 def parsable(path: str, data: bytes) -> bytes:
-    """What the survey may parse: of a notebook its code; nothing of what is too large."""
+    """Return what the survey may parse: the code of a notebook; nothing of what is too large."""
     if len(data) > LARGEST:
         return b""
     if not path.endswith(".ipynb"):
@@ -402,7 +414,7 @@ class Batch:
 
     @cached_property
     def surveyed(self) -> dict[str, bytes]:
-        """What the survey reads: of a notebook its code."""
+        """Texts that the survey reads: of a notebook its code."""
         return {path: parsable(path, data) for path, data in self.texts.items()}
 
     def run(self, jobs: int, progress: Progress) -> tuple[list[FileResult], Project]:
@@ -449,6 +461,7 @@ class Batch:
         return results, project.outline(part.members)
 
     def run_files(self, project: Project, paths: list[str]) -> list[FileResult]:
+        """Migrate several files of a part one after the other."""
         return [run_one(path, self.texts[path], self.options, project) for path in paths]
 
     def survey(self, texts: dict[str, bytes]) -> tuple[Project, set[str]]:
@@ -466,6 +479,7 @@ class Batch:
 
 
 def can_survey(path: str, data: bytes) -> bool:
+    """Return True if a file can be surveyed within its time."""
     try:
         with limit_cpu(SLOWEST):
             survey([(path, data)])
@@ -505,6 +519,7 @@ def as_they_come(work: Callable[[Item], Made], items: list[Item], workers: int) 
 
 
 def work_on(item: Any) -> Any:
+    """Do one item in a worker process."""
     assert _work is not None
     made = _work(item)
     gc.collect()  # a tree may be held by a circle of references
@@ -525,10 +540,12 @@ def stop_at_once(pool: ProcessPoolExecutor) -> None:
 
 
 def available_cores() -> int:
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def can_fork() -> bool:
+    """Return True where worker processes can be forked."""
     return sys.platform.startswith("linux") and "fork" in multiprocessing.get_all_start_methods()
 
 
@@ -536,15 +553,16 @@ def can_fork() -> bool:
 
 
 def run_one(path: str, data: bytes, options: Options, project: Project) -> FileResult:
+    """Migrate one file and measure the processor time."""
     began = time.process_time()
-    result = guarded(path, data, options, project)
+    result = migrate_guarded(path, data, options, project)
     lines = data.count(b"\n") + (not data.endswith(b"\n") and bool(data))
     return replace(
         result, size=len(data), line_count=lines, main=b"__main__" in data, seconds=time.process_time() - began
     )
 
 
-def guarded(path: str, data: bytes, options: Options, project: Project) -> FileResult:
+def migrate_guarded(path: str, data: bytes, options: Options, project: Project) -> FileResult:
     """A mistake of ours in one file must not cost the user the other thousand; it is named, with its traceback."""
     migrate: Callable[[str, bytes, Options, Project], FileResult]
     migrate = migrate_notebook if path.endswith(".ipynb") else migrate_script
@@ -567,17 +585,19 @@ def guarded(path: str, data: bytes, options: Options, project: Project) -> FileR
 
 
 def migrate_script(path: str, data: bytes, options: Options, project: Project) -> FileResult:
+    """Migrate one Python file."""
     made = migrate_bytes(path, data, options, project)
     if not made.changed and not made.findings:
         return FileResult(path, 0, 0, places=made.places, marks=made.marks)
     if made.reason:
-        findings = tuple(weighed(one, data) for one in made.findings)
+        findings = tuple(weigh_finding(finding, data) for finding in made.findings)
         alone = FileResult(path, 0, 0, reason=made.reason, reason_zh=made.reason_zh, remedy=made.remedy)
         return replace(alone, findings=findings)
     return of_migrated(made, decode(data)[0], decode(made.after)[0])
 
 
 def of_migrated(made: Migrated, old: str, new: str) -> FileResult:
+    """Return the result of a file, with its texts where there is something to show."""
     return FileResult(
         *(made.path, 0, 0, made.changed),
         before=made.before if made.changed else b"",
@@ -594,6 +614,7 @@ def of_migrated(made: Migrated, old: str, new: str) -> FileResult:
 
 
 def migrate_notebook(path: str, data: bytes, options: Options, project: Project) -> FileResult:
+    """Migrate the code cells of a notebook."""
     try:
         notebook = notebooks.read(data)
         made = migrate_bytes(path, notebook.text.encode(), options, project)
@@ -601,17 +622,19 @@ def migrate_notebook(path: str, data: bytes, options: Options, project: Project)
     except notebooks.NotMigrated as error:
         return left_alone(path, str(error), error.zh, data)
     skipped = tuple(on_skipped_cell(path, cell) for cell in notebook.skipped if cell.text)
-    made = replace(made, findings=(*made.findings, *(one for one in skipped if one is not None)))
+    made = replace(
+        made, findings=(*made.findings, *(skipped_file for skipped_file in skipped if skipped_file is not None))
+    )
     if not made.changed and not made.findings:
         return FileResult(path, 0, 0, places=made.places, marks=made.marks)
     old, new = (notebooks.readable(notebook, text.decode()) for text in (made.before, made.after))
-    cells = tuple(zip([place + 1 for place in notebook.cells], notebook.starts, strict=True))
+    cells = tuple(zip([item + 1 for item in notebook.cells], notebook.starts, strict=True))
     return replace(of_migrated(made, old, new), before=data if made.changed else b"", after=after, cells=cells)
 
 
 def on_skipped_cell(path: str, cell: notebooks.Skipped) -> Finding | None:
     """A cell that was not looked into concerns a person if it mentions a framework, or should have been Python."""
-    concerns = any(word in cell.text.encode() for word in FRAMEWORKS)
+    concerns = any(text in cell.text.encode() for text in FRAMEWORKS)
     if cell.text.lstrip().startswith("%%") and not concerns:
         return None
     end = cell.line + cell.text.count("\n")
@@ -624,12 +647,13 @@ def too_large(path: str, data: bytes) -> FileResult:
     """Generated data is no concern of ours; code of that size is one for a person."""
     reason = f"has {len(data) / 1e6:.1f} MB, more than the {LARGEST / 1e6:g} MB that are looked into"
     zh = f"大小为 {len(data) / 1e6:.1f} MB,超过可处理的 {LARGEST / 1e6:g} MB"
-    if not any(word in data for word in FRAMEWORKS):
+    if not any(text in data for text in FRAMEWORKS):
         return FileResult(path, 0, 0, reason=f"{reason}; it mentions no framework", reason_zh=f"{zh};未提及任何框架")
     return left_alone(path, reason, zh, data)
 
 
 def too_slow(path: str, data: bytes) -> FileResult:
+    """Return the result of a file that took too long."""
     reason = f"takes longer than the {SLOWEST:g} s that a file may take"
     zh = f"处理时间超过单个文件的上限 {SLOWEST:g} 秒"
     made = left_alone(path, reason, zh, data)
@@ -637,14 +661,15 @@ def too_slow(path: str, data: bytes) -> FileResult:
 
 
 def left_alone(path: str, reason: str, zh: str, data: bytes) -> FileResult:
+    """Return the result of a file that is copied as it is."""
     said = f"{reason}. It is copied as it is", f"{zh}。文件原样复制"
     finding = Finding(path, 1, 1, 1, "engine.left_alone", "report", "manual", *said, "high")
-    return FileResult(path, 0, 0, findings=(weighed(finding, data),), reason=reason, reason_zh=zh)
+    return FileResult(path, 0, 0, findings=(weigh_finding(finding, data),), reason=reason, reason_zh=zh)
 
 
-def weighed(finding: Finding, data: bytes) -> Finding:
+def weigh_finding(finding: Finding, data: bytes) -> Finding:
     """A file that mentions no framework is hardly one that had to be migrated."""
-    return finding if any(word in data for word in FRAMEWORKS) else replace(finding, risk="low")
+    return finding if any(text in data for text in FRAMEWORKS) else replace(finding, risk="low")
 
 
 def likely_entry(outcome: Outcome) -> str:

@@ -28,10 +28,12 @@ ENGINE = {
 
 
 def as_sarif(outcome: Outcome, language: str = "en") -> str:
+    """Return the report as SARIF text."""
     return json.dumps(document(outcome, language), indent=1, ensure_ascii=False) + "\n"
 
 
 def document(outcome: Outcome, language: str = "en") -> dict[str, Any]:
+    """Return the report as a SARIF document."""
     findings = outcome.findings
     rules = sorted({finding.rule for finding in findings})
     run = {
@@ -55,10 +57,10 @@ def invocation(outcome: Outcome, language: str) -> dict[str, Any]:
     notes = [
         {
             "level": "error",
-            "message": {"text": f"{escape_controls(one.path)}: {one.why(language)}"},
-            "locations": [{"physicalLocation": {"artifactLocation": artifact(one.path)}}],
+            "message": {"text": f"{escape_controls(skipped_file.path)}: {skipped_file.why(language)}"},
+            "locations": [{"physicalLocation": {"artifactLocation": artifact(skipped_file.path)}}],
         }
-        for one in outcome.unread
+        for skipped_file in outcome.unread
     ]
     return {
         "commandLine": outcome.command,
@@ -68,16 +70,18 @@ def invocation(outcome: Outcome, language: str) -> dict[str, Any]:
 
 
 def artifact(path: str) -> dict[str, str]:
+    """Return the location of a file in SARIF."""
     return {"uri": quote(os.fsencode(path)), "uriBaseId": "%SRCROOT%"}
 
 
 def descriptor(name: str) -> dict[str, Any]:
+    """Return a rule in SARIF."""
     known = {rule.name: rule for rule in all_rules()}
     rule = known.get(name)
     doc = rule.doc if rule else ENGINE.get(name, "What the engine itself has to say.")
     return {
         "id": name,
-        "name": "".join(word.title() for word in name.replace(".", "_").split("_")),
+        "name": "".join(part.title() for part in name.replace(".", "_").split("_")),
         "shortDescription": {"text": doc.splitlines()[0]},
         "help": {"text": doc.strip(), "markdown": page_text(doc)},
         "defaultConfiguration": {"level": "warning"},
@@ -86,12 +90,14 @@ def descriptor(name: str) -> dict[str, Any]:
 
 
 def level(finding: Finding) -> str:
+    """Return the SARIF level of a finding."""
     if finding.status not in LEFT:
         return "note"
     return "error" if finding.status == "unresolved" or finding.risk == "high" else "warning"
 
 
 def result(outcome: Outcome, finding: Finding, rules: list[str], language: str) -> dict[str, Any]:
+    """Return a finding in SARIF."""
     location: dict[str, Any] = {"artifactLocation": artifact(finding.file)}
     if not outcome.by_path[finding.file].cells:  # lines of a notebook's file are not those of its cells
         location["region"] = {"startLine": finding.line, "endLine": finding.end_line}

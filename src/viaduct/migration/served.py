@@ -18,10 +18,11 @@ from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from viaduct.cards import CARDS
+
 if TYPE_CHECKING:
     from viaduct.migration.engine import Work
 
-BACKENDS = {"npu": "hccl", "mlu": "cncl"}
 CUDA = re.compile(r"(?<![A-Za-z])(?:cuda|CUDA|Cuda|gpu|GPU|nccl|NCCL)(?![a-z])|(?<=[a-z])C(?:UDA|uda)(?![a-z])")
 CUDA_PARTS = ("uda", "UDA", "gpu", "GPU", "nccl", "NCCL")
 """One of them is in every text in which CUDA matches; looking for them is several times as fast."""
@@ -37,8 +38,8 @@ Simple = ast.Expr | ast.Assign | ast.AnnAssign | ast.AugAssign
 
 @lru_cache(maxsize=8)
 def target_word(to: str) -> re.Pattern[str]:
-    """`npu`, `is_npu_available`, `torch_npu`, `NPUAccelerator`, `hccl`; not `input`."""
-    big, title, backend = to.upper(), to.title(), BACKENDS[to]
+    """Match `npu`, `is_npu_available`, `torch_npu`, `NPUAccelerator` and the backend; not `input`."""
+    big, title, backend = to.upper(), to.title(), CARDS[to].backend
     return re.compile(
         rf"(?<![A-Za-z])(?:{to}|{title}|{backend})(?![a-z])|(?<![A-Za-z])(?:{big}|{backend.upper()})(?![A-Z]{{2}}\b)"
         rf"|(?<=[a-z])(?:{title}|{big})(?![a-z])"
@@ -48,7 +49,7 @@ def target_word(to: str) -> re.Pattern[str]:
 def find_served(work: Work) -> dict[int, int]:
     """Return the served lines, each with the line at which its place begins."""
     to, text = work.options.to, work.source.text
-    if to not in BACKENDS or not any(word in text for word in CUDA_PARTS) or not CUDA.search(text):
+    if to not in CARDS or not any(fragment in text for fragment in CUDA_PARTS) or not CUDA.search(text):
         return {}
     found = Search(work)
     if target_word(to).search(text) or GENERIC.search(text) or "cuda" in PurePosixPath(work.path).stem.lower():
@@ -66,6 +67,7 @@ class Search:
         self.lines: dict[int, int] = {}
 
     def run(self) -> None:
+        """Look at every node of the file."""
         if self.has_twin_file():
             self.serve(self.source.tree.body, self.source.tree.body[0])
             return
@@ -84,6 +86,7 @@ class Search:
     # ---- noting
 
     def serve(self, nodes: Sequence[ast.stmt | ast.expr | ast.pattern], place: ast.AST) -> None:
+        """Record the lines of nodes as served by the place."""
         for node in nodes:
             for line in range(node.lineno, (node.end_lineno or node.lineno) + 1):
                 self.lines.setdefault(line, place.lineno)  # type: ignore[attr-defined]
@@ -95,8 +98,8 @@ class Search:
 
     def is_for_target(self, node: ast.AST) -> bool:
         """Return True if an expression speaks of the target: in names, attributes or whole texts."""
-        for one in ast.walk(node):
-            match one:
+        for inner in ast.walk(node):
+            match inner:
                 case ast.Name(id=text) | ast.Attribute(attr=text) | ast.Constant(value=str(text)):
                     if self.word.search(text):
                         return True
@@ -104,8 +107,8 @@ class Search:
 
     @staticmethod
     def is_for_cuda(node: ast.AST) -> bool:
-        for one in ast.walk(node):
-            match one:
+        for inner in ast.walk(node):
+            match inner:
                 case ast.Name(id=text) | ast.Attribute(attr=text) | ast.Constant(value=str(text)):
                     if CUDA.search(text):
                         return True
@@ -116,7 +119,7 @@ class Search:
         pairs = ((self.to, "cuda"), (self.to.upper(), "CUDA"), (self.to.title(), "Cuda"))
         for old, new in pairs:
             text = re.sub(rf"(?<![a-z]){old}(?![a-z])" if old.islower() else old, new, text)
-        return text.replace(BACKENDS[self.to], "nccl")
+        return text.replace(CARDS[self.to].backend, "nccl")
 
     def has_twin_file(self) -> bool:
         """`cuda_accelerator.py` beside `npu_accelerator.py`."""
@@ -149,10 +152,10 @@ class Search:
             if self.is_for_target(inner.test) and not is_negated(inner.test):
                 return True
             orelse = inner.orelse
-        return bool(orelse) and any(GENERIC.search(ast.unparse(one)) for one in orelse)
+        return bool(orelse) and any(GENERIC.search(ast.unparse(statement)) for statement in orelse)
 
     def is_for_cuda_anywhere(self, statements: list[ast.stmt]) -> bool:
-        return any(self.is_for_cuda(one) for one in statements)
+        return any(self.is_for_cuda(statement) for statement in statements)
 
     def look_at_expression(self, node: ast.expr) -> None:
         if isinstance(node, ast.Dict):
@@ -170,9 +173,11 @@ class Search:
                 self.serve([node], node)
             return
         for entries in kinds:
-            texts = {one.value for one in entries if isinstance(one, ast.Constant) and isinstance(one.value, str)}
+            texts = {
+                entrie.value for entrie in entries if isinstance(entrie, ast.Constant) and isinstance(entrie.value, str)
+            }
             roots = {text.partition(":")[0] for text in texts}
-            if {"cuda", self.to} <= roots or {"nccl", BACKENDS[self.to]} <= texts:
+            if {"cuda", self.to} <= roots or {"nccl", CARDS[self.to].backend} <= texts:
                 self.serve([self.option_around(node)], node)
 
     def chooses_card(self, node: ast.IfExp) -> bool:
@@ -201,29 +206,29 @@ class Search:
 
     def look_at_attempt(self, node: ast.Try) -> None:
         """`try: import torch_npu … except ImportError: torch.cuda…`."""
-        handlers = [one for handler in node.handlers for one in handler.body]
-        tries = any(isinstance(one, Simple) and self.is_for_target(one) for one in node.body)
+        handlers = [statement for handler in node.handlers for statement in handler.body]
+        tries = any(isinstance(line, Simple) and self.is_for_target(line) for line in node.body)
         if tries and self.is_for_cuda_anywhere(handlers):
             self.serve(handlers, node)
 
     def look_at_block(self, block: list[ast.stmt]) -> None:
         """Statements for CUDA beside the same for the target, and what follows a branch that leaves."""
-        aimed = [one for one in block if self.concerns_target(one)]
+        aimed = [line for line in block if self.concerns_target(line)]
         if not aimed:
             return
-        twins = {self.as_cuda(ast.unparse(one)) for one in aimed}
+        twins = {self.as_cuda(ast.unparse(item)) for item in aimed}
         within = [twin for twin in twins if twin.startswith("if ")][:TWINS]
         for statement in block:
             if statement in aimed or not self.is_for_cuda(statement):
                 continue
             if self.has_twin(statement, twins, within):
                 self.serve([statement], statement)
-        for place, statement in enumerate(block):
+        for index, statement in enumerate(block):
             leaves = isinstance(statement, ast.If) and isinstance(statement.body[-1], LEAVES)
             if isinstance(statement, ast.If) and leaves and statement in aimed and not is_negated(statement.test):
-                rest = [one for one in block[place + 1 :] if self.is_for_cuda(one)]
+                remainder = [candidate for candidate in block[index + 1 :] if self.is_for_cuda(candidate)]
                 if self.is_for_target(statement.test) and not isinstance(statement.body[-1], ast.Raise):
-                    self.serve(rest, statement)
+                    self.serve(remainder, statement)
 
     def concerns_target(self, statement: ast.stmt) -> bool:
         """A branch, a definition or a call for the target alone."""
@@ -238,7 +243,7 @@ class Search:
         if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             kind = "class" if isinstance(statement, ast.ClassDef) else "def"
             heads = [re.search(rf"\b{kind} (\w+)", twin) for twin in twins]
-            return any(one is not None and one[1] == statement.name for one in heads)
+            return any(head is not None and head[1] == statement.name for head in heads)
         wanted = ast.unparse(statement.test) if isinstance(statement, ast.If) else ast.unparse(statement)
         if isinstance(statement, ast.Expr) and needs_cuda(wanted):
             return False
@@ -259,6 +264,7 @@ def is_negated(test: ast.expr) -> bool:
 
 
 def blocks_of(node: ast.AST) -> Iterator[list[ast.stmt]]:
+    """Yield the lists of statements of a node."""
     for name in ("body", "orelse", "finalbody"):
         block = getattr(node, name, None)
         if isinstance(block, list) and len(block) > 1:

@@ -17,14 +17,16 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from viaduct.cards import CARDS
+from viaduct.cards.limits import Risk
 from viaduct.migration.engine import Migrated
-from viaduct.migration.findings import Finding, Risk, Status
+from viaduct.migration.findings import Finding, Status
 from viaduct.migration.manifests import LARGEST, rule_for
 from viaduct.migration.options import Options
 from viaduct.migration.rule import Rule
-from viaduct.migration.rules.torch import any_backend, any_device_text, backend, device_string, lightning
+from viaduct.migration.rules.torch import any_device_text, backend, device_string, lightning
 from viaduct.migration.rules.torch._device_texts import device_like
-from viaduct.migration.rules.torch._targets import CARDS, cards
+from viaduct.migration.targets import cards
 from viaduct.migration.walk import Walk
 
 SUFFIXES = (".yaml", ".yml", ".json", ".toml", ".ini", ".cfg", ".conf", ".gin")
@@ -42,14 +44,14 @@ DEVICE = re.compile(r"cuda(?::\d+)?")
 
 
 def migrate_all(found: Walk, options: Options) -> Iterator[Migrated]:
-    """Of the files of a project those that configure something, and of which something is to be said."""
+    """Yield the files of a project that configure something and have findings."""
     if options.mode == "patch":
         return  # it turns device texts into the card's while the script runs
     for path in list(found.others):
         if not path.endswith(SUFFIXES) or rule_for(path):
             continue
         data = found.read(path, LARGEST) or b""
-        if any(word in data for word in WORDS):
+        if any(text in data for text in WORDS):
             made = migrate(path, data, options)
             if made.changed or made.findings:
                 yield made
@@ -63,14 +65,14 @@ def migrate(path: str, data: bytes, options: Options) -> Migrated:
     made = _Migration(path, options)
     old = text.split("\n")
     after = "\n".join([made.line(number, line) for number, line in enumerate(old, 1)])
-    if any(one.status == "manual" and one.rule != lightning.rule.name for one in made.findings):
-        after, made.findings = text, [left(one) for one in made.findings]
+    if any(finding.status == "manual" and finding.rule != lightning.rule.name for finding in made.findings):
+        after, made.findings = text, [leave_unchanged(item) for item in made.findings]
     lines = tuple(range(1, len(old) + 1))
     return Migrated(path, data, after.encode(), tuple(made.findings), lines=lines)
 
 
-def left(finding: Finding) -> Finding:
-    """What would have been changed, were it not for another place of the file."""
+def leave_unchanged(finding: Finding) -> Finding:
+    """Return a finding for what would have been changed, were it not for another place of the file."""
     if finding.status != "changed":
         return finding
     return replace(
@@ -92,19 +94,19 @@ class _Migration:
     def line(self, number: int, line: str) -> str:
         comment = COMMENT.search(line)
         stop = comment.start() if comment and not self.path.endswith(".json") else len(line)
-        pieces, place, first = [], 0, len(self.findings)
+        pieces, position, first = [], 0, len(self.findings)
         for pair in PAIR.finditer(line, 0, stop):
             key, value = pair["key"].strip("\"'").rpartition(".")[2], pair["value"].strip("\"'")
             new = self.looked_at((number, pair.start() + 1), line, key, value)
             if new:
                 start = pair.start("value") + pair["value"].index(value)
-                pieces += [line[place:start], new]
-                place = start + len(value)
-        after = "".join(pieces) + line[place:]
+                pieces += [line[position:start], new]
+                position = start + len(value)
+        after = "".join(pieces) + line[position:]
         self.look_below(number, line, line[:stop])
-        told = self.findings[first:]
+        reported = self.findings[first:]
         self.findings[first:] = [
-            replace(one, after=after.rstrip("\r")) if one.status == "changed" else one for one in told
+            replace(item, after=after.rstrip("\r")) if item.status == "changed" else item for item in reported
         ]
         return after
 
@@ -119,7 +121,7 @@ class _Migration:
             self.opened = opened["key"].rpartition(".")[2] if opened else ""
 
     def looked_at(self, at: tuple[int, int], line: str, key: str, value: str, below: bool = False) -> str:
-        """What the value becomes; empty: it stays, and something may have been said."""
+        """Return what the value becomes; empty: it stays, and something may have been said."""
         if key == "accelerator" and value in ("gpu", "cuda") and lightning.rule.wanted(self.options):
             self.say(lightning.rule, "manual", at, line, *for_lightning(value, self.options), "high")
             return ""
@@ -143,19 +145,19 @@ class _Migration:
 
     def rule(self, is_device: bool) -> Rule:
         if self.options.to == "any":
-            return any_device_text.rule if is_device else any_backend.rule
+            return any_device_text.rule if is_device else backend.rule
         return device_string.rule if is_device else backend.rule
 
     def say(
         self, rule: Rule, status: Status, at: tuple[int, int], line: str, message: str, zh: str, risk: Risk
     ) -> None:
-        place = (self.path, at[0], at[0], at[1], rule.name, rule.kind, status)
-        self.findings.append(Finding(*place, message, zh, risk, line.rstrip("\r")))
+        location = (self.path, at[0], at[0], at[1], rule.name, rule.kind, status)
+        self.findings.append(Finding(*location, message, zh, risk, line.rstrip("\r")))
 
 
 def for_all(key: str, value: str) -> tuple[str, str]:
     return (
-        f"{key}: {value} holds for CUDA alone: leave it out, or let each machine have its own value",
+        f"{key}: {value} is valid on CUDA only: leave it out, or let each machine have its own value",
         f"{key}: {value} 仅适用于 CUDA:请删去,或按机器分别设置",
     )
 

@@ -16,15 +16,16 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from viaduct.cards import CARDS, Card
+from viaduct.cards.environment import NCCL, OTHERS, VISIBLE, can_be_carried, on_nccl, on_other, why_not
+from viaduct.cards.limits import Risk
 from viaduct.migration.engine import Migrated
-from viaduct.migration.findings import Finding, Risk, Status
+from viaduct.migration.findings import Finding, Status
 from viaduct.migration.options import Options
 from viaduct.migration.project import Project
 from viaduct.migration.rule import Rule
 from viaduct.migration.rules.torch import backend, device_argparse, launch_commands, nccl_variables, visible_devices
 from viaduct.migration.rules.torch._device_texts import EXACT, device_like, head
-from viaduct.migration.rules.torch._environment import NCCL, OTHERS, VISIBLE, can_be_carried, on_nccl, on_other, why_not
-from viaduct.migration.rules.torch._targets import CARDS, Card
 from viaduct.migration.shell_words import Script, Word, read, uses
 from viaduct.migration.source import Undecodable, lines_of
 from viaduct.migration.walk import Walk
@@ -51,22 +52,28 @@ def note_options(project: Project) -> None:
     devices, backends = project.device_options, project.backend_options
     for path in project.torch_files & project.parsed.keys():
         for node in project.parsed[path].source.of_kind(ast.Call):
-            if called(node) in ("add_argument", "option"):
-                names = [one.value for one in node.args if isinstance(one, ast.Constant) and isinstance(one.value, str)]
-                values = [word.value for word in node.keywords if word.arg in ("default", "choices")]
-                texts = [one for value in values for one in (value.elts if isinstance(value, ast.List) else [value])]
+            if called_name(node) in ("add_argument", "option"):
+                names = [
+                    argument.value
+                    for argument in node.args
+                    if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
+                ]
+                values = [keyword.value for keyword in node.keywords if keyword.arg in ("default", "choices")]
+                texts = [
+                    element for value in values for element in (value.elts if isinstance(value, ast.List) else [value])
+                ]
                 if any(map(device_like, names)) or any(head(text) for text in texts):
                     devices.update(map(plain, names))
                 if any("backend" in name for name in names) or any(is_nccl(text) for text in texts):
                     backends.update(map(plain, names))
 
 
-def declared(project: Project) -> Declared:
+def declared_options(project: Project) -> Declared:
     note_options(project)
     return Declared(frozenset(project.device_options), frozenset(project.backend_options))
 
 
-def called(node: ast.Call) -> str:
+def called_name(node: ast.Call) -> str:
     return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
 
 
@@ -83,7 +90,7 @@ def migrate_all(found: Walk, options: Options, project: Project) -> Iterator[Mig
     scripts = [path for path in found.others if path.endswith(SUFFIXES)]
     if not scripts or options.mode == "patch":
         return
-    known = declared(project)
+    known = declared_options(project)
     for path in scripts:
         data = found.read(path)
         if data is None:
@@ -135,7 +142,7 @@ class Migration:
 
     @property
     def root(self) -> str:
-        """Where a script finds set_device."""
+        """Return where a script finds set_device."""
         return self.card.root
 
     def run(self) -> None:
@@ -151,39 +158,39 @@ class Migration:
     # ---- CUDA_VISIBLE_DEVICES
 
     def look_at_visible(self) -> None:
-        assigned = [word for command in self.script.commands for word in self.assignments(command)]
+        assigned = [token for command in self.script.commands for token in self.assignments(command)]
         if visible_devices.rule.wanted(self.options) and self.all_fit(visible_devices.rule, assigned):
             self.rename_visible(assigned)
 
     def all_fit(self, rule: Rule, assigned: list[tuple[Word, str]]) -> bool:
-        bad = [(word, value) for word, value in assigned if not self.fits(value)]
-        for word, value in bad:
+        bad = [(node, value) for node, value in assigned if not self.fits(value)]
+        for item, value in bad:
             english, chinese = why_not(value.strip("\"'"), self.card)
-            self.say(rule, "manual", word.start, english, chinese, "high")
+            self.say(rule, "manual", item.start, english, chinese, "high")
         return not bad
 
     def rename_visible(self, assigned: list[tuple[Word, str]]) -> None:
-        places = {*(word.start for word, _ in assigned), *self.mentions(), *uses(self.script, VISIBLE)}
-        for place in sorted(places):
-            self.change(place, place + len(VISIBLE), self.card.visible)
+        position = {*(inner.start for inner, _ in assigned), *self.mentions(), *uses(self.script, VISIBLE)}
+        for entry in sorted(position):
+            self.change(entry, entry + len(VISIBLE), self.card.visible)
             self.say(
                 visible_devices.rule,
                 "changed",
-                place,
+                entry,
                 f"{VISIBLE} becomes {self.card.visible}",
                 f"{VISIBLE} 改为 {self.card.visible}",
                 "low",
             )
-        for word, value in assigned:
+        for node, value in assigned:
             if self.card.name == "npu" and "$" in value and VISIBLE not in value:
-                self.warn_of_order(word)
+                self.warn_of_order(node)
 
     def warn_of_order(self, word: Word) -> None:
         self.say(
             visible_devices.rule,
             "advice",
             word.start,
-            "see that the list ascends strictly (0,1,3; not 1,0): else the NPU's runtime sees no device",
+            "make sure that the list ascends strictly (0,1,3; not 1,0): else the NPU's runtime sees no device",
             "请确保列表严格升序(如 0,1,3,不能是 1,0),否则看不到任何昇腾设备",
             "low",
         )
@@ -192,10 +199,10 @@ class Migration:
         """`CUDA_VISIBLE_DEVICES=0`, before a command, behind export or env, as an option's value of docker or srun."""
         if command[0].plain in SAYS:
             return
-        for word in command:
-            match = ASSIGNMENT.fullmatch(word.text)
+        for token in command:
+            match = ASSIGNMENT.fullmatch(token.text)
             if match is not None and match[1] == VISIBLE:
-                yield word, match[3]
+                yield token, match[3]
 
     def fits(self, value: str) -> bool:
         if any(sign in value for sign in "$`{"):
@@ -207,32 +214,32 @@ class Migration:
         for command in self.script.commands:
             if command[0].plain in SAYS:
                 continue
-            yield from (word.start for word in command if word.text == VISIBLE)
-            yield from (word.start + 1 for word in command if word.text in (f'"{VISIBLE}"', f"'{VISIBLE}'"))
+            yield from (token.start for token in command if token.text == VISIBLE)
+            yield from (part.start + 1 for part in command if part.text in (f'"{VISIBLE}"', f"'{VISIBLE}'"))
 
     # ---- the rest
 
     def look_at_variables(self, command: list[Word]) -> None:
-        for word in command:
-            match = ASSIGNMENT.fullmatch(word.text)
+        for token in command:
+            match = ASSIGNMENT.fullmatch(token.text)
             if match is None:
                 continue
             if NCCL.fullmatch(match[1]):
                 english, chinese = on_nccl(match[1], self.card)
-                self.say(nccl_variables.rule, "manual", word.start, english, chinese, "medium")
+                self.say(nccl_variables.rule, "manual", token.start, english, chinese, "medium")
             elif match[1] in OTHERS:
                 english, chinese = on_other(match[1], self.card)
-                self.say(nccl_variables.rule, "advice", word.start, english, chinese, "low")
+                self.say(nccl_variables.rule, "advice", token.start, english, chinese, "low")
 
     def look_at_options(self, command: list[Word]) -> None:
-        for place, word in enumerate(command):
-            match = OPTION.fullmatch(word.text)
+        for index, token in enumerate(command):
+            match = OPTION.fullmatch(token.text)
             if match is None:
                 continue
             if match[2] is not None:
-                self.look_at_value(match[1], Word(word.start + match.start(2), match[2]))
-            elif place + 1 < len(command):
-                self.look_at_value(match[1], command[place + 1])
+                self.look_at_value(match[1], Word(token.start + match.start(2), match[2]))
+            elif index + 1 < len(command):
+                self.look_at_value(match[1], command[index + 1])
 
     def look_at_value(self, option: str, value: Word) -> None:
         text = value.plain
@@ -255,18 +262,18 @@ class Migration:
 
     def look_at_words(self, command: list[Word]) -> None:
         rule = launch_commands.rule
-        for word in command:
-            if word.plain.rpartition("/")[2] == launch_commands.MONITOR:
+        for token in command:
+            if token.plain.rpartition("/")[2] == launch_commands.MONITOR:
                 english, chinese = launch_commands.on_monitor(self.options.to)
-                self.say(rule, "advice", word.start, english, chinese, "low")
-            elif word.plain.rpartition("/")[2] in LAUNCHERS:
+                self.say(rule, "advice", token.start, english, chinese, "low")
+            elif token.plain.rpartition("/")[2] in LAUNCHERS:
                 english, chinese = launch_commands.on_launcher(self.root)
-                self.say(rule, "advice", word.start, english, chinese, "low")
-            elif word.text[:1] in "\"'" and CUDA_IN_PYTHON.search(word.text) and runs_python(command):
-                self.say_python(word.start)
-            elif launch_commands.MONITOR in word.text and "$(" in word.text:
+                self.say(rule, "advice", token.start, english, chinese, "low")
+            elif token.text[:1] in "\"'" and CUDA_IN_PYTHON.search(token.text) and runs_python(command):
+                self.say_python(token.start)
+            elif launch_commands.MONITOR in token.text and "$(" in token.text:
                 english, chinese = launch_commands.on_monitor(self.options.to)
-                self.say(rule, "advice", word.start, english, chinese, "low")
+                self.say(rule, "advice", token.start, english, chinese, "low")
 
     def look_at_documents(self) -> None:
         for start, end in self.script.documents:
@@ -279,7 +286,7 @@ class Migration:
             launch_commands.rule,
             "manual",
             place,
-            f"Python code within a shell script is not migrated: it speaks of CUDA; write {self.card.device}",
+            f"Python code within a shell script is not migrated: it uses CUDA; write {self.card.device}",
             f"shell 脚本中的 Python 代码不会被迁移:其中使用了 CUDA,请改为 {self.card.device}",
             "medium",
         )
@@ -298,16 +305,16 @@ class Migration:
             )
 
     def after(self) -> str:
-        pieces, place = [], 0
+        pieces, location = [], 0
         for start, (end, text) in sorted(self.edits.items()):
-            pieces += [self.text[place:start], text]
-            place = end
-        return "".join([*pieces, self.text[place:]])
+            pieces += [self.text[location:start], text]
+            location = end
+        return "".join([*pieces, self.text[location:]])
 
     def finished(self) -> Iterator[Finding]:
         old, new = lines_of(self.text), lines_of(self.after())
         seen = set()
-        for finding in sorted(self.findings, key=lambda one: one.order):
+        for finding in sorted(self.findings, key=lambda finding: finding.order):
             key = (finding.line, finding.rule, finding.message)
             if key not in seen:
                 seen.add(key)
@@ -316,4 +323,4 @@ class Migration:
 
 
 def runs_python(command: list[Word]) -> bool:
-    return any(PYTHON.fullmatch(word.plain) for word in command)
+    return any(PYTHON.fullmatch(token.plain) for token in command)

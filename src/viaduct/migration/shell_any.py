@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from viaduct.cards import CARDS
+from viaduct.cards.environment import NCCL, OTHERS, VISIBLE, on_nccl_alone, on_other
 from viaduct.migration.rule import Rule
-from viaduct.migration.rules.torch import any_backend, any_device_text, any_visible_devices, backend, launch_commands
+from viaduct.migration.rules.torch import any_device_text, backend, launch_commands, visible_devices
 from viaduct.migration.rules.torch import nccl_variables as nccl
-from viaduct.migration.rules.torch._environment import NCCL, OTHERS, VISIBLE, on_nccl_alone, on_other
-from viaduct.migration.rules.torch._targets import CARDS
 from viaduct.migration.shell import ASSIGNMENT, SAYS, Migration
 from viaduct.migration.shell_words import Word
 
@@ -32,15 +32,15 @@ class NeutralMigration(Migration):
     root = "accelerator"
 
     def look_at_visible(self) -> None:
-        rule = any_visible_devices.rule
+        rule = visible_devices.rule
         commands = [command for command in self.script.commands if command[0].plain not in SAYS]
-        assigned = [word for command in commands for word in self.assignments(command)]
+        assigned = [token for command in commands for token in self.assignments(command)]
         if not rule.wanted(self.options) or not self.all_fit(rule, assigned):
             return
         for command in commands:
-            if not any(name in word.text for word in command for name in NAMES):
-                for word, value in named(command):
-                    self.add(rule, command, word, value)
+            if not any(name in item.text for item in command for name in NAMES):
+                for part, value in find_settings(command):
+                    self.add(rule, command, part, value)
 
     def add(self, rule: Rule, command: list[Word], word: Word, value: str) -> None:
         if (
@@ -54,22 +54,22 @@ class NeutralMigration(Migration):
             self.say(rule, "advice", word.start, *said, "low")
             return
         self.change(word.end, word.end, "".join(f" {name}{value}" for name in NAMES))
-        message = "the cards to be seen are named to each kind; an NPU wants them in ascending order"
+        message = "the visible devices are set for every kind of card; an NPU requires them in ascending order"
         self.say(rule, "changed", word.start, message, "同时设置各类加速卡的可见设备变量;NPU 要求编号升序", "low")
 
     def look_at_variables(self, command: list[Word]) -> None:
-        for word in command:
-            match = ASSIGNMENT.fullmatch(word.text)
+        for token in command:
+            match = ASSIGNMENT.fullmatch(token.text)
             if match is not None and NCCL.fullmatch(match[1]):
-                self.say(nccl.rule, "advice", word.start, *on_nccl_alone(match[1]), "low")
+                self.say(nccl.rule, "advice", token.start, *on_nccl_alone(match[1]), "low")
             elif match is not None and match[1] in OTHERS:
                 for card in CARDS.values():
-                    self.say(nccl.rule, "advice", word.start, *on_other(match[1], card), "low")
+                    self.say(nccl.rule, "advice", token.start, *on_other(match[1], card), "low")
 
     def carry(self, rule: Rule, known: bool, value: Word, old: str, new: str, option: str) -> None:
         """The value of an option: it is CUDA's wherever the script is started."""
-        rule = any_backend.rule if rule is backend.rule else any_device_text.rule
-        message = f"{option} {value.plain} asks for CUDA on every machine: leave it out where the default will do"
+        rule = backend.rule if rule is backend.rule else any_device_text.rule
+        message = f"{option} {value.plain} requires CUDA on every machine: remove it where the default is right"
         zh = f"{option} {value.plain} 在任何机器上都指定 CUDA:若默认值可用,请去掉此选项"
         self.say(rule, "manual" if known else "advice", value.start, message, zh, "medium" if known else "low")
 
@@ -78,25 +78,25 @@ class NeutralMigration(Migration):
             launch_commands.rule,
             "manual",
             place,
-            "Python code within a shell script is not migrated: it speaks of CUDA; move it into a script",
+            "Python code within a shell script is not migrated: it uses CUDA; move it into a script",
             "shell 脚本中的 Python 代码不会被迁移:其中使用了 CUDA,请移入独立的脚本",
             "medium",
         )
 
 
-def named(command: list[Word]) -> Iterator[tuple[Word, str]]:
-    """Where the variable is set, with `=` and its value; or where it is exported or taken away, with nothing."""
-    for word in command:
-        match = ASSIGNMENT.fullmatch(word.text)
+def find_settings(command: list[Word]) -> Iterator[tuple[Word, str]]:
+    """Yield where the variable is set, with `=` and its value; or where it is exported or unset, with nothing."""
+    for token in command:
+        match = ASSIGNMENT.fullmatch(token.text)
         if match is not None and match[1] == VISIBLE:
-            yield word, match[2] + match[3]
-        elif word.text == VISIBLE and command[0].plain in LISTS:
-            yield word, ""
+            yield token, match[2] + match[3]
+        elif token.text == VISIBLE and command[0].plain in LISTS:
+            yield token, ""
 
 
 def has_room(command: list[Word], word: Word) -> bool:
     """Before a command, behind `export` or `env`: there another assignment may follow."""
-    before = [one for one in command[: command.index(word)] if not ASSIGNMENT.fullmatch(one.text)]
+    before = [token for token in command[: command.index(word)] if not ASSIGNMENT.fullmatch(token.text)]
     while before and before[0].plain in BEFORE:
         before = before[1:]
     return not before or (before[0].plain in (*LISTS, "env") and len(before) == 1)

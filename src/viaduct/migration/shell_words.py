@@ -16,7 +16,7 @@ HEREDOC = re.compile(r"<<(-?)[ \t]*(?:\"([^\"\n]+)\"|'([^'\n]+)'|\\?([^\s;&|()<>
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """As it is written, quotes and all."""
+    """A word of a command as it is written, quotes included."""
 
     start: int
     text: str
@@ -64,9 +64,9 @@ class _Reader:
         self.pending: list[tuple[str, bool, bool]] = []  # here-documents: (end mark, tabs stripped, quoted)
 
     def run(self) -> None:
-        place = 0
-        while place < len(self.text):
-            place = self.step(place)
+        location = 0
+        while location < len(self.text):
+            location = self.step(location)
         self.end_command(len(self.text))
 
     def step(self, place: int) -> int:

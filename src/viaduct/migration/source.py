@@ -127,15 +127,15 @@ def is_python2(text: str, error: SyntaxError) -> bool:
     return any(sign in (error.msg or "") for sign in PYTHON2_ERRORS) or PYTHON2_LINE.search(line) is not None
 
 
-def tokenized(text: str, offset: int) -> Iterator[Token]:
+def tokenize_part(text: str, offset: int) -> Iterator[Token]:
     """The tokens of a text that begins at an offset of another one."""
     starts = [0, *(match.end() for match in LINE_END.finditer(text))]
     lines = iter([text[a:b] for a, b in zip(starts, [*starts[1:], len(text)], strict=True)])
     for kind, string, start, end, _ in tokenize.generate_tokens(lambda: next(lines, "")):
         if start[0] <= len(starts):
             # tokenize counts characters, not bytes
-            place = starts[start[0] - 1] + start[1], starts[min(end[0], len(starts)) - 1] + end[1]
-            yield Token(kind, string, offset + min(place[0], len(text)), offset + min(place[1], len(text)))
+            position = starts[start[0] - 1] + start[1], starts[min(end[0], len(starts)) - 1] + end[1]
+            yield Token(kind, string, offset + min(position[0], len(text)), offset + min(position[1], len(text)))
 
 
 Node = TypeVar("Node", bound=ast.AST)
@@ -154,7 +154,7 @@ def inner_fields(kind: type[ast.AST]) -> tuple[str, ...]:
 
 
 def children(node: ast.AST) -> list[ast.AST]:
-    """As ast.iter_child_nodes has them, less operators and contexts, and several times as fast."""
+    """Return what ast.iter_child_nodes has, less operators and contexts, and several times as fast."""
     found: list[ast.AST] = []
     kind = node.__class__
     for name in FIELDS[kind] if kind in FIELDS else inner_fields(kind):
@@ -183,7 +183,7 @@ class Source:
     # ---- places
 
     def offset(self, line: int, column: int) -> int:
-        """Of ast's line (from 1) and column (in UTF-8 bytes)."""
+        """Return the offset in the text of ast's line (from 1) and column (in UTF-8 bytes)."""
         start = self.starts[line - 1]
         if self.ascii:
             return start + column
@@ -213,7 +213,7 @@ class Source:
         return self.starts[self.line_of(offset) - 1]
 
     def line_stop(self, offset: int) -> int:
-        """Where the line that holds the offset ends, before its line end."""
+        """Return where the line that holds the offset ends, before its line end."""
         match = LINE_END.search(self.text, offset)
         return match.start() if match else len(self.text)
 
@@ -246,7 +246,7 @@ class Source:
 
     @cached_property
     def inner(self) -> dict[ast.AST, list[ast.AST]]:
-        """Of every node its children; the nodes as they are written, outer before inner."""
+        """Children of every node; the nodes as they are written, outer before inner."""
         found: dict[ast.AST, list[ast.AST]] = {self.tree: [*self.tree.body]}
         leaves = {kind for kind, names in FIELDS.items() if not names}
         for statement, known in self.find_known_parts():
@@ -270,11 +270,11 @@ class Source:
         if self.former is None:
             yield from ((statement, []) for statement in self.tree.body)
             return
-        known, places = [*self.former.inner.items()], self.former.places
-        begins = [places[statement] for statement in self.former.tree.body]
+        known, entries = [*self.former.inner.items()], self.former.places
+        begins = [entries[statement] for statement in self.former.tree.body]
         ends = dict(zip(self.former.tree.body, [*begins[1:], len(known)], strict=True))
         for statement in self.tree.body:
-            yield statement, known[places[statement] : ends[statement]] if statement in ends else []
+            yield statement, known[entries[statement] : ends[statement]] if statement in ends else []
 
     @cached_property
     def nodes(self) -> list[ast.AST]:
@@ -300,26 +300,26 @@ class Source:
     @cached_property
     def places(self) -> dict[ast.AST, int]:
         """The how-manieth of `nodes` each is."""
-        return {node: place for place, node in enumerate(self.inner)}
+        return {node: index for index, node in enumerate(self.inner)}
 
     @cached_property
     def ends(self) -> list[int]:
-        """Of each of `nodes` the place behind the last node within it."""
+        """Position behind the last node within each of `nodes`."""
         found = list(range(1, len(self.nodes) + 1))
-        for place in range(len(self.nodes) - 1, -1, -1):
-            held = self.inner[self.nodes[place]]
+        for index in range(len(self.nodes) - 1, -1, -1):
+            held = self.inner[self.nodes[index]]
             if held:
-                found[place] = found[self.places[held[-1]]]
+                found[index] = found[self.places[held[-1]]]
         return found
 
     def within(self, node: ast.AST) -> list[ast.AST]:
         """A node and all below it, as they are written: what ast.walk gives, in another order and much faster."""
-        place = self.places[node]
-        return self.nodes[place : self.ends[place]]
+        location = self.places[node]
+        return self.nodes[location : self.ends[location]]
 
     @cached_property
     def reads(self) -> dict[str, list[ast.Name]]:
-        """Of each name where it is read, in the order of the text."""
+        """Places at which each name is read, in the order of the text."""
         found: dict[str, list[ast.Name]] = {}
         for node in self.of_kind(ast.Name):
             if isinstance(node.ctx, ast.Load):
@@ -335,7 +335,7 @@ class Source:
         return found
 
     def is_within(self, node: ast.AST, region: list[ast.stmt]) -> bool:
-        """Whether a node lies in one of several statements that follow each other."""
+        """Return True if a node lies in one of several statements that follow each other."""
         if not region:
             return False
         return self.places[region[0]] <= self.places[node] < self.ends[self.places[region[-1]]]
@@ -375,7 +375,7 @@ class Source:
 
     @cached_property
     def blocks(self) -> dict[ast.AST, list[ast.stmt]]:
-        """Of each statement the list of statements in which it stands."""
+        """List of statements in which each statement stands."""
         found: dict[ast.AST, list[ast.stmt]] = {}
         for kind, nodes in self.by_kind.items():
             for name in BLOCKS.intersection(kind._fields) if issubclass(kind, HOLDERS) else ():
@@ -392,7 +392,7 @@ class Source:
 
     @cached_property
     def chunk_starts(self) -> list[int]:
-        """Where the text can be cut into pieces of whole statements: tokenizing takes longer than parsing."""
+        """Return where the text can be cut into pieces of whole statements: tokenizing takes longer than parsing."""
         found, line = [0], 0
         for statement in self.tree.body:
             start, column = statement.lineno, statement.col_offset
@@ -404,7 +404,7 @@ class Source:
         return sorted({*found})
 
     def line_stop_before(self, line: int) -> int:
-        """Where the line before this one ends, without its line end."""
+        """Return where the line before this one ends, without its line end."""
         end = self.starts[line - 1]
         return end - len(self.newline) if line > 1 else 0
 
@@ -417,7 +417,7 @@ class Source:
         if number not in self.chunks:
             start = self.chunk_starts[number]
             end = self.chunk_starts[number + 1] if number + 1 < len(self.chunk_starts) else len(self.text)
-            tokens = list(tokenized(self.text[start:end], start))
+            tokens = list(tokenize_part(self.text[start:end], start))
             self.chunks[number] = tokens, [token.start for token in tokens]
         return self.chunks[number]
 
@@ -428,8 +428,8 @@ class Source:
         """Tokens that begin at the offset or after it."""
         for number in range(self.chunk_at(offset), len(self.chunk_starts)):
             tokens, starts = self.chunk(number)
-            for place in range(bisect_left(starts, offset), len(tokens)):
-                yield tokens[place]
+            for index in range(bisect_left(starts, offset), len(tokens)):
+                yield tokens[index]
 
     def tokens_from(self, offset: int) -> Iterator[Token]:
         """Those that begin at the offset or after it, layout left out."""
@@ -439,9 +439,9 @@ class Source:
         """The last one that ends at the offset or before it, layout left out."""
         for number in range(self.chunk_at(offset), -1, -1):
             tokens, starts = self.chunk(number)
-            for place in range(bisect_left(starts, offset) - 1, -1, -1):
-                if not tokens[place].quiet:
-                    return tokens[place]
+            for index in range(bisect_left(starts, offset) - 1, -1, -1):
+                if not tokens[index].quiet:
+                    return tokens[index]
         return None
 
     def tokens_between(self, start: int, end: int) -> Iterator[Token]:
@@ -460,7 +460,7 @@ class Source:
         return next((token for token in found if token.kind == tokenize.COMMENT), None)
 
     def slots(self, opening: Token) -> tuple[list[Slot], Token]:
-        """What stands between a bracket and its partner, cut at the commas; and the partner."""
+        """Return what stands between a bracket and its partner, cut at the commas; and the partner."""
         slots: list[Slot] = []
         depth, first, last = 0, -1, -1
         for token in self.tokens_from(opening.end):

@@ -16,7 +16,7 @@ from viaduct.migration.findings import LEFT, RISK, Finding, Status
 from viaduct.migration.patch import as_patch
 from viaduct.migration.run import FileResult, Outcome
 from viaduct.migration.summary import headline, plural, summarise
-from viaduct.migration.walk import Skipped, shown, visible
+from viaduct.migration.walk import Skipped, printable_path, visible
 
 TITLES: dict[Status, str] = {
     "changed": "Changed",
@@ -58,8 +58,8 @@ def write_patch(stream: IO[str], outcome: Outcome) -> None:
 
 
 def diff_lines(file: FileResult) -> list[Text]:
-    old = shown(file.path) if file.before else "/dev/null"
-    lines = [Text(f"--- {old}", "bold"), Text(f"+++ {shown(file.path)}", "bold")]
+    old = printable_path(file.path) if file.before else "/dev/null"
+    lines = [Text(f"--- {old}", "bold"), Text(f"+++ {printable_path(file.path)}", "bold")]
     for hunk in hunks(compare(file.old, file.new, file.stems)):
         lines.append(Text(head(hunk), "cyan"))
         lines += [DRAW[sign](row) for sign, row in in_order(hunk)]
@@ -82,26 +82,26 @@ DRAW: dict[str, Callable[[Row], Text]] = {
 
 def show_findings(console: Console, outcome: Outcome, language: str) -> None:
     for status, title in TITLES.items():
-        groups = grouped(outcome, status, language)
+        groups = group_findings(outcome, status, language)
         if not groups:
             continue
         console.print(Text(f"\n{title}", "bold"))
-        for (risk, rule, message), places in groups.items():
+        for (risk, rule, message), item in groups.items():
             mark = Text(f"  {risk:<6} " if status in LEFT else "  ", STYLES[risk])
             console.print(mark + Text(rule, "cyan") + Text(f"  {visible(message)}"))
-            more = f" and {len(places) - PLACES} more" if len(places) > PLACES else ""
-            console.print(Text(f"    {', '.join(places[:PLACES])}{more}", "dim"))
+            more = f" and {len(item) - PLACES} more" if len(item) > PLACES else ""
+            console.print(Text(f"    {', '.join(item[:PLACES])}{more}", "dim"))
 
 
-def grouped(outcome: Outcome, status: Status, language: str) -> dict[tuple[str, str, str], list[str]]:
+def group_findings(outcome: Outcome, status: Status, language: str) -> dict[tuple[str, str, str], list[str]]:
     """(risk, rule, message) -> places, in the order of risk and then of rules."""
     groups: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     chosen = [finding for finding in outcome.findings if finding.status == status]
     for finding in sorted(chosen, key=lambda one: rank(one, status)):
-        place = shown(outcome.where(finding))
-        places = groups[finding.risk, finding.rule, finding.text(language)]
-        if place not in places:
-            places.append(place)
+        location = printable_path(outcome.where(finding))
+        entries = groups[finding.risk, finding.rule, finding.text(language)]
+        if location not in entries:
+            entries.append(location)
     return groups
 
 
@@ -110,7 +110,7 @@ def rank(finding: Finding, status: Status) -> tuple[object, ...]:
 
 
 def show_unread(console: Console, outcome: Outcome, language: str) -> None:
-    """What makes the migration incomplete; before everything else."""
+    """Print what makes the migration incomplete; before everything else."""
     if outcome.unread:
         count = plural(len(outcome.unread), "path")
         console.print(Text(f"Incomplete: {count} not read or not understood; nothing can be said of them.", "bold red"))
@@ -118,21 +118,21 @@ def show_unread(console: Console, outcome: Outcome, language: str) -> None:
 
 
 def show_skipped(console: Console, outcome: Outcome, language: str) -> None:
-    skipped = [one for one in outcome.walk.skipped if one.is_deliberate]
+    skipped = [skipped_file for skipped_file in outcome.walk.skipped if skipped_file.is_deliberate]
     if skipped:
         console.print(Text("\nLeft out", "bold"))
         show_paths(console, skipped, language)
 
 
 def show_paths(console: Console, found: Sequence[Skipped | FileResult], language: str) -> None:
-    for one in found[:SKIPPED]:
-        console.print(Text(f"  {shown(one.path)}: {visible(one.why(language))}"))
+    for item in found[:SKIPPED]:
+        console.print(Text(f"  {printable_path(item.path)}: {visible(item.why(language))}"))
     if len(found) > SKIPPED:
         console.print(Text(f"  and {len(found) - SKIPPED} more; --json lists all"))
 
 
 def show_ledger(console: Console, ledger: list[ledgers.Row], language: str) -> None:
-    """For every requirement of the target: the places that need it, and what became of them."""
+    """Print, for every requirement of the target, the places that need it and what became of them."""
     if not ledger:
         return
     heads = ["needed", *ledgers.TITLES.values()] if language != "zh" else ["需要", *ledgers.TITLES_ZH.values()]
@@ -155,7 +155,7 @@ def show_summary(console: Console, outcome: Outcome, language: str = "en") -> No
     console.print(Text(f"\n{headline(summary)}.", "bold"))
     for file in outcome.added:
         state = "there already" if not file.changed else "extended" if file.before else "new"
-        console.print(Text(f"  {shown(file.path)} ({state}): scripts here import it; it needs torch alone"))
+        console.print(Text(f"  {printable_path(file.path)} ({state}): scripts here import it; it needs torch alone"))
     for reason in summary.reasons:
         console.print(Text(f"  - {reason}", "dim"))
     looked = f"{plural(summary.files, 'file')}, {plural(summary.lines, 'line')} in {outcome.seconds:.2f} s"

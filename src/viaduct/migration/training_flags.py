@@ -9,6 +9,7 @@ from pathlib import Path
 
 from viaduct.migration.import_graph import Modules, scan_imports
 from viaduct.migration.names import Names
+from viaduct.migration.predicates import is_string
 from viaduct.migration.project import parse_names
 from viaduct.migration.run import Outcome
 
@@ -58,17 +59,13 @@ def flags_of(path: str, names: Names) -> Iterator[Flag]:
         if names.qualified(call.func) in DEFINITIONS:
             yield from made_flag(path, call, argument(call, "name", 0), argument(call, "default", 1))
         elif isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument" and call.args:
-            long = next((word for word in call.args if is_text(word) and str(word.value).startswith("--")), None)  # type: ignore[attr-defined]
+            long = next((value for value in call.args if is_string(value) and str(value.value).startswith("--")), None)  # type: ignore[attr-defined]
             yield from made_flag(path, call, long, argument(call, "default", -1))
 
 
 def argument(call: ast.Call, name: str, position: int) -> ast.expr | None:
-    by_name = next((word.value for word in call.keywords if word.arg == name), None)
+    by_name = next((keyword.value for keyword in call.keywords if keyword.arg == name), None)
     return by_name if by_name is not None or not 0 <= position < len(call.args) else call.args[position]
-
-
-def is_text(node: ast.AST | None) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
 def made_flag(path: str, call: ast.Call, name: ast.expr | None, default: ast.expr | None) -> Iterator[Flag]:

@@ -15,6 +15,7 @@ from functools import cached_property
 
 from viaduct.migration.classes import OBJECT, attribute_of, class_called, is_module, is_torch_object, owner_of
 from viaduct.migration.names import Function, Names, Scope, all_arguments
+from viaduct.migration.predicates import is_none
 from viaduct.migration.project import Project, returns_of
 
 DATASET_METHODS = {
@@ -96,7 +97,7 @@ CONSTRUCTORS = {
 }
 
 
-def constructed(name: str) -> str | None:
+def kind_of_call(name: str) -> str | None:
     """The kind that a call of this gives."""
     if name in CONSTRUCTORS:
         return CONSTRUCTORS[name]
@@ -208,7 +209,7 @@ class Values:
                 self.solving[self.current] = found
                 for user in self.users.get(self.current, ()):
                     self.enqueue(user)
-        self.known |= {one: None if isinstance(found, Undecided) else found for one, found in self.solving.items()}
+        self.known |= {item: None if isinstance(found, Undecided) else found for item, found in self.solving.items()}
         return self.known[key]
 
     def enqueue(self, key: Key) -> None:
@@ -263,7 +264,7 @@ class Values:
         return found
 
     def kind_of_beginning(self, node: ast.AST | None, chain: list[ast.Call | ast.Attribute]) -> Found:
-        """What a chain begins with. `self.x` and `self.f()` are one step: the class decides on both."""
+        """Return what a chain begins with. `self.x` and `self.f()` are one step: the class decides on both."""
         if isinstance(node, ast.Attribute):
             owner = self.class_around(node)
             return self.read(("self", owner, node.attr)) if owner is not None else None
@@ -280,7 +281,7 @@ class Values:
             scope = self.names.binding_scope(node.id, self.names.scope_of(node))
             return self.read(("name", scope, node.id)) if scope is not None else None
         if isinstance(node, ast.IfExp):
-            return agreed({self.look(node.body), self.look(node.orelse)})
+            return single_kind({self.look(node.body), self.look(node.orelse)})
         if isinstance(node, ast.Tuple) and len(node.elts) < 9:
             return self.kind_of_tuple(node)
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and type(node.slice.value) is int:
@@ -289,25 +290,25 @@ class Values:
         return None
 
     def kind_of_tuple(self, node: ast.Tuple) -> Found:
-        kinds = [self.look(one) for one in node.elts]
+        kinds = [self.look(element) for element in node.elts]
         if any(isinstance(kind, Undecided) for kind in kinds):
             return UNDECIDED
         plain = [kind if isinstance(kind, str) and not kind.startswith(TUPLE) else "" for kind in kinds]
         return f"{TUPLE}{'|'.join(plain)}" if any(plain) else None
 
     def kind_by_name(self, node: ast.Call) -> str | None:
-        """Of a call of something that is known by its name."""
+        """Return the kind that a call of something known by its name gives."""
         name = self.names.qualified(node.func)
         if not name:
             return None
-        found = constructed(name) or self.project.returns.get(name)
+        found = kind_of_call(name) or self.project.returns.get(name)
         if found:
             return found
         own = class_called(self.project, name) if self.project.classes else None
         return f"{OBJECT}{own}" if own is not None else None
 
     def kind_of_link(self, receiver: str, link: ast.Call | ast.Attribute) -> str | None:
-        """Of `receiver.method()` or `receiver.attribute`."""
+        """Return the kind of `receiver.method()` or `receiver.attribute`."""
         if isinstance(link, ast.Attribute):
             return attribute_of(self.project, receiver.removeprefix(OBJECT), link.attr) if is_object(receiver) else None
         method = link.func.attr  # type: ignore[attr-defined]
@@ -316,7 +317,9 @@ class Values:
         return self.kind_from_method(receiver, method) if is_object(receiver) else None
 
     def kind_from_method(self, receiver: str, method: str) -> str | None:
-        """Of a call on an object of the project: what its own method returns; of nn.Module's methods, itself."""
+        """Return the kind of a call on an object of the project: what its method returns; of nn.Module's methods,
+        itself.
+        """
         name = receiver.removeprefix(OBJECT)
         owner = owner_of(self.project, name, method)
         if owner is not None:
@@ -336,48 +339,50 @@ class Values:
         """`self.build()`: what all returns of the class's method are, or of the class's that it derives from."""
         methods = self.methods_of(owner).get(name)
         if methods:
-            return agreed({self.look(one.value) for one in returns_of(self.names, methods[0])})
+            return single_kind({self.look(statement.value) for statement in returns_of(self.names, methods[0])})
         receiver = self.kind_of_self(owner)
         return self.kind_from_method(receiver, name) if receiver else None
 
     def methods_of(self, owner: ast.ClassDef) -> dict[str, list[ast.FunctionDef]]:
         if owner not in self.methods:
             found: dict[str, list[ast.FunctionDef]] = {}
-            for one in owner.body:
-                if isinstance(one, ast.FunctionDef):
-                    found.setdefault(one.name, []).append(one)
+            for statement in owner.body:
+                if isinstance(statement, ast.FunctionDef):
+                    found.setdefault(statement.name, []).append(statement)
             self.methods[owner] = found
         return self.methods[owner]
 
     def kind_of_bound(self, scope: Scope, name: str) -> Found:
-        """Of a name: what all that its scope binds to it agree on; a parameter, whatever is assigned to it later."""
+        """Return the kind that all bindings of a name agree on; of a parameter, whatever is assigned to it later."""
         bound = scope.bound[name]
         expressions = [what for what in bound if isinstance(what, ast.expr)]
         elements = self.elements.get((id(scope), name), []) if len(expressions) < len(bound) else []
         if len(expressions) + len(elements) < len(bound):
             return self.kind_of_parameter(scope, name)
         found = self.kind_of_assigned([*expressions, *elements], lambda value: starts_with_name(value, name))
-        missing = any(is_nothing(value) for value in expressions)  # a variable that may be None: only datasets chain on
+        missing = any(is_none(value) for value in expressions)  # a variable that may be None: only datasets chain on
         return None if missing and isinstance(found, str) and found != "dataset" else found
 
     def kind_of_assigned(self, values: list[ast.expr | Element], goes_on: Callable[[ast.expr], bool]) -> Found:
-        """What all values agree on, None left out, and what only goes on with the same variable: `ds = ds.map(f)`."""
+        """Return what all values agree on, None left out, and what only goes on with the same variable: `ds =
+        ds.map(f)`.
+        """
         kinds: set[Found] = set()
         for value in values:
             if isinstance(value, Element):
                 kinds.add(self.kind_of_element(value))
-            elif not is_nothing(value):
+            elif not is_none(value):
                 found = self.look(value)
                 if found is not None or not goes_on(value):
                     kinds.add(found)
-        return agreed(kinds)
+        return single_kind(kinds)
 
     def kind_of_element(self, element: Element) -> Found:
         value = element.value
         if element.index < 0:
             return self.look(value)
         if isinstance(value, ast.Tuple | ast.List):
-            same = len(value.elts) == element.count and not any(isinstance(one, ast.Starred) for one in value.elts)
+            same = len(value.elts) == element.count and not any(isinstance(part, ast.Starred) for part in value.elts)
             return self.look(value.elts[element.index]) if same else None
         found = self.look(value)
         return found if isinstance(found, Undecided) else element_of(found, element.index, element.count)
@@ -388,7 +393,7 @@ class Values:
         values += self.attribute_elements.get(owner, {}).get(name, ())
         if values:
             return self.kind_of_assigned(values, lambda value: starts_with_attribute(value, name))
-        accessor = next((one for one in self.methods_of(owner).get(name, ()) if self.is_property(one)), None)
+        accessor = next((item for item in self.methods_of(owner).get(name, ()) if self.is_property(item)), None)
         if accessor is not None:
             return self.read(("method", owner, name))
         inherited = attribute_of(self.project, f"{self.names.own}.{owner.name}", name)
@@ -398,7 +403,7 @@ class Values:
         return self.read(("name", scope, name)) if scope is not None and name in scope.bound else None
 
     def is_property(self, method: ast.FunctionDef) -> bool:
-        names = [getattr(one, "attr", getattr(one, "id", "")) for one in method.decorator_list]
+        names = [getattr(decorator, "attr", getattr(decorator, "id", "")) for decorator in method.decorator_list]
         return any(name in ("property", "cached_property", "lazy_property") for name in names)
 
     def assigned_in(self, owner: ast.ClassDef) -> dict[str, list[ast.expr]]:
@@ -407,14 +412,14 @@ class Values:
 
     @cached_property
     def attributes(self) -> dict[ast.ClassDef, dict[str, list[ast.expr]]]:
-        """Of each class what it assigns to attributes of `self`."""
+        """Values that each class assigns to attributes of `self`."""
         return self.names.remember("attributes", self.find_attributes)
 
     def find_attributes(self) -> dict[ast.ClassDef, dict[str, list[ast.expr]]]:
         found: dict[ast.ClassDef, dict[str, list[ast.expr]]] = {}
         for node in self.names.source.of_kinds(ast.Assign, ast.AnnAssign):
             assert isinstance(node, ast.Assign | ast.AnnAssign)
-            if node.value is None or is_nothing(node.value):
+            if node.value is None or is_none(node.value):
                 continue
             for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                 if isinstance(target, ast.Attribute) and is_self(target.value):
@@ -455,9 +460,9 @@ class Values:
             if len(node.targets) > 1 or isinstance(node.targets[0], ast.Tuple | ast.List):
                 for target in node.targets:
                     if isinstance(target, ast.Tuple | ast.List):
-                        starred = any(isinstance(one, ast.Starred) for one in target.elts)
-                        for index, one in enumerate(target.elts if not starred else ()):
-                            yield one, Element(node.value, index, len(target.elts))
+                        starred = any(isinstance(part, ast.Starred) for part in target.elts)
+                        for index, element in enumerate(target.elts if not starred else ()):
+                            yield element, Element(node.value, index, len(target.elts))
                     else:
                         yield target, Element(node.value, -1, 1)
 
@@ -469,19 +474,19 @@ class Values:
             passed = self.project.parameters.get((f"{self.names.own}.{function.name}", name))
             if passed:
                 return passed
-        if self.speaks_of_datasets and (self.annotated(function, name) or self.used_as_dataset(function, name)):
+        if self.speaks_of_datasets and (self.is_annotated(function, name) or self.used_as_dataset(function, name)):
             return "dataset"
         return None
 
     @cached_property
     def speaks_of_datasets(self) -> bool:
-        """Whether the file holds a word without which no parameter is shown to be a dataset."""
-        return any(word in self.names.source.text for word in ("tensorflow", *TELLING, *TELLING_KEYWORDS))
+        """Return True if the file holds a word without which no parameter is shown to be a dataset."""
+        return any(text in self.names.source.text for text in ("tensorflow", *TELLING, *TELLING_KEYWORDS))
 
-    def annotated(self, function: Function, name: str) -> bool:
+    def is_annotated(self, function: Function, name: str) -> bool:
         """`def f(ds: tf.data.Dataset)`."""
-        told = next(one.annotation for one in all_arguments(function.args) if one.arg == name)
-        return told is not None and self.names.qualified(told) == "tensorflow.data.Dataset"
+        reported = next(parameter.annotation for parameter in all_arguments(function.args) if parameter.arg == name)
+        return reported is not None and self.names.qualified(reported) == "tensorflow.data.Dataset"
 
     def used_as_dataset(self, function: Function, name: str) -> bool:
         """Used with dataset methods alone, and somewhere as only a TensorFlow dataset can be."""
@@ -494,9 +499,9 @@ class Values:
         used = self.uses[function].get(name, [])
         if not {node.attr for node in used} <= DATASET_METHODS | TELLING | {"output_shapes", "output_types"}:
             return False
-        return any(self.tells(call) for node in used for call in self.chained(node))
+        return any(self.tells(call) for node in used for call in self.chained_calls(node))
 
-    def chained(self, node: ast.Attribute) -> list[ast.Call]:
+    def chained_calls(self, node: ast.Attribute) -> list[ast.Call]:
         """The calls of `name.a().b()`, from `name.a` on."""
         found: list[ast.Call] = []
         at: ast.AST = node
@@ -509,12 +514,12 @@ class Values:
         return found
 
     def tells(self, call: ast.Call) -> bool:
-        """Whether only a TensorFlow dataset has such a method, or takes such arguments."""
+        """Return True if only a TensorFlow dataset has such a method, or takes such arguments."""
         if isinstance(call.func, ast.Attribute) and call.func.attr in TELLING:
             return True
-        if any(word.arg in TELLING_KEYWORDS for word in call.keywords):
+        if any(keyword.arg in TELLING_KEYWORDS for keyword in call.keywords):
             return True
-        for value in [*call.args, *(word.value for word in call.keywords)]:
+        for value in [*call.args, *(given.value for given in call.keywords)]:
             made = value.func if isinstance(value, ast.Call) else value
             if (self.names.qualified(made) or "").startswith(TELLING_ARGUMENTS):
                 return True
@@ -559,7 +564,7 @@ class Values:
         return node
 
 
-def agreed(kinds: set[Found]) -> Found:
+def single_kind(kinds: set[Found]) -> Found:
     """The one kind that is among them; undecided ones wait, a contradiction is None."""
     decided = kinds - {UNDECIDED}
     if not decided:
@@ -572,7 +577,7 @@ def is_object(kind: str) -> bool:
 
 
 def element_of(kind: str | None, index: int, count: int = 0) -> str | None:
-    """Of a tuple's kind one element; None if it has not as many as are taken out of it."""
+    """Return the kind of one element of a tuple's kind; None if it has not as many as are taken out of it."""
     if kind is None or not kind.startswith(TUPLE):
         return None
     kinds = kind.removeprefix(TUPLE).split("|")
@@ -585,19 +590,15 @@ def is_self(node: ast.AST | None) -> bool:
     return isinstance(node, ast.Name) and node.id == "self"
 
 
-def is_nothing(node: ast.AST) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
-
-
 def starts_with_name(node: ast.AST, name: str) -> bool:
-    """Whether a chain of calls and attributes begins with the name."""
+    """Return True if a chain of calls and attributes begins with the name."""
     while isinstance(node, ast.Call | ast.Attribute):
         node = node.func if isinstance(node, ast.Call) else node.value
     return isinstance(node, ast.Name) and node.id == name
 
 
 def starts_with_attribute(node: ast.AST, name: str) -> bool:
-    """Whether a chain of calls and attributes begins with `self.name`."""
+    """Return True if a chain of calls and attributes begins with `self.name`."""
     while isinstance(node, ast.Call | ast.Attribute):
         if isinstance(node, ast.Attribute) and is_self(node.value):
             return node.attr == name

@@ -54,7 +54,7 @@ CHINESE = {
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """What is left out, or cannot be read."""
+    """A path that is left out or cannot be read."""
 
     path: str
     reason: str
@@ -127,35 +127,36 @@ def is_below(pattern: ignoring.Pattern, path: str) -> bool:
 
 
 def walk(path: Path) -> Walk:
-    """Of a file: it alone. Of a folder: all below it."""
+    """Return a file alone, or all files below a folder."""
     try:
         mode = os.stat(path).st_mode
     except (FileNotFoundError, NotADirectoryError):
         raise BadValue(
-            f"there is no {shown(str(path))}.", "Give a script, a notebook or the folder of a project."
+            f"there is no {printable_path(str(path))}.", "Give a script, a notebook or the folder of a project."
         ) from None
     except OSError as error:
         raise cannot_read(path, error) from None
     if stat.S_ISDIR(mode):
         return walk_folder(path)
     if not stat.S_ISREG(mode):
-        raise BadValue(f"{shown(str(path))} is not a plain file.", "Give a script, a notebook or a folder.")
+        raise BadValue(f"{printable_path(str(path))} is not a plain file.", "Give a script, a notebook or a folder.")
     if not is_script(path):
         raise BadValue(
-            f"{shown(str(path))} is neither a Python file nor a notebook.", "Give a .py or .ipynb file, or a folder."
+            f"{printable_path(str(path))} is neither a Python file nor a notebook.",
+            "Give a .py or .ipynb file, or a folder.",
         )
     return Walk(path.parent, scripts=[path.name], single=True)
 
 
 def cannot_read(path: Path, error: OSError) -> BadValue:
     return BadValue(
-        f"{shown(str(path))} cannot be read: {error.strerror}.", "Give a script or a folder that you may read."
+        f"{printable_path(str(path))} cannot be read: {error.strerror}.", "Give a script or a folder that you may read."
     )
 
 
 def walk_folder(root: Path) -> Walk:
     found = Walk(root)
-    pending = [("", ignoring.begin(root))]
+    pending = [("", ignoring.load_ignore_rules(root))]
     while pending:
         folder, rules = pending.pop()
         try:
@@ -285,7 +286,7 @@ def folders_above(path: str) -> list[str]:
     return ["/".join(parts[:count]) for count in range(len(parts), 0, -1)]
 
 
-def shown(path: str) -> str:
+def printable_path(path: str) -> str:
     """Return a path that can be printed: control characters and bytes that are no UTF-8 are written out."""
     return escape_controls(path)
 

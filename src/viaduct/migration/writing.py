@@ -16,7 +16,7 @@ from typing import BinaryIO
 from viaduct.errors import BadValue
 from viaduct.migration.locking import Busy, Foreign, Held, Stop, Stopped, defer_signals, hold_folder
 from viaduct.migration.run import Outcome
-from viaduct.migration.walk import PARTIAL, shown, unsaved_files
+from viaduct.migration.walk import PARTIAL, printable_path, unsaved_files
 from viaduct.plain_files import open_plain_file
 from viaduct.repository import UnreadableRepository
 
@@ -33,7 +33,7 @@ SHOWN = 4
 
 def check_out(path: Path, out: Path) -> None:
     """Said before the work, not after it."""
-    name = shown(str(out))
+    name = printable_path(str(out))
     is_folder = os.path.isdir(path)
     source = Path(os.path.realpath(path if is_folder else path.parent))
     aim = Path(os.path.realpath(out))
@@ -41,7 +41,8 @@ def check_out(path: Path, out: Path) -> None:
         raise BadValue(f"--out {name} is the project itself.", "--in-place changes it there.")
     if is_folder and source in aim.parents:
         raise BadValue(
-            f"--out {name} lies within {shown(str(path))}.", "Name a folder beside it, so that it is not copied too."
+            f"--out {name} lies within {printable_path(str(path))}.",
+            "Name a folder beside it, so that it is not copied too.",
         )
     try:
         if not os.path.isdir(out) and is_there(out):
@@ -52,7 +53,9 @@ def check_out(path: Path, out: Path) -> None:
         raise BadValue(f"--out {name} cannot be written: {error.strerror}.", "Name a folder of your own.") from None
     parent = next(folder for folder in aim.parents if os.path.lexists(folder))
     if not os.path.isdir(parent) or not os.access(parent, os.W_OK | os.X_OK):
-        raise BadValue(f"--out {name}: {shown(str(parent))} cannot be written to.", "Name a folder of your own.")
+        raise BadValue(
+            f"--out {name}: {printable_path(str(parent))} cannot be written to.", "Name a folder of your own."
+        )
 
 
 def is_there(path: Path) -> bool:
@@ -84,8 +87,8 @@ def write_out(outcome: Outcome, out: Path, extra: Mapping[str, str], link_data: 
             check_stop(stop)
             os.rename(copy, out)
         except Stopped:
-            stop.say(f"{shown(str(out))} was not written.")
-            raise BadValue(f"stopped by {stop.name}.", f"{shown(str(out))} was not written.") from None
+            stop.say(f"{printable_path(str(out))} was not written.")
+            raise BadValue(f"stopped by {stop.name}.", f"{printable_path(str(out))} was not written.") from None
         except OSError as error:
             raise cannot_write(out, error) from error
         finally:
@@ -95,15 +98,19 @@ def write_out(outcome: Outcome, out: Path, extra: Mapping[str, str], link_data: 
 
 def cannot_write(out: Path, error: OSError) -> BadValue:
     if error.errno == errno.EBUSY:
-        return BadValue(f"{shown(str(out))} is a mount point and cannot be replaced.", "Name a new folder within it.")
-    where = shown(str(error.filename or out))
-    return BadValue(f"{shown(str(out))} cannot be written: {error.strerror} ({where}).", "Nothing was left behind.")
+        return BadValue(
+            f"{printable_path(str(out))} is a mount point and cannot be replaced.", "Name a new folder within it."
+        )
+    where = printable_path(str(error.filename or out))
+    return BadValue(
+        f"{printable_path(str(out))} cannot be written: {error.strerror} ({where}).", "Nothing was left behind."
+    )
 
 
 @contextlib.contextmanager
 def made_parents(folder: Path) -> Iterator[None]:
     """Make a folder and those above it; remove the new ones again if the block fails."""
-    missing = [place for place in (folder, *folder.parents) if not os.path.lexists(place)]
+    missing = [item for item in (folder, *folder.parents) if not os.path.lexists(item)]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         yield
@@ -128,14 +135,16 @@ def hold_partial(out: Path) -> Held:
     try:
         held = hold_folder(folder)
     except Busy:
-        raise BadValue(f"another `viaduct migrate` is writing {shown(str(out))}.", "Wait until it has ended.") from None
+        raise BadValue(
+            f"another `viaduct migrate` is writing {printable_path(str(out))}.", "Wait until it has ended."
+        ) from None
     except Foreign as error:
-        raise BadValue(f"{shown(str(error))}.", "The copy is made there first: move that away.") from None
+        raise BadValue(f"{printable_path(str(error))}.", "The copy is made there first: move that away.") from None
     except OSError as error:
         raise cannot_write(out, error) from None
     if os.path.lexists(folder / COPY):
         shutil.rmtree(folder / COPY, ignore_errors=True)
-        print(f"Removed an unfinished copy of an interrupted migration: {shown(str(folder))}", file=sys.stderr)
+        print(f"Removed an unfinished copy of an interrupted migration: {printable_path(str(folder))}", file=sys.stderr)
     return held
 
 
@@ -145,8 +154,9 @@ def check_stop(stop: Stop) -> None:
 
 
 class Links:
-    """What of a project a copy only links to: folders of more than `MANY` files without a script among them, files
-    above `LARGE` bytes, and all data where it is more than `MOST` files."""
+    """Paths of a project that a copy only links to: folders of more than `MANY` files without a script among them,
+    files above `LARGE` bytes, and all data where it is more than `MOST` files.
+    """
 
     def __init__(self, outcome: Outcome) -> None:
         self.root = Path(os.path.realpath(outcome.root))
@@ -234,7 +244,7 @@ def read_piece(file: BinaryIO) -> bytes:
 
 
 def replace_bytes(path: Path, data: bytes) -> None:
-    """Of a copy: read-only ones can be written too, and stay read-only."""
+    """Write a file of a copy: read-only ones can be written too, and stay read-only."""
     mode = path.stat().st_mode
     path.unlink()
     path.write_bytes(data)
@@ -257,7 +267,7 @@ def check_in_place(path: Path) -> None:
     """A new file put in the place of a link would leave the one that is meant as it was."""
     if os.path.islink(path) and not os.path.isdir(path):
         raise BadValue(
-            f"{shown(str(path))} is a symbolic link to {shown(os.path.realpath(path))}.",
+            f"{printable_path(str(path))} is a symbolic link to {printable_path(os.path.realpath(path))}.",
             "--in-place would replace the link and leave that file as it is. Name the file itself.",
         )
 
@@ -268,14 +278,14 @@ def check_clean(outcome: Outcome) -> bool:
         unsaved = unsaved_files(outcome.walk)
     except UnreadableRepository as error:
         raise BadValue(
-            f"whether git holds these files is not known: {shown(str(error))}.",
+            f"whether git holds these files is not known: {printable_path(str(error))}.",
             "--force changes them all the same; --out DIR writes a copy.",
         ) from None
     if unsaved:
         more = f" and {len(unsaved) - SHOWN} more" if len(unsaved) > SHOWN else ""
         raise BadValue(
-            f"{shown(str(outcome.root))} has changes that are not committed: "
-            f"{', '.join(shown(path) for path in unsaved[:SHOWN])}{more}.",
+            f"{printable_path(str(outcome.root))} has changes that are not committed: "
+            f"{', '.join(printable_path(path) for path in unsaved[:SHOWN])}{more}.",
             "Commit them first, so that git can undo the migration; or give --force; or --out DIR.",
         )
     return unsaved is not None

@@ -3,9 +3,9 @@
     from viaduct import models
     network = models.build("resnet50_v1", classes=10)
 
-A family is a file here with a table `variants`, from a name to something that takes the number of classes and,
-as keywords, the options of the family. Families are imported when first asked for, so importing this package
-does not import torch.
+A family is a file here with a record `family` (see family.py): its variants, from a name to something that takes
+the number of classes and, as keywords, the options of the family, and what is known of them. Families are imported
+when first asked for, so importing this package does not import torch.
 """
 
 from __future__ import annotations
@@ -13,29 +13,32 @@ from __future__ import annotations
 import importlib
 import inspect
 import operator
-from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from viaduct.errors import BadValue, UnknownName
+from viaduct.models import sources
+from viaduct.models.family import Family
 
 if TYPE_CHECKING:
     from torch import nn
 
-    Variants = Mapping[str, Callable[..., nn.Module]]
-
 SHOW_ALL = "`viaduct models` shows all of them."
 MOST_CLASSES = 1_000_000  # ImageNet has 1,000 classes, all of WordNet's nouns 82,000
-FAMILIES = ("resnet", "resnet_cifar", "resnet_book", "resnet_v15", "resnext", "amoebanet")
 
 
 def build(name: str, classes: int = 1001, **options: Any) -> nn.Module:
-    """A fresh network with as many outputs as there are classes, initialised as its reference is.
+    """Return a fresh network with as many outputs as there are classes, initialised as its reference is.
 
-    Options are the keywords of the family's class: build("amoebanet_d", classes=10, aux=False).
+    Options are the keywords of the family's class: build("amoebanet_d", classes=10, aux=False). Networks of other
+    packages have names such as timm:convnext_tiny (see sources/).
     """
     classes = checked_classes(classes)
-    variant = variants_of(family_of(name))[name]
+    if sources.is_foreign(name):
+        return sources.build(name, classes, **options)
+    variant = families()[family_of(name)].variants[name]
     known = [key for key in inspect.signature(variant).parameters if key != "classes"]
     for option in options:
         if option not in known:
@@ -56,24 +59,33 @@ def checked_classes(classes: Any) -> int:
 
 
 def names() -> list[str]:
-    """Every name that `build` knows, family by family."""
-    return [name for family in FAMILIES for name in variants_of(family)]
+    """Return every name that `build` knows, family by family."""
+    return [name for family in families().values() for name in family.variants]
 
 
 def family_of(name: str) -> str:
-    """The file that has this network."""
+    """Return the name of the file that has this network."""
     if not isinstance(name, str):
         raise BadValue(f"a network is given by its name, not by {name!r}.", SHOW_ALL)
-    for family in FAMILIES:
-        if name in variants_of(family):
-            return family
+    for file, family in families().items():
+        if name in family.variants:
+            return file
     raise UnknownName("model", name, names(), SHOW_ALL)
 
 
-def variants_of(family: str) -> Variants:
-    variants: Variants = module_of(family).variants
-    return variants
+def record_of(name: str) -> Family:
+    """Return the record of the family that a network belongs to."""
+    return families()[family_of(name)]
+
+
+@cache
+def families() -> dict[str, Family]:
+    """Return the record of every family by the name of its file, in the order of the names."""
+    files = sorted(path.stem for path in Path(__file__).parent.glob("[a-z]*.py"))
+    records = {file: getattr(module_of(file), "family", None) for file in files}
+    return {file: record for file, record in records.items() if isinstance(record, Family)}
 
 
 def module_of(family: str) -> ModuleType:
+    """Import the file of a family."""
     return importlib.import_module(f"{__name__}.{family}")

@@ -9,8 +9,9 @@ TensorFlow scopes: `cells.cell_0.combinations.1.right.pre_1x1` is `cell_0/comb_i
 
 from __future__ import annotations
 
+import re
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -19,6 +20,8 @@ from torch import Tensor, nn
 from viaduct.errors import BadValue
 from viaduct.models import initialisers
 from viaduct.models.amoebanet_cells import NORMAL, REDUCTION, Cell, Plan, Previous, activated, norm
+from viaduct.models.family import Family, Shapes, TensorflowNames
+from viaduct.models.links import Link, link_conv, link_dense, link_norm
 from viaduct.models.resnet import at_least_float32
 
 DropPathVersion = Literal["v1", "v2", "v3"]
@@ -187,6 +190,63 @@ def check(cells: int, filters: int, dropout_keep: float, drop_path_keep: float, 
         raise BadValue(f"drop_path_version is {version!r}.", "Give v1, v2 or v3.")
 
 
-INPUT_SIZE = 224
-CLASSES = 1001
-variants = {"amoebanet_d": partial(AmoebaNet)}
+# Names in TensorFlow checkpoints
+
+MOST_CELLS, MOST_FILTERS = 64, 4096  # a file that claims more is not believed
+SILENT = ("cells", "entry", "previous")  # parts of our names that are no scopes
+
+
+def link_tensors(model: nn.Module) -> dict[str, list[Link]]:
+    """Return the links to TensorFlow's variables: modules are called after its scopes."""
+    assert isinstance(model, AmoebaNet)
+    auxiliary = f"aux_{model.aux_after.removeprefix('cell_')}/aux_logits"
+    links: list[Link] = []
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Conv2d):
+            links.append(link_conv(name, f"{find_scope(name, auxiliary)}/weights"))
+        elif isinstance(module, nn.BatchNorm2d):
+            links += link_norm(name, find_scope(name, auxiliary))
+        elif isinstance(module, nn.Linear):
+            scope = auxiliary if name.startswith("aux.") else "final_layer"
+            links += link_dense(name, f"{scope}/FC", "weights", "biases")
+    return {"": links}
+
+
+def find_scope(name: str, auxiliary: str) -> str:
+    """Return the scope of a module: `cells.cell_0.combinations.1.right.conv_1x7` has `cell_0/comb_iter_1/right/1x7`."""
+    parts = [part.removeprefix("conv_") for part in name.split(".") if part not in SILENT]
+    if parts[0] == "aux":
+        return f"{auxiliary}/{'Conv' if parts[1] == 'conv' else parts[1]}"
+    if len(parts) > 2 and parts[1] == "combinations":
+        parts[1:3] = [f"comb_iter_{parts[2]}"]
+    return "/".join(parts)
+
+
+def find_options(shapes: Shapes) -> dict[str, Any]:
+    """Return the options that build the network of a checkpoint; none where its size is not clear."""
+    numbers = [int(found[1]) for name in shapes if (found := re.match(r"cell_(\d{1,3})/", name))]
+    entry, stem = shapes.get("cell_0/1x1/weights", ()), shapes.get("stem/conv0/weights", ())
+    if not numbers or len(entry) != 4 or len(stem) != 4:
+        return {}
+    if max(numbers) >= MOST_CELLS or not 1 <= stem[3] <= MOST_FILTERS or not 1 <= entry[3] <= MOST_FILTERS:
+        return {}
+    options = {"cells": max(numbers) + 1, "filters": entry[3], "stem_filters": stem[3]}
+    auxiliary = [shape for name, shape in shapes.items() if re.fullmatch(r"aux_\d+/aux_logits/Conv/weights", name)]
+    if not auxiliary or not auxiliary[0]:
+        return {**options, "aux": False}
+    return {**options, "image": find_image_size(auxiliary[0][0])}
+
+
+def find_image_size(grid: int) -> int:
+    """Return an image size whose auxiliary head has a kernel of this size; the usual ones first."""
+    sizes = (224, 299, *range(67, 1025))
+    return next((size for size in sizes if auxiliary_grid(size) == grid), 224)
+
+
+family = Family(
+    {"amoebanet_d": partial(AmoebaNet)},
+    preprocess="amoebanet",
+    tensorflow=TensorflowNames(
+        "cell_stem_0/", lambda model: isinstance(model, AmoebaNet), link_tensors, find_options=find_options
+    ),
+)

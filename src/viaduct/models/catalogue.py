@@ -68,7 +68,7 @@ def compute_entry(name: str) -> Entry:
     from viaduct.models.sizes import measure
 
     few, more = measure(name, 1), measure(name, 2)
-    module = models.module_of(few.family)
+    module, record = models.module_of(few.family), models.families()[few.family]
 
     def count(figure: Callable[[Sizes], int]) -> Count:
         return Count(2 * figure(few) - figure(more), figure(more) - figure(few))
@@ -76,8 +76,8 @@ def compute_entry(name: str) -> Entry:
     return Entry(
         few.family,
         (module.__doc__ or "").split("\n")[0].rstrip("."),
-        module.CLASSES,
-        module.INPUT_SIZE,
+        record.classes,
+        record.input_size,
         count(lambda sizes: sizes.parameters),
         count(lambda sizes: sizes.parameters_in_training_only),
         count(lambda sizes: sizes.multiplications),

@@ -35,16 +35,6 @@ def nvidia(layer: nn.Module) -> None:
         nn.init.zeros_(layer.bias)
 
 
-def resnext(layer: nn.Module) -> None:
-    """ResNeXt: all scaled but the grouped kernels, which TensorFlow draws by default as it does one large one."""
-    if isinstance(layer, nn.Conv2d) and layer.groups > 1:
-        glorot_uniform_of_a_grouped_kernel(layer.weight)
-    elif isinstance(layer, (nn.Conv2d, nn.Linear)):
-        variance_scaling(layer.weight)
-    if isinstance(layer, nn.Linear):
-        nn.init.zeros_(layer.bias)
-
-
 def slim(layer: nn.Module) -> None:
     """AmoebaNet: contrib's variance scaling of factor 2 over the outputs, for convolutions and classifiers."""
     if isinstance(layer, (nn.Conv2d, nn.Linear)):

@@ -1,4 +1,4 @@
-"""Sizes of the layers of all networks, without building one: `viaduct launch --plan` works without torch.
+"""Sizes of the layers of all networks, without building one: `viaduct launch plan` works without torch.
 
     for layer in layers.read_layers("resnet50_v1"):
         layer.parameters.at(classes=1001), layer.macs.at(1001), layer.outputs.at(1001), layer.is_spatial

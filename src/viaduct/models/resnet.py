@@ -21,7 +21,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from viaduct.models import initialisers
+from viaduct.models.family import Family, TensorflowNames
 from viaduct.models.initialisers import Initialiser
+from viaduct.models.links import Link, link_conv, link_dense, link_norm, number_layer
 from viaduct.models.padding import SameConv2d, SameMaxPool2d
 
 
@@ -227,12 +229,63 @@ def at_least_float32(logits: Tensor) -> Tensor:
     return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
-INPUT_SIZE = 224
-CLASSES = 1001
+# Names in TensorFlow's official ResNet r1: layers are numbered as they were created, `resnet_model/conv2d`,
+# `conv2d_1` …, `batch_normalization`, `batch_normalization_1` …, and our modules stand in that order.
+SCOPE = "resnet_model/"
+
+
+def is_official(model: nn.Module) -> bool:
+    """Return True for a ResNet that pads as the official one; behind the small stem it has basic blocks only."""
+    if type(model) is not ResNet or model.style.same or model.style.epsilon != OFFICIAL.epsilon:
+        return False
+    stem = next(module for module in model.modules() if isinstance(module, nn.Conv2d))
+    has_bottlenecks = any(isinstance(module, Bottleneck | Bottleneck2) for module in model.modules())
+    return stem.kernel_size[0] == 7 or not has_bottlenecks
+
+
+def link_official(model: nn.Module) -> dict[str, list[Link]]:
+    """Return the links to TensorFlow's variables, in their only layout."""
+    links: list[Link] = []
+    convs = norms = 0
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Conv2d):
+            links.append(link_conv(name, f"{SCOPE}{number_layer('conv2d', convs)}/kernel"))
+            convs += 1
+        elif isinstance(module, nn.BatchNorm2d):
+            links += link_norm(name, SCOPE + number_layer("batch_normalization", norms))
+            norms += 1
+    return {"": [*links, *link_dense("head", f"{SCOPE}dense")]}
+
+
+def name_for_torchvision(model: nn.Module) -> dict[str, str]:
+    """Return torchvision's name of each tensor; none for basic blocks, whose first has no projection there."""
+    if not isinstance(model, ResNet) or not isinstance(model.stem, Stem) or len(model.stages) != 4:
+        return {}
+    blocks = [block for stage in model.stages for block in stage.children()]
+    if model.stem.conv.kernel_size[0] != 7 or not all(isinstance(block, Bottleneck) for block in blocks):
+        return {}
+    return {name: rename_for_torchvision(name) for name in model.state_dict()}
+
+
+def rename_for_torchvision(name: str) -> str:
+    """Return `layer2.0.downsample.0.weight` for `stages.1.0.shortcut.conv.weight`, and so on."""
+    module, _, leaf = name.rpartition(".")
+    parts = module.split(".")
+    if parts[0] == "head":
+        return f"fc.{leaf}"
+    if parts[0] == "stem":
+        return f"{'conv1' if parts[1] == 'conv' else 'bn1'}.{leaf}"
+    _, stage, block, *layer = parts
+    if layer[0] == "shortcut":
+        layer = ["downsample", "0" if layer[1] == "conv" else "1"]
+    return f"layer{int(stage) + 1}.{block}.{'.'.join(layer).replace('norm', 'bn')}.{leaf}"
+
+
+official_names = TensorflowNames(SCOPE, is_official, link_official)
 
 version1 = partial(ResNet, block=Bottleneck)
 version2 = partial(ResNet, block=Bottleneck2, stem=BareStem)
-variants = {
+variants: dict[str, Callable[..., nn.Module]] = {
     "resnet18_v1": partial(version1, block=BasicBlock, blocks=(2, 2, 2, 2)),
     "resnet34_v1": partial(version1, block=BasicBlock, blocks=(3, 4, 6, 3)),
     "resnet50_v1": partial(version1, blocks=(3, 4, 6, 3)),
@@ -246,3 +299,9 @@ variants = {
     "resnet152_v2": partial(version2, blocks=(3, 8, 36, 3)),
     "resnet200_v2": partial(version2, blocks=(3, 24, 36, 3)),
 }
+family = Family(
+    variants,
+    tensorflow=official_names,
+    torchvision_names=name_for_torchvision,
+    peers={f"resnet{depth}_v1": f"resnet{depth}" for depth in (18, 34, 50, 101, 152)},
+)

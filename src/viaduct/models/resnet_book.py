@@ -12,10 +12,9 @@ from __future__ import annotations
 from functools import partial
 
 from viaduct.models import initialisers
-from viaduct.models.resnet import Bottleneck, ResNet, Style
+from viaduct.models.family import Family
+from viaduct.models.resnet import Bottleneck, ResNet, Style, name_for_torchvision
 
-INPUT_SIZE = 224
-CLASSES = 10
 variants = {
     "resnet50_book": partial(
         ResNet,
@@ -25,3 +24,4 @@ variants = {
         initialiser=initialisers.small_normal,
     ),
 }
+family = Family(variants, classes=10, torchvision_names=name_for_torchvision, peers={"resnet50_book": "resnet50"})

@@ -12,12 +12,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from viaduct.models.resnet import BareStem, BasicBlock, BasicBlock2, Bottleneck, ResNet, Stem, Style
+from viaduct.models.family import Family
+from viaduct.models.resnet import BareStem, BasicBlock, BasicBlock2, Bottleneck, ResNet, Stem, Style, official_names
 
 QUICK = Style(momentum=0.1, zero_gamma=True)
-
-INPUT_SIZE = 32
-CLASSES = 10
 
 small_stem = partial(Stem, kernel=3, stride=1, pool=False)
 small_bare_stem = partial(BareStem, kernel=3, stride=1, pool=False)
@@ -38,3 +36,4 @@ variants = {
     "resnet20_quick": partial(small_resnet, blocks=(3, 3, 3), style=QUICK),
     "resnet50_stem3": partial(ResNet, block=Bottleneck, blocks=(3, 4, 6, 3), stem=small_stem, style=QUICK),
 }
+family = Family(variants, input_size=32, classes=10, tensorflow=official_names)

@@ -9,8 +9,12 @@ from __future__ import annotations
 
 from functools import partial
 
+from torch import nn
+
 from viaduct.models import initialisers
-from viaduct.models.resnet import Bottleneck, ResNet, Style
+from viaduct.models.family import Family, TensorflowNames
+from viaduct.models.links import Link, link_conv, link_dense, link_norm
+from viaduct.models.resnet import Bottleneck, ResNet, Style, name_for_torchvision
 
 STYLE = Style(same=True, momentum=0.1)
 
@@ -19,10 +23,42 @@ class ResNetV15(ResNet):
     """A ResNet whose checkpoints have names of their own."""
 
 
-INPUT_SIZE = 224
-CLASSES = 1001
+SCOPE = "resnet50/"
+
+
+def link_tensors(model: nn.Module) -> dict[str, list[Link]]:
+    """Return the links to TensorFlow's variables: a scope for each block, the same three leaves in each."""
+    assert isinstance(model, ResNetV15)
+    links = link_layer("stem.conv", "stem.norm", f"{SCOPE}conv2d")
+    for stage, blocks in enumerate(model.stages):
+        assert isinstance(blocks, nn.Sequential)
+        for index, _ in enumerate(blocks):
+            links += link_block(f"stages.{stage}.{index}", f"{SCOPE}btlnck_block_{stage}_{index}", project=index == 0)
+    return {"": [*links, *link_dense("head", f"{SCOPE}output/dense")]}
+
+
+def link_block(module: str, scope: str, project: bool) -> list[Link]:
+    links = (
+        link_layer(f"{module}.shortcut.conv", f"{module}.shortcut.norm", f"{scope}/shortcut/conv2d") if project else []
+    )
+    for number in (1, 2, 3):
+        links += link_layer(f"{module}.conv{number}", f"{module}.norm{number}", f"{scope}/bottleneck_{number}")
+    return links
+
+
+def link_layer(conv_name: str, norm_name: str, scope: str) -> list[Link]:
+    return [link_conv(conv_name, f"{scope}/conv2d/kernel"), *link_norm(norm_name, f"{scope}/BatchNorm")]
+
+
 variants = {
     "resnet50_v15": partial(
         ResNetV15, block=Bottleneck, blocks=(3, 4, 6, 3), style=STYLE, initialiser=initialisers.nvidia
     ),
 }
+family = Family(
+    variants,
+    preprocess="v15",
+    tensorflow=TensorflowNames(SCOPE, lambda model: isinstance(model, ResNetV15), link_tensors),
+    torchvision_names=name_for_torchvision,
+    peers={"resnet50_v15": "resnet50"},
+)

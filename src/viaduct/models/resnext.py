@@ -10,8 +10,12 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
+from torch import nn
+
 from viaduct.models import initialisers
-from viaduct.models.resnet import Bottleneck, ResNet, Stem, Style
+from viaduct.models.family import Family, TensorflowNames
+from viaduct.models.links import Link, link_conv, link_dense, link_norm, number_layer
+from viaduct.models.resnet import Bottleneck, ResNet, Stem, Style, name_for_torchvision
 
 STYLE = Style(same=True, epsilon=1e-4, momentum=0.1, zero_gamma=True)
 
@@ -31,6 +35,52 @@ class ResNeXt(ResNet):
     """A ResNet of grouped bottlenecks, whose stem is narrower than its first stage."""
 
 
+def initialise(layer: nn.Module) -> None:
+    """Scale all weights but the grouped kernels, which TensorFlow draws by default as it does one large one."""
+    if isinstance(layer, nn.Conv2d) and layer.groups > 1:
+        initialisers.glorot_uniform_of_a_grouped_kernel(layer.weight)
+    elif isinstance(layer, (nn.Conv2d, nn.Linear)):
+        initialisers.variance_scaling(layer.weight)
+    if isinstance(layer, nn.Linear):
+        nn.init.zeros_(layer.bias)
+
+
+SCOPE = "fp32_vars/"
+
+
+def link_tensors(model: nn.Module) -> dict[str, list[Link]]:
+    """Return the links to TensorFlow's variables, numbered in order of creation, in two layouts of grouped kernels.
+
+    (a) newer: one variable `fp32_vars/bottleneck_<stage>_<block>`, which takes no number from the convolutions;
+    (b) older, that of the published checkpoints: one `conv2d_N` for each of the 32 groups, numbered like the others.
+    """
+    return {"a": link_layout(model, split=False), "b": link_layout(model, split=True)}
+
+
+def link_layout(model: nn.Module, split: bool) -> list[Link]:
+    """Return the links of one layout; `split` has a variable for each group."""
+    links: list[Link] = []
+    convs = norms = 0
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Conv2d):
+            if module.groups > 1 and not split:
+                links.append(link_conv(name, f"{SCOPE}bottleneck_{locate_block(name)}"))
+                continue
+            numbers = range(convs, convs + module.groups)
+            links.append(link_conv(name, *(f"{SCOPE}{number_layer('conv2d', number)}/kernel" for number in numbers)))
+            convs += module.groups
+        elif isinstance(module, nn.BatchNorm2d):
+            links += link_norm(name, SCOPE + number_layer("BatchNorm", norms))
+            norms += 1
+    return [*links, *link_dense("head", f"{SCOPE}dense")]
+
+
+def locate_block(name: str) -> str:
+    """Return stage and block of a name: `2_1` for `stages.2.1.conv2`."""
+    _, stage, block, *_ = name.split(".")
+    return f"{stage}_{block}"
+
+
 resnext = partial(
     ResNeXt,
     block=GroupedBottleneck,
@@ -38,13 +88,18 @@ resnext = partial(
     stem_filters=64,
     style=STYLE,
     stem=evenly_padded_stem,
-    initialiser=initialisers.resnext,
+    initialiser=initialise,
 )
 
-INPUT_SIZE = 224
-CLASSES = 1001
 variants = {
     "resnext50": partial(resnext, blocks=(3, 4, 6, 3)),
     "resnext101": partial(resnext, blocks=(3, 4, 23, 3)),
     "resnext152": partial(resnext, blocks=(3, 8, 36, 3)),
 }
+family = Family(
+    variants,
+    preprocess="resnext",
+    tensorflow=TensorflowNames(SCOPE, lambda model: isinstance(model, ResNeXt), link_tensors, default_layout="b"),
+    torchvision_names=name_for_torchvision,
+    peers={"resnext50": "resnext50_32x4d", "resnext101": "resnext101_32x4d"},
+)

@@ -64,8 +64,8 @@ class WithoutNorms(TorchFunctionMode):
 def measure(name: str, classes: int | None = None, layers: bool = False) -> Sizes:
     """The sizes of a network at its usual input size; `layers` goes down to single layers."""
     family = models.family_of(name)
-    module = models.module_of(family)
-    sizes = Sizes(name, family, classes or module.CLASSES, module.INPUT_SIZE)
+    record = models.families()[family]
+    sizes = Sizes(name, family, classes or record.classes, record.input_size)
     with torch.device("meta"), torch.no_grad():
         network = models.build(name, sizes.classes).eval()
         pieces = dict(single_layers(network) if layers else blocks(network))

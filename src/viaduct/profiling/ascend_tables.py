@@ -17,6 +17,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from viaduct.cards import NPU
+
 from . import kinds
 from .csv_files import CsvRow, read_rows
 from .events import Span, join_spans
@@ -30,12 +32,12 @@ START = ("Task Start Time", "Start Time", "Task Start")
 DURATION = ("Task Duration", "Duration", "Task Time")
 STEP = ("Step Id", "Step ID", "Infer ID", "Iteration ID")
 COMMUNICATION = re.compile(
-    r"^(hcom|hccl|allreduce|allgather|reducescatter|broadcast|alltoall|send|receive)", re.IGNORECASE
+    rf"^(hcom|{NPU.backend}|allreduce|allgather|reducescatter|broadcast|alltoall|send|receive)", re.IGNORECASE
 )
 GRADIENTS = re.compile(r"gradients[^/]*/[^/]+")
 # The first pattern that is found in an operator's type, in small letters, decides.
 TYPE_KINDS = (
-    (kinds.COMMUNICATION, r"^(hcom|hccl)|allreduce|allgather|reducescatter|alltoall"),
+    (kinds.COMMUNICATION, rf"^(hcom|{NPU.backend})|allreduce|allgather|reducescatter|alltoall"),
     (kinds.OPTIMIZER, r"^apply|^fusedapply|adam|momentum|lamb\b|sgd|lars"),
     (kinds.ATTENTION, r"attention"),
     (kinds.POOLING, r"pool"),

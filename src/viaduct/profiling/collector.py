@@ -57,7 +57,7 @@ class Plan:
 
 
 class Recorder(Protocol):
-    """As much of `recorder.OperatorRecorder` as is used here."""
+    """Interface of `recorder.OperatorRecorder` that is used here."""
 
     def start(self) -> None: ...
 
@@ -69,7 +69,7 @@ class Recorder(Protocol):
 
 
 class Sampler(Protocol):
-    """As much of `system.SystemSampler` as is used here."""
+    """Interface of `system.SystemSampler` that is used here."""
 
     def start(self) -> None: ...
 
@@ -158,17 +158,17 @@ class Collector:
         """Take t1: the first call in a step counts."""
         if self._now.forward_start is None and not self.done:
             self._compilations.listen()
-            self._now.forward_start = self._begin().mark()
+            self._now.forward_start = self._begin_step().mark()
 
     def mark_backward_end(self) -> None:
         """Take t2: the last call in a step counts."""
         if not self.done:
-            self._now.backward_end = self._begin().mark()
+            self._now.backward_end = self._begin_step().mark()
 
     def mark_update_end(self) -> None:
         """Take t6 ahead of `mark_step_end`, where it is known only later that the step was over; the last counts."""
         if not self.done:
-            self._now.update_end = self._begin().mark()
+            self._now.update_end = self._begin_step().mark()
 
     def mark_collective(self, name: str, start_us: float, duration_us: float, bytes: int | None = None) -> None:
         """Add a collective operation of this step, on the host's counter."""
@@ -184,11 +184,11 @@ class Collector:
         """Take t6, unless `mark_update_end` has, and go on to the next step; `done` says that there is none."""
         if self.done:
             return
-        step, clock = self._now, self._begin()
+        step, clock = self._now, self._begin_step()
         step.end = clock.mark() if step.update_end is None else step.update_end
         if interrupted_by:
             self.mark_interruption(interrupted_by)
-        step.recompiled, step.compile_us = self._compilations.take()
+        step.recompiled, step.compile_us = self._compilations.take_new()
         self._complete(step)
         self._unread.append(step)
         self._read_steps(only_ready=True)
@@ -196,7 +196,7 @@ class Collector:
         self._now = OpenStep(self.taken, previous_end=step.end)
         self._change_part(step)
 
-    def _begin(self) -> Clock:
+    def _begin_step(self) -> Clock:
         """Open the clock with the first mark; begin to sample the system."""
         if self._clock is None:
             self._clock = open_clock(self._device)
@@ -244,7 +244,7 @@ class Collector:
         for root in self._roots:
             self._recorder.watch_modules(root)
         self._recorder.start()
-        self._now.previous_end = self._begin().mark()  # starting it is no part of the step
+        self._now.previous_end = self._begin_step().mark()  # starting it is no part of the step
 
     def _make_own_recorder(self) -> Recorder:
         from viaduct.profiling.recorder import OperatorRecorder
@@ -267,7 +267,7 @@ class Collector:
         """Turn marks into times, in their order, as far as the device has got or to the end."""
         if not self._unread:
             return
-        clock = self._begin()
+        clock = self._begin_step()
         if not only_ready:
             clock.synchronize()
         while self._unread and (not only_ready or clock.is_ready(self._unread[0].end)):

@@ -40,20 +40,20 @@ class Compilations:
             from torch._dynamo.callback import callback_handler
 
             handler: Any = callback_handler
-            handler.register_start_callback(self._begin)
-            handler.register_end_callback(self._end)
+            handler.register_start_callback(self._on_begin)
+            handler.register_end_callback(self._on_end)
         except (ImportError, AttributeError):
             self.missing = "how long torch.compile took is not known: this torch has no compilation callbacks."
 
-    def _begin(self, *args: Any) -> None:
+    def _on_begin(self, *args: Any) -> None:
         self._began_us = read_host_us()
 
-    def _end(self, *args: Any) -> None:
+    def _on_end(self, *args: Any) -> None:
         if self._began_us is not None:
             self._time_us += read_host_us() - self._began_us
             self._began_us = None
 
-    def take(self) -> tuple[int, float]:
+    def take_new(self) -> tuple[int, float]:
         """Return graphs and microseconds since the last call."""
         if not self._is_listening:
             return 0, 0.0

@@ -81,7 +81,7 @@ class Trials(Protocol):
 
 
 class Figures:
-    """What the rules ask of a profile more than once."""
+    """Figures of a profile that several rules use."""
 
     def __init__(self, profile: Profile, trials: Trials | None = None) -> None:
         self.profile = profile

@@ -67,7 +67,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Work:
-    """What an operator has to do at least. `family` names operators that do the same work when nested."""
+    """Least work of an operator. `family` names operators that do the same work when nested."""
 
     flops: float | None = None
     bytes: float | None = None

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from viaduct.data.atomic import replacing
+from viaduct.atomic_files import replace_file
 from viaduct.errors import BadData
 from viaduct.path_errors import refuse_special_file
 from viaduct.run_files import Damaged, parse_object, require_type
@@ -48,7 +48,7 @@ def write_profile(profile: Profile, folder: Path, events: Sequence[Event] = ()) 
         profile = replace(profile, facts=replace(profile.facts, notes=(*profile.facts.notes, note)))
     for name, build_table in TABLES.items():
         tables.write_csv(folder / name, *build_table(profile))
-    with replacing(folder / PROFILE) as file:
+    with replace_file(folder / PROFILE) as file:
         file.write(encode_profile(profile))
     return [folder / PROFILE, *(folder / name for name in TABLES), trace]
 

@@ -20,7 +20,7 @@ from viaduct.profiling.script_job import ENDED, FINISHED, STEPS, ScriptJob
 
 @dataclass(frozen=True)
 class RankProfile:
-    """What one rank's process has left."""
+    """Files that one rank's process left."""
 
     rank: int
     profile: Profile
@@ -31,7 +31,7 @@ class RankProfile:
 
 @dataclass(frozen=True)
 class ScriptEnd:
-    """What the process that ran the script said of its end."""
+    """End of the process that ran the script, as it reported it."""
 
     failure: str = ""  # the last line of a traceback
     absence: str = ""  # why no step was found

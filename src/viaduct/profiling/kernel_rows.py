@@ -95,7 +95,7 @@ def list_kernels(trace: Trace, rank: int = 0) -> list[Kernel]:
 
 
 class KernelSignature(NamedTuple):
-    """What launches of one kernel row have in common."""
+    """Common properties of the launches of one kernel row."""
 
     name: str
     kind: str

@@ -14,6 +14,8 @@ import re
 from functools import cache
 from pathlib import Path
 
+from viaduct.cards import BACKENDS
+
 CONVOLUTION, NORMALISATION, PRODUCT = "convolution", "normalisation", "matrix product"
 POOLING, OPTIMIZER, COPIES, OTHER = "pooling", "optimizer", "copies", "other kernels"
 COMPILED = "compiled code, undivided"
@@ -44,7 +46,8 @@ OPERATORS = (
 FURTHER = (
     (
         COMMUNICATION,
-        r"nccl|hccl|cncl|gloo|c10d::|all_?reduce|all_?gather|reduce_?scatter|broadcast_?(coalesced|kernel)",
+        "|".join(BACKENDS.values())
+        + r"|gloo|c10d::|all_?reduce|all_?gather|reduce_?scatter|broadcast_?(coalesced|kernel)",
     ),
     (ATTENTION, r"attention|flash_fwd|flash_bwd|fmha"),
     (

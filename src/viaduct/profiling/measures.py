@@ -108,10 +108,10 @@ def measure_rank(
 def describe_uneven(ranks: Sequence[RankFigures]) -> list[str]:
     """Return a sentence for each phase that is uneven on some ranks."""
     sentences = []
-    for place, name in enumerate(PHASE_NAMES):
+    for index, name in enumerate(PHASE_NAMES):
         found = [figures for figures in ranks if any(phase.name == name for phase in figures.uneven)]
         if found:
-            times = [figures.phases[place] for figures in found]
+            times = [figures.phases[index] for figures in found]
             means = write_range([phase.mean_us for phase in times])
             medians = write_range([phase.median_us for phase in times])
             where = f" on {name_ranks(found)}" if len(ranks) > 1 else ""

@@ -31,7 +31,7 @@ VALUE_READS = ("aten::_local_scalar_dense", "aten::nonzero", "aten::masked_selec
 
 
 class Signature(NamedTuple):
-    """What calls of one row have in common."""
+    """Common properties of the calls of one row."""
 
     name: str
     phase: Phase

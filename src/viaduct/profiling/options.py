@@ -4,8 +4,8 @@
     window = parse_window("100-120", "--profile")     Window(100, 120)
 
 The JSON keys of PROFILING_OPTIONS are those of the training chapter (listing 5-57). `output`, `training_trace`,
-`task_trace`, `hccl`, `fp_point`, `bp_point` and `storage_limit` have a meaning here; UNUSED names the others, which
-only CANN's own profiler has a use for. A key that nobody knows is refused.
+`task_trace`, COLLECTIVES, `fp_point`, `bp_point` and `storage_limit` have a meaning here; UNUSED names the others,
+which only CANN's own profiler uses. A key that nobody knows is refused.
 """
 
 from __future__ import annotations
@@ -18,10 +18,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+from viaduct.cards import NPU
 from viaduct.errors import BadValue
 
 MODE, OPTIONS = "PROFILING_MODE", "PROFILING_OPTIONS"
-USED = ("output", "training_trace", "task_trace", "hccl", "fp_point", "bp_point", "storage_limit")
+COLLECTIVES = NPU.backend
+"""The switch for collectives has the name of their library."""
+USED = ("output", "training_trace", "task_trace", COLLECTIVES, "fp_point", "bp_point", "storage_limit")
 UNUSED = (
     *("aicpu", "aic_metrics", "aiv_metrics", "l2", "runtime_api", "ge_api", "msproftx", "task_time", "host_sys"),
     *("host_sys_usage", "host_sys_pid", "llc_profiling", "instr_profiling_freq", "dvpp_freq", "sys_hardware_mem_freq"),
@@ -31,7 +34,7 @@ AIC_METRICS = (
     *("PipeUtilization", "ArithmeticUtilization", "Memory", "MemoryL0", "MemoryUB", "ResourceConflictRatio"),
     "L2Cache",
 )
-SWITCHES = ("training_trace", "task_trace", "hccl", "aicpu")
+SWITCHES = ("training_trace", "task_trace", COLLECTIVES, "aicpu")
 SMALLEST_LIMIT_MB = 200  # as CANN has it
 DEFAULT_SKIP, DEFAULT_STEPS = 10, 20
 """Steps that PROFILING_MODE lets pass before it profiles, and how many it then profiles."""
@@ -42,11 +45,11 @@ EXAMPLE = '{"output": "/tmp/profiling", "training_trace": "on", "task_trace": "o
 
 @dataclass(frozen=True)
 class ProfilingOptions:
-    """What PROFILING_OPTIONS asks for."""
+    """Parsed PROFILING_OPTIONS."""
 
     output: Path | None = None  # None: RUN/profile
     operators: bool = True  # task_trace
-    collectives: bool = True  # hccl
+    collectives: bool = True  # the switch COLLECTIVES
     fp_point: str = ""  # empty: found automatically
     bp_point: str = ""
     storage_limit: int | None = None  # bytes of trace.json
@@ -115,7 +118,7 @@ def parse_options(text: str) -> ProfilingOptions:
     return ProfilingOptions(
         output=Path(points["output"]) if points["output"] else None,
         operators=operators,
-        collectives=given.get("hccl", "on") == "on",
+        collectives=given.get(COLLECTIVES, "on") == "on",
         fp_point=points["fp_point"],
         bp_point=points["bp_point"],
         storage_limit=parse_limit(given["storage_limit"]) if "storage_limit" in given else None,

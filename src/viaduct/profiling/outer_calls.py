@@ -34,7 +34,7 @@ class OuterCalls:
 
     def __init__(self, on_call: Began, on_return: Ended) -> None:
         self._on_call, self._on_return = on_call, on_return
-        self._roots: Roots | None = Roots(self._began, self._ended)
+        self._roots: Roots | None = Roots(self._on_begin, self._on_end)
         self._classes: dict[type, Any] = {}  # class -> its own __call__, None where it inherits it
         self._met: dict[type, None] = {}
         self._networks: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # modules with parameters
@@ -83,20 +83,20 @@ class OuterCalls:
         output = None
         self._is_inside = True
         try:
-            self._began(module, args)
+            self._on_begin(module, args)
             output = plain(module, *args, **kwargs)
         finally:
             self._is_inside = False
-            self._ended(module, args, kwargs, output)
+            self._on_end(module, args, kwargs, output)
         return output
 
-    def _began(self, module: nn.Module, args: Any) -> None:
+    def _on_begin(self, module: nn.Module, args: Any) -> None:
         if module in self._networks or next(module.parameters(), None) is not None:
             self._networks.add(module)
             self._met.setdefault(type(module))
             self._on_call(module, args)
 
-    def _ended(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+    def _on_end(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         if module in self._networks:
             self._on_return(module, args, kwargs, output)
 

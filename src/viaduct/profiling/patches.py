@@ -74,7 +74,7 @@ def watch_backward(on_end: Callable[[], None]) -> Iterator[None]:
     """Call back after each backward pass: `Tensor.backward`, which calls torch.autograd.backward, and autograd.grad."""
     import torch
 
-    def make(plain: Any) -> Any:
+    def wrap(plain: Any) -> Any:
         def run(*args: Any, **kwargs: Any) -> Any:
             result = plain(*args, **kwargs)
             if not torch.compiler.is_compiling():
@@ -83,7 +83,7 @@ def watch_backward(on_end: Callable[[], None]) -> Iterator[None]:
 
         return run
 
-    with replace_attribute(torch.autograd, "backward", make), replace_attribute(torch.autograd, "grad", make):
+    with replace_attribute(torch.autograd, "backward", wrap), replace_attribute(torch.autograd, "grad", wrap):
         yield
 
 
@@ -92,14 +92,14 @@ def watch_saving(on_begin: Callable[[], None]) -> Iterator[None]:
     """Call back before torch.save."""
     import torch
 
-    def make(plain: Any) -> Any:
+    def wrap(plain: Any) -> Any:
         def save(*args: Any, **kwargs: Any) -> Any:
             on_begin()
             return plain(*args, **kwargs)
 
         return save
 
-    with replace_attribute(torch, "save", make):
+    with replace_attribute(torch, "save", wrap):
         yield
 
 
@@ -108,7 +108,7 @@ def watch_scaler(on_begin: Callable[[], None], on_end: Callable[[], None]) -> It
     """Call back around each `GradScaler.step`, whether or not it lets the optimizer step."""
     from torch.amp import GradScaler
 
-    def make(plain: Any) -> Any:
+    def wrap(plain: Any) -> Any:
         def step(*args: Any, **kwargs: Any) -> Any:
             on_begin()
             result = plain(*args, **kwargs)
@@ -117,7 +117,7 @@ def watch_scaler(on_begin: Callable[[], None], on_end: Callable[[], None]) -> It
 
         return step
 
-    with replace_attribute(GradScaler, "step", make):
+    with replace_attribute(GradScaler, "step", wrap):
         yield
 
 
@@ -126,12 +126,12 @@ def count_optimizers(on_made: Callable[[], None]) -> Iterator[None]:
     """Call back for each optimizer that is made."""
     from torch.optim import Optimizer
 
-    def make(plain: Any) -> Any:
+    def wrap(plain: Any) -> Any:
         def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
             on_made()
             plain(self, *args, **kwargs)
 
         return __init__
 
-    with replace_attribute(Optimizer, "__init__", make):
+    with replace_attribute(Optimizer, "__init__", wrap):
         yield

@@ -161,7 +161,7 @@ class Advice:
 
 @dataclass(frozen=True)
 class Facts:
-    """What was profiled and how; said on top of every report."""
+    """Subject and method of a profile; shown at the top of every report."""
 
     source: str  # script, recipe or folder, as the user named it
     kind: SourceKind

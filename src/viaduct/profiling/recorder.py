@@ -49,7 +49,7 @@ MOST_GROWTH = 128 << 20
 
 @dataclass(frozen=True)
 class Recorded:
-    """What the operator profiler saw in some steps of one rank."""
+    """Result of the operator profiler for some steps of one rank."""
 
     operators: list[Operator] = field(default_factory=list)
     kernels: list[Kernel] = field(default_factory=list)

@@ -246,8 +246,8 @@ def describe_ranks(ranks: Sequence[RankFigures]) -> list[Section]:
 def explain_ranks(ranks: Sequence[RankFigures]) -> str:
     """Say how far the ranks lie apart in each phase."""
     spreads = []
-    for place, name in enumerate(PHASE_NAMES):
-        found = sorted((figures.phases[place].mean_us, figures.rank) for figures in ranks if figures.phases)
+    for index, name in enumerate(PHASE_NAMES):
+        found = sorted((figures.phases[index].mean_us, figures.rank) for figures in ranks if figures.phases)
         if found:
             (least, fastest), (most, slowest) = found[0], found[-1]
             spreads.append(f"{name} {write_ms(least)} ms (rank {fastest}) to {write_ms(most)} ms (rank {slowest})")

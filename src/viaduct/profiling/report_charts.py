@@ -327,8 +327,8 @@ def group_name(name: str) -> tuple[str, str]:
     unit = words[-1] if len(words) > 1 else ""
     numbered = CORE.fullmatch(name)
     if numbered:
-        rest = numbered["rest"].split()[:-1]
-        return " ".join([numbered["kind"], *rest]), unit
+        remainder = numbered["rest"].split()[:-1]
+        return " ".join([numbered["kind"], *remainder]), unit
     return words[0], unit
 
 

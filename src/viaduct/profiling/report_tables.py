@@ -189,7 +189,7 @@ def make_reader_table(number: int, name: str, columns: Sequence[Any], rows: Sequ
     """Return one table; what reads as a number sorts as one."""
     shown = rows[:MOST_ROWS]
     caption = name if len(shown) == len(rows) else f"{name}: the first {len(shown):,} of {len(rows):,} rows"
-    values = [read_column([row[place] if place < len(row) else None for row in shown]) for place in range(len(columns))]
+    values = [read_column([row[index] if index < len(row) else None for row in shown]) for index in range(len(columns))]
     if len(shown) <= FEW_ROWS:
         return Table([str(column) for column in columns], list(zip(*values, strict=True)), caption)
     made = [
@@ -197,10 +197,10 @@ def make_reader_table(number: int, name: str, columns: Sequence[Any], rows: Sequ
             str(head),
             column,
             min(30, max(10, *(len(str(value)) for value in column[:200]))),
-            keep=place + 1,
-            decimals=count_decimals([row[place] if place < len(row) else None for row in shown]),
+            keep=index + 1,
+            decimals=count_decimals([row[index] if index < len(row) else None for row in shown]),
         )
-        for place, (head, column) in enumerate(zip(columns, values, strict=True))
+        for index, (head, column) in enumerate(zip(columns, values, strict=True))
     ]
     return VirtualTable(f"table{number}", made, caption)
 

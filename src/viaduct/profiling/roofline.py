@@ -33,7 +33,7 @@ Key = dict[str, Any]
 
 @dataclass(frozen=True)
 class Placement:
-    """Where an operator stands under the roofline."""
+    """Position of an operator under the roofline."""
 
     attainable_us: float  # the least time that its operations or its bytes need on this device
     reached: float  # attainable / taken; more than 1 where caches save memory traffic
@@ -156,12 +156,12 @@ def read_cache(path: Path, key: Key) -> Measured | None:
 
 def write_cache(path: Path, key: Key, known: Measured) -> None:
     """Keep ceilings for later; where the folder cannot be written they are measured again next time."""
-    from viaduct.data.atomic import replacing
+    from viaduct.atomic_files import replace_file
 
     content = {"schema": SCHEMA, "key": key, **asdict(known)}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path, durable=False) as file:
+        with replace_file(path, durable=False) as file:
             file.write(json.dumps(content, indent=1).encode())
     except OSError as error:
         logging.getLogger(__name__).info("ceilings are not kept: %s", error)

@@ -25,7 +25,7 @@ from viaduct.profiling.gather import RankProfile, gather_ranks, is_fulfilled, re
 from viaduct.profiling.script_job import PYTHON, VARIABLE, ScriptJob
 from viaduct.signals import forward_signals
 
-HOOK = Path(__file__).parent / "hook"
+HOOK = Path(__file__).parents[1] / "scripts" / "hook"
 ROOT = Path(viaduct.__file__).parents[1]
 # Not `-m`: that would put the folder where we stand before everything else that can be imported. The first entry is
 # that folder here too; it makes way for the viaduct that this process runs, which then makes way for the script's.
@@ -107,7 +107,7 @@ def run_ranks(
 
     with quiet_import():
         from viaduct.cluster.agent import conduct
-        from viaduct.cluster.rollcall import OneMachine
+        from viaduct.cluster.rendezvous import LocalRendezvous
 
     def add_variables(given: Mapping[str, str]) -> dict[str, str]:
         return {**threads(ranks), **loopback_variables()}
@@ -116,7 +116,7 @@ def run_ranks(
         outcome = conduct(
             command,
             ranks,
-            OneMachine(uuid.uuid4().hex),
+            LocalRendezvous(uuid.uuid4().hex),
             max_restarts=0,
             log_dir=str(Path(job.record) / "logs"),
             show_all=True,

@@ -15,7 +15,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from viaduct.data.atomic import replacing
+from viaduct.atomic_files import replace_file
 from viaduct.profiling.collector import Collector, Part
 from viaduct.profiling.interruptions import clear_constant_interruptions
 from viaduct.profiling.network_facts import NetworkFacts
@@ -37,7 +37,7 @@ class Session:
         self.collector = Collector(
             job.plan, "cpu", rank=0, script_folder=Path(job.script_folder), on_step=self._write_step
         )
-        self.phases = ScriptPhases(self.collector, self._end, self._take_facts)
+        self.phases = ScriptPhases(self.collector, self._finish, self._take_facts)
 
     def __enter__(self) -> Session:
         self.phases.__enter__()
@@ -54,7 +54,7 @@ class Session:
         self._is_finished = True
         profile = self.collector.finish(self.describe())
         profile = clear_constant_interruptions(profile)
-        with replacing(self.open_folder() / FINISHED, durable=False) as file:
+        with replace_file(self.open_folder() / FINISHED, durable=False) as file:
             pickle.dump((profile, self.collector.events, self.collector.done), file)
 
     def describe(self) -> Facts:
@@ -79,7 +79,7 @@ class Session:
             self._folder.mkdir(exist_ok=True)
         return self._folder
 
-    def _end(self) -> None:
+    def _finish(self) -> None:
         self.finish()
         self._stop()
 

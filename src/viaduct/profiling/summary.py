@@ -127,10 +127,10 @@ def write_several_ranks(ranks: Sequence[RankFigures], width: int) -> list[str]:
     """Write a line a rank: medians in ms, and a bar of its phases on one scale."""
     heads = ["rank", "iteration", "data", "fwd+bwd", "update"][: 2 + len(ranks[0].phases)]
     figures_by_column = [[figures.iteration.median_us for figures in ranks]]
-    figures_by_column += [[figures.phases[place].median_us for figures in ranks] for place in range(len(heads) - 2)]
+    figures_by_column += [[figures.phases[index].median_us for figures in ranks] for index in range(len(heads) - 2)]
     cells = [[str(figures.rank) for figures in ranks], *map(write_ms_column, figures_by_column)]
     rows = list(zip(*cells, strict=True))
-    columns = [max(len(row[place]) for row in (heads, *rows)) for place in range(len(heads))]
+    columns = [max(len(row[index]) for row in (heads, *rows)) for index in range(len(heads))]
     bar = max(0, min(LONGEST_BAR, width - sum(columns) - 2 * len(columns)))
     longest = max(figures.iteration.mean_us for figures in ranks) or 1.0
     lines = ["  ".join(f"{head:>{column}}" for head, column in zip(heads, columns, strict=True)) + "  median ms"]

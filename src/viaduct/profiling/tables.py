@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from viaduct.data.atomic import replacing
+from viaduct.atomic_files import replace_file
 
 from .record import Kernel, Operator, Profile, Step
 
@@ -84,7 +84,7 @@ def system_table(profile: Profile) -> tuple[list[str], list[Row]]:
 
 def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Row]) -> None:
     """Write a table whole or not at all; N/A where a value is None."""
-    with replacing(path, durable=False) as file:
+    with replace_file(path, durable=False) as file:
         text = io.TextIOWrapper(file, encoding="utf-8", errors="backslashreplace", newline="")
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(columns)

@@ -78,7 +78,7 @@ class Trace:
 
 @dataclass(frozen=True)
 class Context:
-    """What an operator belongs to."""
+    """Module, phase and step to which an operator belongs."""
 
     phase: Phase = "other"
     module: str = ""

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from viaduct.data.atomic import replacing
+from viaduct.atomic_files import replace_file
 from viaduct.errors import BadData
 from viaduct.run_files import finite_or_null
 
@@ -30,7 +30,7 @@ def write_trace(profile: Profile, folder: Path, events: Sequence[Event] = ()) ->
     is_large = exceeds(trace, PACK_FROM)
     path, stale = (folder / PACKED, folder / PLAIN) if is_large else (folder / PLAIN, folder / PACKED)
     size = 0
-    with replacing(path, durable=False) as file:
+    with replace_file(path, durable=False) as file:
         output = gzip.GzipFile(fileobj=file, mode="wb", compresslevel=5, mtime=0) if is_large else file
         for piece in encode_trace(trace):
             output.write(piece)

@@ -47,7 +47,7 @@ class Window(NamedTuple):
 
 @dataclass
 class FoundSteps:
-    """What a trace says about its steps."""
+    """Steps found in a trace."""
 
     steps: list[Step] = field(default_factory=list)
     windows: list[Span] = field(default_factory=list)

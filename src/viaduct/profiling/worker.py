@@ -1,7 +1,7 @@
 """A process that the profiled script has started itself: mp.spawn, torchrun, a forked rank.
 
-`hook/sitecustomize.py` calls `join` before the first line of a new Python. Watching begins when the process imports
-torch; most never do. What trains writes a folder of its own, as the script's first process does.
+`scripts/hook/sitecustomize.py` calls `join` before the first line of a new Python. Watching begins when the process
+imports torch; most never do. What trains writes a folder of its own, as the script's first process does.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def join() -> None:
     from viaduct.profiling.script_job import load_job
 
     job = load_job()
-    if job is not None and not any(CHILD in word for word in sys.orig_argv):
+    if job is not None and not any(CHILD in argument for argument in sys.orig_argv):
         sys.meta_path.insert(0, TorchFinder(job))
 
 

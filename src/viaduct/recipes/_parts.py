@@ -463,6 +463,7 @@ class Checkpoint(Part):
         require(self.keep >= 1, "checkpoint.keep", self.keep, "1 or more")
 
 
+TRACKERS = ("tensorboard", "mlflow", "wandb")
 OBSERVED = ("images", "histograms", "graph", "top5")
 
 
@@ -476,6 +477,7 @@ class Log(Part):
     format: Literal["resnext", "tf", "dll", "events", "mindspore"] = "resnext"
     tensorboard: str = ""  # images, histograms, graph, top5, separated by commas; or all
     tensorboard_every: int = 0  # steps between images and histograms; 0: as every_steps
+    track: str = ""  # mlflow, wandb, tensorboard, separated by commas: where records go beside the run's directory
 
     @property
     def observed(self) -> frozenset[str]:
@@ -488,6 +490,12 @@ class Log(Part):
         require(self.tensorboard_every >= 0, "log.tensorboard_every", self.tensorboard_every, "0 or more")
         wanted = f"some of {', '.join(OBSERVED)}, or all"
         require(self.observed <= set(OBSERVED), "log.tensorboard", self.tensorboard, wanted)
+        require(set(self.trackers) <= set(TRACKERS), "log.track", self.track, f"some of {', '.join(TRACKERS)}")
+
+    @property
+    def trackers(self) -> tuple[str, ...]:
+        """Names of the trackers, each once."""
+        return tuple(dict.fromkeys(filter(None, (name.strip() for name in self.track.split(",")))))
 
 
 @dataclass(frozen=True)
@@ -568,6 +576,7 @@ class Recipe(Part):
     aux_weight: float = 0.4  # of the loss of an auxiliary head, in training, where the network has one
     network: Amoebanet | None = None  # settings of a network that has some
     mixup: float = 0.0  # a: each picture and its label are mixed with another's by a draw of Beta(a, a); 0: not
+    cutmix: float = 0.0  # a: a box of a picture, of an area drawn with Beta(a, a), is replaced by another's; 0: not
     epochs: float = 1
     steps: int = 0  # total optimizer steps; 0: as epochs says
     ema: Ema | None = None
@@ -590,6 +599,11 @@ class Recipe(Part):
     metrics: dict[str, Callable[..., Any]] = field(default_factory=dict)  # name -> metric(logits, labels): a number
     expects: Top1 | None = None
 
+    @property
+    def mixes_images(self) -> bool:
+        """True where training images are mixed in pairs."""
+        return self.mixup > 0 or self.cutmix > 0
+
     def check(self) -> None:
         require(self.epochs > 0, "epochs", self.epochs, "above 0")
         for name, metric in self.metrics.items():
@@ -604,5 +618,6 @@ class Recipe(Part):
         require(self.clip_norm >= 0, "clip_norm", self.clip_norm, "0 or more")
         require(self.aux_weight >= 0, "aux_weight", self.aux_weight, "0 or more")
         require(self.mixup >= 0, "mixup", self.mixup, "0 or more")
+        require(self.cutmix >= 0, "cutmix", self.cutmix, "0 or more")
         require(self.sink == "auto" or self.sink >= 0, "sink", self.sink, "auto, or 0 or more")
         require(0 <= self.seed < 2**63, "seed", self.seed, "at least 0 and below 2**63")

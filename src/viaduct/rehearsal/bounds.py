@@ -1,4 +1,4 @@
-"""Time and memory have an end, whatever the script does.
+"""Bounds on time and memory of a rehearsed script.
 
 A thread looks at the clock and at the memory of this process and those it has started. At a bound it shows where the
 script stands, and asks the main thread to stop: a signal's handler raises `StopScript` there, so `finally` blocks and
@@ -36,9 +36,9 @@ class Bounds:
 
     def __init__(self, timeout: float | None, memory: int | None) -> None:
         self.timeout, self.memory = timeout, memory
-        self.look: Callable[[], None] = lambda: None  # ten times a second
-        self.last_word: Callable[[], None] = lambda: None  # before the process is ended without its answer
-        self.asked: Callable[[], float | None] = lambda: None  # when it was asked to stop, its steps taken
+        self.on_poll: Callable[[], None] = lambda: None  # ten times a second
+        self.on_exit: Callable[[], None] = lambda: None  # before the process is ended without its answer
+        self.stop_requested_at: Callable[[], float | None] = lambda: None  # when it was asked to stop, its steps taken
         self.met: Bound = ""
         self.failure = ""  # of the watch itself
         self.peak = 0  # bytes, of all processes together
@@ -48,6 +48,7 @@ class Bounds:
         self._thread = threading.Thread(target=self._watch, name="viaduct-bounds", daemon=True)
 
     def start(self) -> None:
+        """Start watching."""
         self._began = time.monotonic()
         signal.signal(SIGNAL, self._stop)
         self._thread.start()
@@ -61,50 +62,51 @@ class Bounds:
     def _watch(self) -> None:
         """A process that nobody watches has no limits: it does not go on."""
         try:
-            self._look_on()
+            self._poll()
         except Exception as error:
             if not self._ended.is_set():
                 self.met, self.failure = "watch", f"{type(error).__name__}: {error}"
-                self._end(f"its time and memory are no longer watched ({self.failure})", 1, "it is ended")
+                self._exit(f"its time and memory are no longer watched ({self.failure})", 1, "it is ended")
 
-    def _look_on(self) -> None:
+    def _poll(self) -> None:
         while not self._ended.wait(EVERY_S):
             self.peak = max(self.peak, now := tree_memory())
-            self.look()
-            asked = self.asked()
+            self.on_poll()
+            asked = self.stop_requested_at()
             if asked is not None and time.monotonic() - asked > GRACE_S:
-                self._end("its steps are taken, and it does not stop", 0)
+                self._exit("its steps are taken, and it does not stop", 0)
             elif self.timeout is not None and time.monotonic() - self._began > self.timeout:
-                self._meet("time", f"it did not end within {self.timeout:g} s")
+                self._stop_at_bound("time", f"it did not end within {self.timeout:g} s")
             elif self.memory is not None and now > self.memory:
-                self._meet("memory", f"it took {now / 2**20:,.0f} MiB of {self.memory / 2**20:,.0f} allowed")
+                self._stop_at_bound("memory", f"it took {now / 2**20:,.0f} MiB of {self.memory / 2**20:,.0f} allowed")
 
-    def _meet(self, bound: Bound, why: str) -> None:
+    def _stop_at_bound(self, bound: Bound, why: str) -> None:
         self.met = bound
         print(f"viaduct rehearse: the script is stopped: {why}. It stands here:", file=sys.stderr)
-        print(standing(), end="", file=sys.stderr, flush=True)
+        print(format_stack(), end="", file=sys.stderr, flush=True)
         os.kill(os.getpid(), SIGNAL)
         if not self._ended.wait(GRACE_S):
             faulthandler.dump_traceback(all_threads=True)
-            self._end("it does not stop", 1)
+            self._exit("it does not stop", 1)
 
-    def _end(self, why: str, code: int, then: str = f"it is ended after {GRACE_S:g} s") -> NoReturn:
+    def _exit(self, why: str, code: int, then: str = f"it is ended after {GRACE_S:g} s") -> NoReturn:
         print(f"viaduct rehearse: {why}; {then}.", file=sys.stderr, flush=True)
         try:
-            self.last_word()
+            self.on_exit()
         finally:
             os._exit(code)
 
     @property
     def seconds(self) -> float:
+        """Return the seconds since the start, up to the end of the script."""
         return round((self._over or time.monotonic()) - self._began, 3)
 
     def _stop(self, number: int, frame: FrameType | None) -> NoReturn:
         raise StopScript
 
 
-def standing() -> str:
-    """The stack of the main thread from the user's first line on."""
+def format_stack() -> str:
+    """Return the main thread's stack from the user's first frame on."""
     main = sys._current_frames().get(threading.main_thread().ident or 0)
     if main is None:
         return "  (it cannot be seen)\n"
@@ -114,29 +116,32 @@ def standing() -> str:
 
 
 def tree_memory() -> int:
-    """Resident bytes of this process and of those below it; what is shared counts once for each."""
-    return sum(resident(pid) for pid in tree(os.getpid()))
+    """Return the resident bytes of this process and its children; shared pages count once for each."""
+    return sum(resident_bytes(pid) for pid in iterate_processes(os.getpid()))
 
 
-def tree(pid: int) -> Iterator[int]:
+def iterate_processes(pid: int) -> Iterator[int]:
+    """Yield a process and its descendants."""
     yield pid
     try:
         for task in Path(f"/proc/{pid}/task").iterdir():
             for child in (task / "children").read_text().split():
-                yield from tree(int(child))
+                yield from iterate_processes(int(child))
     except OSError:  # it has ended meanwhile, or this is no Linux
         return
 
 
-def resident(pid: int) -> int:
+def resident_bytes(pid: int) -> int:
+    """Return the resident bytes of a process; 0 if it has ended."""
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):
-        return own_peak() if pid == os.getpid() else 0
+        return peak_bytes() if pid == os.getpid() else 0
 
 
-def own_peak() -> int:
+def peak_bytes() -> int:
+    """Return the peak resident size of this process."""
     import resource
 
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -18,14 +18,15 @@ from pathlib import Path
 from viaduct.errors import ViaductError
 from viaduct.rehearsal import guard, provenance, renaming, terminal
 from viaduct.rehearsal import plan as plans
-from viaduct.rehearsal.bounds import Bounds, tree
+from viaduct.rehearsal.bounds import Bounds, iterate_processes
 from viaduct.rehearsal.plan import Plan
 from viaduct.rehearsal.progress import Progress
-from viaduct.rehearsal.stage import Attendance, set_stage
+from viaduct.rehearsal.stage import StepCounter, set_stage
 from viaduct.scripts.runner import Ended, Script, import_packages, load_file, load_module, run_script
 
 
 def main() -> int:
+    """Run the script of the current plan; return its exit code."""
     plan = plans.current()
     if plan is None:
         print(f"{plans.VARIABLE} is not set: this process is started by `viaduct rehearse`.", file=sys.stderr)
@@ -34,74 +35,75 @@ def main() -> int:
     try:
         script = load_file(Path(plan.main), guard.move_arguments(plan))
         recorder = provenance.install(plan)
-        script = recorded(script, recorder)
+        script = compile_recorded(script, recorder)
         attendance = set_stage(plan, ours=True)
         guard.install(plan)
         renaming.install(plan)
         terminal.install()
-        listen(plan, bounds, attendance)
+        install_progress(plan, bounds, attendance)
         bounds.start()
         ended = run_module(plan, recorder) if plan.module else run_script(script)
         bounds.close()
         attendance.finish(complete=not (ended.code or ended.stopped or bounds.met))
-        note(plan, ended, bounds, attendance)
+        write_note(plan, ended, bounds, attendance)
     except ViaductError as error:
         print(f"viaduct rehearse: {error}", file=sys.stderr)
         return error.exit_code
     if bounds.met:
-        end_others()
+        terminate_children()
     return 1 if bounds.met else ended.code
 
 
-def recorded(script: Script, recorder: provenance.Recorder | None) -> Script:
-    """Compile it so that its lines are counted; it sees itself in its own place."""
+def compile_recorded(script: Script, recorder: provenance.Recorder | None) -> Script:
+    """Compile the script so that its lines are counted."""
     if recorder is None:
         return script
     return replace(script, code=recorder.load_main(script.file), file=recorder.show_main(script.file))
 
 
 def run_module(plan: Plan, recorder: provenance.Recorder | None) -> Ended:
-    """As `python -m`: the packages that hold it are imported first, on the stage."""
+    """Run a module as `python -m` does: its packages are imported first, on the stand-in."""
     failed = import_packages(plan.module)
-    return failed or run_script(recorded(load_module(plan.module, guard.move_arguments(plan)), recorder))
+    return failed or run_script(compile_recorded(load_module(plan.module, guard.move_arguments(plan)), recorder))
 
 
-def listen(plan: Plan, bounds: Bounds, attendance: Attendance) -> None:
-    """What is known of this process is written as it goes, and once more if it must be ended."""
+def install_progress(plan: Plan, bounds: Bounds, attendance: StepCounter) -> None:
+    """Write the progress of this process regularly, and once more if it must be ended."""
     alive = Progress(plan.record, "alive")
-    bounds.asked = lambda: attendance.asked
-    bounds.look = lambda: alive.note(
-        rank=plans.rank(), steps=attendance.taken, seconds=bounds.seconds, peak_bytes=bounds.peak
+    bounds.stop_requested_at = lambda: attendance.stop_requested_at
+    bounds.on_poll = lambda: alive.note(
+        rank=plans.rank(), steps=attendance.step_count, seconds=bounds.seconds, peak_bytes=bounds.peak
     )
 
     def last_word() -> None:
-        note(plan, Ended(1 if bounds.met else 0, not bounds.met, bounds.failure), bounds, attendance)
+        write_note(plan, Ended(1 if bounds.met else 0, not bounds.met, bounds.failure), bounds, attendance)
         if not bounds.met:
             attendance.keep()
 
-    bounds.last_word = last_word
+    bounds.on_exit = last_word
 
 
-def note(plan: Plan, ended: Ended, bounds: Bounds, attendance: Attendance) -> None:
+def write_note(plan: Plan, ended: Ended, bounds: Bounds, attendance: StepCounter) -> None:
+    """Write how the process ended."""
     folder = Path(plan.record) / "ended"
     folder.mkdir(exist_ok=True)
     said = {
         "rank": plans.rank(),
         "code": ended.code,
-        "stopped": (ended.stopped or attendance.asked is not None) and not bounds.met,
+        "stopped": (ended.stopped or attendance.stop_requested_at is not None) and not bounds.met,
         "bound": bounds.met,
         "failure": ended.failure,
-        "steps": attendance.taken,
+        "steps": attendance.step_count,
         "seconds": bounds.seconds,
         "peak_bytes": bounds.peak,
     }
     (folder / f"{os.getpid()}.json").write_text(json.dumps(said))
 
 
-def end_others() -> None:
-    """Processes that the script has started would be waited for at this one's end."""
+def terminate_children() -> None:
+    """Terminate the processes that the script started, which would otherwise be waited for."""
     for process in multiprocessing.active_children():
         process.terminate()
-    for pid in list(tree(os.getpid()))[1:]:
+    for pid in list(iterate_processes(os.getpid()))[1:]:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGTERM)

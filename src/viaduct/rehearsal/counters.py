@@ -1,4 +1,4 @@
-"""Counts how often the changed lines of a file are executed, by counters that are compiled into that file alone.
+"""Execution counts of changed lines, by counters that are compiled into those files alone.
 
 What is counted is a unit: a statement, or a part of an expression that Python may skip (a branch of `a if b else c`,
 the right side of `and` and `or`, the body of a lambda, what a comprehension does for each element). A change within a
@@ -41,7 +41,7 @@ class Span:
 
 @dataclass
 class Unit:
-    """What is executed as a whole or not at all. `body` and `index` say where its counter is put."""
+    """Code that is executed completely or not at all; `owner`, `attribute` and `index` locate its counter."""
 
     node: ast.AST
     start: Position
@@ -53,6 +53,7 @@ class Unit:
     is_for_checkers: bool = False  # within `if TYPE_CHECKING:`, which no run executes
 
     def find(self, at: Position) -> Unit:
+        """Return the innermost unit at a position."""
         for unit in self.inner:
             if unit.start <= at < unit.end:
                 return unit.find(at)
@@ -70,7 +71,7 @@ class Edited:
 def find_edited(tree: ast.Module, text: str, spans: Iterable[Span]) -> Edited:
     """Find the units that changes belong to; comments, blank lines and docstrings belong to none."""
     root = Unit(tree, (0, 0), (1 << 30, 0))
-    root.inner = list(units_of(tree))
+    root.inner = list(iterate_units(tree))
     wanted: dict[int, list[Span]] = {}
     for span in spans:
         wanted.setdefault(span.line, []).append(span)
@@ -117,7 +118,7 @@ def is_ignored(unit: Unit) -> bool:
 # ---- finding units
 
 
-def units_of(node: ast.AST, is_for_checkers: bool = False) -> Iterator[Unit]:
+def iterate_units(node: ast.AST, is_for_checkers: bool = False) -> Iterator[Unit]:
     """Yield the outermost units below a node, each with those within it."""
     if isinstance(node, ast.JoinedStr):  # whose columns are not those of the file before Python 3.12
         return
@@ -128,14 +129,15 @@ def units_of(node: ast.AST, is_for_checkers: bool = False) -> Iterator[Unit]:
             if not isinstance(child, ast.AST):
                 continue
             if is_unit(node, attribute, index, child):
-                start, end = extent(child)
-                inner = list(units_of(child, is_for_checkers))
+                start, end = node_extent(child)
+                inner = list(iterate_units(child, is_for_checkers))
                 yield Unit(child, start, end, node, attribute, index, inner, is_for_checkers)
             else:
-                yield from units_of(child, is_for_checkers)
+                yield from iterate_units(child, is_for_checkers)
 
 
 def is_unit(parent: ast.AST, attribute: str, index: int | None, child: ast.AST) -> bool:
+    """Return True if Python may skip this child of a node."""
     if isinstance(child, (ast.stmt, ast.ExceptHandler, ast.match_case)):
         return True
     if isinstance(child, ast.Starred) or not isinstance(child, ast.expr):
@@ -155,10 +157,10 @@ def is_unit(parent: ast.AST, attribute: str, index: int | None, child: ast.AST) 
     return isinstance(parent, ast.match_case) and attribute == "guard"
 
 
-def extent(node: Any) -> tuple[Position, Position]:
+def node_extent(node: Any) -> tuple[Position, Position]:
     """Return where a node begins and ends; decorators belong to what they decorate."""
     if isinstance(node, ast.match_case):
-        return extent(node.pattern)[0], extent(node.body[-1])[1]
+        return node_extent(node.pattern)[0], node_extent(node.body[-1])[1]
     line, column = node.lineno, node.col_offset
     for decorator in getattr(node, "decorator_list", ()):
         if decorator.lineno < line:
@@ -184,19 +186,20 @@ def instrument(tree: ast.Module, edited: Edited, offset: int) -> ast.Module:
     for unit in edited.units:
         body = getattr(unit.owner, unit.attribute)
         for number, node in added.pop((id(body), unit.attribute), []) if isinstance(body, list) else ():
-            place = next(index for index, known in enumerate(body) if known is node)
-            body.insert(behind_futures(body, place), count_statement(number, node))
+            position = next(index for index, known in enumerate(body) if known is node)
+            body.insert(skip_future_imports(body, position), count_statement(number, node))
     return ast.fix_missing_locations(tree)
 
 
-def behind_futures(body: list[ast.stmt], place: int) -> int:
-    """`from __future__` stays first; its counter comes behind all of them."""
-    while place < len(body) and isinstance(node := body[place], ast.ImportFrom) and node.module == "__future__":
-        place += 1
-    return place
+def skip_future_imports(body: list[ast.stmt], index: int) -> int:
+    """Return the index after `from __future__` imports, which must come first."""
+    while index < len(body) and isinstance(node := body[index], ast.ImportFrom) and node.module == "__future__":
+        index += 1
+    return index
 
 
 def put_expression(unit: Unit, node: ast.expr) -> None:
+    """Replace the unit's expression."""
     if unit.index is None:
         setattr(unit.owner, unit.attribute, node)
     else:
@@ -204,6 +207,7 @@ def put_expression(unit: Unit, node: ast.expr) -> None:
 
 
 def count_statement(number: int, node: ast.stmt) -> ast.stmt:
+    """Return a statement that increments a counter."""
     target = ast.Subscript(ast.Name(HITS, ast.Load()), ast.Constant(number), ast.Store())
     return ast.copy_location(ast.AugAssign(target, ast.Add(), ast.Constant(1)), node)
 
@@ -231,6 +235,7 @@ class Counters:
         os.register_at_fork(after_in_child=self.open)
 
     def open(self) -> None:
+        """Map the counters of this process."""
         self._folder.mkdir(exist_ok=True)
         file = os.open(self._folder / f"{os.getpid()}.bin", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         size = max(1, self.count) * WIDTH
@@ -256,6 +261,7 @@ class Counters:
 
 
 def compile_plain(data: bytes, path: str) -> CodeType:
+    """Compile a file without counters."""
     code: CodeType = compile(data, path, "exec", dont_inherit=True)
     return code
 
@@ -267,6 +273,7 @@ def decode(data: bytes) -> str:
 
 
 def open_counters(record: str) -> Counters | None:
+    """Return the counters of a record; None if nothing is counted."""
     return Counters(record) if (Path(record) / FILE).exists() else None
 
 
@@ -275,11 +282,11 @@ def open_counters(record: str) -> Counters | None:
 
 def save(record: str, files: Mapping[str, Sequence[Span]], units: Mapping[str, int]) -> None:
     """Tell every process of a rehearsal what to count; `units` is the number of counters of each file."""
-    told, offset = {}, 0
+    entries, offset = {}, 0
     for name, spans in files.items():
-        told[name] = {"offset": offset, "spans": [[span.line, span.start, span.end] for span in spans]}
+        entries[name] = {"offset": offset, "spans": [[span.line, span.start, span.end] for span in spans]}
         offset += units[name]
-    Path(record, FILE).write_text(json.dumps({"files": told, "count": offset}), encoding="utf-8")
+    Path(record, FILE).write_text(json.dumps({"files": entries, "count": offset}), encoding="utf-8")
 
 
 def read_counts(record: str) -> list[int]:

@@ -1,4 +1,4 @@
-"""Counts the steps of a PyTorch script, and stops it after as many as were asked for.
+"""Step counter of a PyTorch script: stops it after the requested number of steps.
 
 Each process counts for itself: ranks that train together take the same steps, so all stop after the same one and none
 waits for another. The process that we started is stopped by `StopScript`; one that the script started itself by
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 
 class Counter(Watcher):
-    """Counts, tells the observation, stops."""
+    """Counts steps, records observations, and stops the script."""
 
     def __init__(self, plan: Plan, ours: bool) -> None:
         self.plan, self.ours = plan, ours
         self.observation = Observation(plan) if plan.observe else None
-        self.taken = 0
-        self.asked: float | None = None
+        self.step_count = 0
+        self.stop_requested_at: float | None = None
         self._progress = Progress(plan.record, "steps")
         self.rank = 0  # as it is while steps are taken: at the end the process group may be gone
         self._optimizer: torch.optim.Optimizer | None = None
@@ -46,10 +46,11 @@ class Counter(Watcher):
         self._step_at = StepAt(parse_target(plan.step_at), self.count_step) if plan.step_at else None
 
     def start(self) -> None:
+        """Install the hooks."""
         if self.observation:
             self.observation.start()
         if self.plan.batches:
-            bound_loaders(self.plan.batches)
+            limit_loaders(self.plan.batches)
         self._steps.__enter__()
         self._by_hand.start()
         if self._step_at:
@@ -59,7 +60,7 @@ class Counter(Watcher):
         util.register_after_fork(self, Counter.start_again)
 
     def close(self) -> None:
-        """Look no more."""
+        """Remove the hooks."""
         self._steps.__exit__()
         self._by_hand.close()
         if self._step_at:
@@ -68,23 +69,25 @@ class Counter(Watcher):
             self.observation.close()
 
     def start_again(self) -> None:
-        """In a process that multiprocessing has forked: its steps are its own."""
-        self.ours, self.taken, self.asked = False, 0, None
+        """Reset the counter in a process that multiprocessing has forked."""
+        self.ours, self.step_count, self.stop_requested_at = False, 0, None
         register_end(self.finish)
 
     def on_backward_by_hand(self, trained: list[torch.Tensor]) -> None:
+        """Record gradients of a script that updates its weights without an optimizer."""
         if self.observation:
             self.observation.trained = trained
-            if not self.taken:
+            if not self.step_count:
                 self.observation.keep_gradients()
 
     def on_function(self, loss: torch.Tensor, trained: list[torch.Tensor], gradients: list[torch.Tensor]) -> None:
         """Gradients were computed by a function, which leaves nothing in `.grad`."""
         if self.observation:
-            self.observation.keep_function(loss, trained, gradients if not self.taken else [])
+            self.observation.keep_function(loss, trained, gradients if not self.step_count else [])
 
     def on_step_by_hand(self) -> None:
-        self.on_step_end(self.taken)
+        """Count an update that was made without an optimizer."""
+        self.on_step_end(self.step_count)
 
     def on_step_end(self, step: int) -> None:
         """An update is a step, unless the user has said where steps end."""
@@ -100,15 +103,18 @@ class Counter(Watcher):
         self._optimizer = optimizer
 
     def count_step(self) -> None:
-        if self.asked is not None:  # it has swallowed the stop and trains on; that is no part of the rehearsal
+        """Count one step; stop the script after the last one."""
+        if (
+            self.stop_requested_at is not None
+        ):  # it has swallowed the stop and trains on; that is no part of the rehearsal
             self.stop()
-        self.taken, self.rank = self.taken + 1, rank()
-        self._progress.note(rank=self.rank, steps=self.taken)
+        self.step_count, self.rank = self.step_count + 1, rank()
+        self._progress.note(rank=self.rank, steps=self.step_count)
         if self.observation:
-            self.observation.step_ends(self.taken - 1, self._optimizer)
-        if self.plan.steps and self.taken >= self.plan.steps:
+            self.observation.step_ends(self.step_count - 1, self._optimizer)
+        if self.plan.steps and self.step_count >= self.plan.steps:
             self.keep()
-            self.asked = time.monotonic()
+            self.stop_requested_at = time.monotonic()
             if not self.ours:
                 end_later()
             self.stop()
@@ -119,33 +125,34 @@ class Counter(Watcher):
             self._by_hand.settle()
 
     def stop(self) -> None:
+        """Raise the exception that ends the script."""
         raise StopScript if self.ours else SystemExit(0)
 
     def keep(self) -> None:
-        """What was seen. At a stop it is kept at once: a script that swallows it goes on changing its weights."""
-        if self.observation and self.asked is None:
+        """Write the observations. At a stop they are written at once: a script may swallow it and train on."""
+        if self.observation and self.stop_requested_at is None:
             self.observation.write(self.rank)
 
     def finish(self, complete: bool = False) -> None:
-        """A process that took no step (a data loader's) leaves nothing."""
-        if self.asked is None:
+        """Write the observations at the end; a process without steps leaves none."""
+        if self.stop_requested_at is None:
             self._settle_last_step()
-        if not self.taken:
+        if not self.step_count:
             return
         self.keep()
-        if self.plan.steps and self.taken >= self.plan.steps:
+        if self.plan.steps and self.step_count >= self.plan.steps:
             leave_group()
 
 
 def end_later() -> None:
-    """A process of the script's own that does not stop, as `bounds.py` has it for the one that we have started."""
+    """End a process that ignores the stop, after a grace period."""
     timer = threading.Timer(GRACE_S, os._exit, (0,))
     timer.daemon = True
     timer.start()
 
 
 def leave_group() -> None:
-    """A script that we stopped had no chance to; gloo's threads would abort a process that ends with them."""
+    """Destroy the process group of a stopped script; gloo's threads would abort the process."""
     from torch import distributed
 
     if distributed.is_available() and distributed.is_initialized():
@@ -153,21 +160,21 @@ def leave_group() -> None:
 
 
 def register_end(finish: Any) -> None:
-    """multiprocessing ends its processes without `atexit`; it has functions of its own for that."""
+    """Register a function for the end of the process; multiprocessing does not run `atexit`."""
     if process.parent_process() is None:
         atexit.register(finish)
     else:
         util.Finalize(None, finish, exitpriority=100)
 
 
-def bound_loaders(batches: int) -> None:
-    """Each pass over a DataLoader ends after so many batches; its length stays what it is."""
+def limit_loaders(batches: int) -> None:
+    """End each pass over a DataLoader after so many batches; its length stays unchanged."""
     from torch.utils.data import DataLoader
 
     loader: Any = DataLoader
     plain = loader.__iter__
 
-    def bounded(self: Any) -> Iterator[Any]:
+    def limited(self: Any) -> Iterator[Any]:
         return itertools.islice(plain(self), batches)
 
-    loader.__iter__ = bounded
+    loader.__iter__ = limited

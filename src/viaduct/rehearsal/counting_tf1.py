@@ -1,4 +1,4 @@
-"""Counts the steps of a TensorFlow 1 script through the stage's own watch, and keeps what it saw as PyTorch's are kept.
+"""Step counter of a TensorFlow 1 script, through the stand-in's session observers.
 
 RECORD/observed/rank-0/ holds steps.jsonl, gradients.npz and weights.npz (`observe.py`); names are those of the graph.
 RECORD/profiling_points.json names the operators between which forward and backward pass lie.
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from viaduct.rehearsal import tf1_stage
-from viaduct.rehearsal.looking import describe_ranks, keep
+from viaduct.rehearsal.inspection import describe_ranks, write_facts
 from viaduct.rehearsal.observe import EVALUATED, folder_of, save_arrays, write_steps
 from viaduct.rehearsal.plan import Plan, rank
 from viaduct.rehearsal.progress import Progress
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 
 class GraphCounter:
-    """As `counting.Counter`, for graphs."""
+    """Step counter of a graph, the counterpart of `counting.Counter`."""
 
     def __init__(self, plan: Plan, ours: bool) -> None:
-        from viaduct.rehearsal.tf1_stage import examining, profiling_points, sessions, watch
+        from viaduct.rehearsal.tf1_stage import inspection, profiling_points, sessions, watch
 
         self.plan = plan
         if plan.shake:
-            sessions.observers.append(examining.Shaking())
-        self.examined = examining.Examination() if plan.look else None
-        self.evaluations = examining.Evaluations()
+            sessions.observers.append(inspection.Perturbation())
+        self.examined = inspection.GraphInspection() if plan.look else None
+        self.evaluations = inspection.Evaluations()
         if self.examined is not None:
             sessions.observers += [self.examined, self.evaluations]
         self.points = profiling_points.PointFinder()
@@ -45,29 +45,34 @@ class GraphCounter:
             atexit.register(self.finish, False)
 
     @property
-    def taken(self) -> int:
+    def step_count(self) -> int:
+        """Return the number of steps taken."""
         return self.watched.steps
 
     @property
-    def asked(self) -> float | None:
+    def stop_requested_at(self) -> float | None:
+        """Return when the script was first asked to stop; None if it was not."""
         return self.watched.asked
 
     def keep(self) -> None:
-        if self.taken and self.plan.observe:
+        """Write the observations if a step was taken."""
+        if self.step_count and self.plan.observe:
             self.write()
 
     def finish(self, complete: bool) -> None:
+        """Close the sessions of a complete script and write the observations."""
         self.watched.finish()
         if complete:  # a script that was stopped, or has failed, had no chance to close its sessions
             tf1_stage.finish()
-        if not self.taken:
+        if not self.step_count:
             return
-        Progress(self.plan.record, "steps").note(rank=rank(), steps=self.taken)
+        Progress(self.plan.record, "steps").note(rank=rank(), steps=self.step_count)
         if rank() == 0:
             self.points.write(Path(self.plan.record))
         self.keep()
 
     def write(self) -> None:
+        """Write losses, gradients, weights and facts of this rank."""
         from viaduct.rehearsal.tf1_stage import collectives
 
         folder = folder_of(self.plan.record, rank())
@@ -82,4 +87,4 @@ class GraphCounter:
         if self.examined is not None:
             lines = [json.dumps(sums) + "\n" for sums in self.evaluations.sums]
             (folder / EVALUATED).write_text("".join(lines), encoding="utf-8")
-            keep(folder, [*self.examined.facts, describe_ranks(collectives.has_exchanged())])
+            write_facts(folder, [*self.examined.facts, describe_ranks(collectives.has_exchanged())])

@@ -1,4 +1,4 @@
-"""What a rehearsed script sees of the user's files, and what becomes of those that it writes.
+"""The user's files as a rehearsed script sees them, and what becomes of those it writes.
 
 An overlay where the kernel allows it, else a mirror; with --here the files themselves. Whichever it is, what the script
 has written lies afterwards in RECORD/work, by its path from the folder in which the command was given, and in
@@ -21,9 +21,9 @@ from typing import Protocol
 
 from viaduct.errors import BadRun
 from viaduct.rehearsal import guard, project
+from viaduct.rehearsal.mirror import Mirror
 from viaduct.rehearsal.overlay import SWITCH, Layout, NoOverlay, allow_removal, choose_folders, find_obstacle, open_view
 from viaduct.rehearsal.plan import Plan
-from viaduct.rehearsal.scene import Scene
 
 Tell = Callable[[str], None]
 WORK, ELSEWHERE = "work", "elsewhere"
@@ -48,16 +48,16 @@ def choose_view(plan: Plan, tell: Tell) -> Plan:
     """Decide how the script sees the user's files, by trying it."""
     here = Path(plan.record)
     near = next(folder for folder in (here, *here.parents) if folder.is_dir())
-    obstacle = find_obstacle(layout_of(plan), near)
+    obstacle = find_obstacle(make_layout(plan), near)
     obstacle = obstacle or find_uncovered(plan)
     if obstacle:
         tell(f"no overlay can be mounted here ({obstacle}): the script runs in a mirror of your folders.")
-    return settle(replace(plan, view="mirror" if obstacle else "overlay"), here)
+    return move_record(replace(plan, view="mirror" if obstacle else "overlay"), here)
 
 
 def find_uncovered(plan: Plan) -> str:
     """Return why an overlay would not hold what the script writes next to itself; nothing where it does."""
-    covered = layout_of(plan).folders
+    covered = make_layout(plan).folders
     for path in (plan.origin, plan.replaces or plan.tree or plan.project):
         if not any(Path(path).is_relative_to(folder) for folder in covered):
             return f"{path} cannot be overlaid"
@@ -66,23 +66,24 @@ def find_uncovered(plan: Plan) -> str:
     return ""
 
 
-def settle(plan: Plan, record: Path) -> Plan:
-    """The same rehearsal with its record in another folder."""
+def move_record(plan: Plan, record: Path) -> Plan:
+    """Return the same rehearsal with its record in another folder."""
     own = plan.replaces or plan.tree or plan.project
     if plan.view == "mirror":
-        scene = scene_of(replace(plan, record=str(record)))
-        return replace(plan, record=str(record), work=str(scene.work), place=str(scene.place(Path(own))))
+        mirror = make_mirror(replace(plan, record=str(record)))
+        return replace(plan, record=str(record), work=str(mirror.work), place=str(mirror.path_of(Path(own))))
     return replace(plan, record=str(record), work=plan.origin, place=own)
 
 
 def open_files(plan: Plan) -> Files:
+    """Return the view of the user's files that the plan asks for."""
     if plan.view == "overlay":
-        return Overlaid(plan)
-    return Mirrored(plan) if plan.view == "mirror" else AsTheyAre()
+        return OverlayFiles(plan)
+    return MirrorFiles(plan) if plan.view == "mirror" else DirectFiles()
 
 
-class AsTheyAre:
-    """With --here: the script writes where it writes."""
+class DirectFiles:
+    """The user's files themselves (--here)."""
 
     def command(self, command: list[str]) -> list[str]:
         return command
@@ -91,13 +92,13 @@ class AsTheyAre:
         return [], []
 
 
-class Overlaid:
-    """Overlay mounts, in place."""
+class OverlayFiles:
+    """Overlay mounts in place."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         try:
-            self.view = open_view(layout_of(plan))
+            self.view = open_view(make_layout(plan))
         except NoOverlay as error:
             raise BadRun(
                 f"the overlay of your files cannot be mounted: {error}.", f"{SWITCH}=off runs without."
@@ -116,31 +117,32 @@ class Overlaid:
         return wrote, []
 
 
-class Mirrored:
+class MirrorFiles:
     """Copies and links; `guard.py` keeps Python from writing through the links."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.scene = scene_of(plan)
-        self.scene.set_up()
-        near = [str(path) for path in self.scene.near if path != Path("/")]
-        guard.save(plan.record, [*near, *self.scene.originals])
+        self.mirror = make_mirror(plan)
+        self.mirror.set_up()
+        near = [str(path) for path in self.mirror.near if path != Path("/")]
+        guard.save(plan.record, [*near, *self.mirror.originals])
 
     def command(self, command: list[str]) -> list[str]:
         return command
 
     def close(self) -> tuple[list[str], list[str]]:
-        changed = self.scene.changed_originals()
-        wrote = keep_written(self.plan, self.scene.find_written())
-        shutil.rmtree(self.scene.folder, ignore_errors=True)
+        changed = self.mirror.changed_originals()
+        wrote = keep_written(self.plan, self.mirror.find_written())
+        shutil.rmtree(self.mirror.folder, ignore_errors=True)
         shutil.rmtree(scratch_folder(self.plan), ignore_errors=True)
         return wrote, changed
 
 
-def scene_of(plan: Plan) -> Scene:
+def make_mirror(plan: Plan) -> Mirror:
+    """Return the mirror of a plan."""
     own = plan.replaces or plan.tree or plan.project
     tree = Path(plan.tree) if plan.replaces else None
-    return Scene(Path(plan.origin), Path(plan.record) / MIRROR, Path(own), tree)
+    return Mirror(Path(plan.origin), Path(plan.record) / MIRROR, Path(own), tree)
 
 
 def keep_written(plan: Plan, written: Iterable[tuple[str, Path]]) -> list[str]:
@@ -184,7 +186,8 @@ def is_of_interest(name: str, plan: Plan) -> bool:
 # ---- what an overlay has to cover
 
 
-def layout_of(plan: Plan) -> Layout:
+def make_layout(plan: Plan) -> Layout:
+    """Return the folders that an overlay has to cover."""
     caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     needed = choose_folders([plan.origin, plan.replaces or plan.tree or plan.project])
     folders = choose_folders([*needed, *find_paths(plan)])
@@ -196,7 +199,7 @@ def layout_of(plan: Plan) -> Layout:
 def find_paths(plan: Plan) -> Iterator[str]:
     """Yield paths that the script may write to, as far as they can be known: what lies around them is overlaid."""
     yield from (plan.origin, plan.replaces or plan.tree or plan.project, plan.project)
-    yield from filter(is_users_path, (word.partition("=")[2] or word for word in plan.arguments))
+    yield from filter(is_users_path, (argument.partition("=")[2] or argument for argument in plan.arguments))
     for folder in dict.fromkeys((plan.origin, os.path.dirname(plan.origin), plan.replaces or plan.tree)):
         yield from filter(is_users_path, find_links(folder))
     for source in project.read(Path(plan.script)).sources:
@@ -222,6 +225,7 @@ def find_links(folder: str) -> list[str]:
 
 
 def find_texts(tree: ast.Module) -> Iterator[str]:
+    """Yield absolute paths among a script's string constants."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith(("/", "~")):
             yield os.path.expanduser(node.value)

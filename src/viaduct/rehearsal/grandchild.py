@@ -1,7 +1,7 @@
-"""A process that the script has started itself: the stage is set when it first imports the framework, not before.
+"""Processes that the script starts itself: the stand-in is installed when they first import the framework.
 
 Most such processes (a data loader's workers, a resource tracker, a shell's helpers) never train, and importing torch
-costs more than all that they do. `hook/sitecustomize.py` calls `join`.
+costs more than all that they do. `scripts/hook/sitecustomize.py` calls `join`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
+from viaduct.cards import NPU
 from viaduct.rehearsal import guard, provenance, renaming, terminal, trees
 from viaduct.rehearsal import plan as plans
 from viaduct.rehearsal.plan import Plan
@@ -25,7 +26,7 @@ RUN = (
     "import sys; sys.path[:] = filter(None, sys.path); "
     "from viaduct.rehearsal.grandchild import run_main; sys.exit(run_main())"
 )
-FIRST = {"torch": ("torch",), "tf1": ("tensorflow", "npu_bridge", "hccl", "horovod")}
+FIRST = {"torch": ("torch",), "tf1": ("tensorflow", *NPU.tensorflow_modules, "horovod")}
 
 
 def join() -> None:
@@ -37,12 +38,12 @@ def join() -> None:
         renaming.install(plan)
         terminal.install()
         provenance.install(plan)
-        sys.meta_path.insert(0, Curtain(plan))
+        sys.meta_path.insert(0, FrameworkFinder(plan))
 
 
 def start_own_script(plan: Plan) -> None:
     """`python other.py`: begin anew with the own tree's file, run by us, so that it is recorded like the first."""
-    known = trees.of_plan(plan)
+    known = trees.trees_of_plan(plan)
     name = sys.argv[0] if sys.argv else ""
     if known is None or name in ("", "-", "-c", "-m") or not os.path.isfile(name) or known.position(name) is None:
         return
@@ -62,12 +63,12 @@ def run_main() -> int:
 
 
 def is_ours() -> bool:
-    """Whether this is the process that runs the script, `child.py`: it sets its stage itself."""
-    return any("viaduct.rehearsal.child" in word for word in sys.orig_argv)
+    """Return True in the process that runs the script, `child.py`, which installs the stand-in itself."""
+    return any("viaduct.rehearsal.child" in argument for argument in sys.orig_argv)
 
 
-class Curtain(importlib.abc.MetaPathFinder):
-    """Waits for the first import of the framework, then sets the stage around it."""
+class FrameworkFinder(importlib.abc.MetaPathFinder):
+    """Waits for the first import of the framework, then installs the stand-in."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -81,11 +82,11 @@ class Curtain(importlib.abc.MetaPathFinder):
         from viaduct.rehearsal.stage import set_stage
 
         set_stage(self.plan, ours=False)
-        return AsItIs(name).spec() if name in sys.modules else importlib.util.find_spec(name)
+        return LoadedModule(name).spec() if name in sys.modules else importlib.util.find_spec(name)
 
 
-class AsItIs(importlib.abc.Loader):
-    """Hands out a module that is there already. Were it left in `sys.modules`, it would be executed once more."""
+class LoadedModule(importlib.abc.Loader):
+    """Loader of a module that is loaded already; left in `sys.modules` it would be executed again."""
 
     def __init__(self, name: str) -> None:
         self.name, self.module = name, sys.modules.pop(name)

@@ -1,8 +1,8 @@
-"""Keeps a rehearsed script from writing through the mirror's links into what is the user's own.
+"""Guard: keeps a rehearsed script from writing through the mirror's links into the user's files.
 
 Python tells a hook of every file that it opens, removes or renames, before it does. Where a link of the mirror is in
 the way, a copy of the file, or a folder of links, is put in its place first. What is written without Python (C++,
-another program) is not heard of: `scene.py` compares afterwards. A full path into the user's own folders is refused,
+another program) is not heard of: `mirror.py` compares afterwards. A full path into the user's own folders is refused,
 unless the user has given it to the script.
 """
 
@@ -36,19 +36,19 @@ Last = Literal["entry", "content", "empty", "folder"]
 
 
 def save(record: str, owned: Iterable[str]) -> None:
-    """For every process of the rehearsal: files and folders that are the user's own."""
+    """Write the list of the user's files and folders for all processes of the rehearsal."""
     (Path(record) / FILE).write_text(json.dumps(sorted({path for path in owned if path})), encoding="utf-8")
 
 
 def install(plan: Plan) -> None:
-    """In this process and those that it forks; nothing where the script runs in no mirror."""
+    """Install the audit hook in this process and its forks, where the script runs in a mirror."""
     path = Path(plan.record) / FILE
     if plan.view != "mirror" or not path.exists():
         return
-    given = [word.partition("=")[2] or word for word in plan.arguments]
+    given = [argument.partition("=")[2] or argument for argument in plan.arguments]
     owned = json.loads(path.read_text(encoding="utf-8"))
     allowed = [*filter(os.path.isabs, given), plan.record]
-    sys.addaudithook(Guard(str(Path(plan.record) / "mirror"), owned, allowed).hear)
+    sys.addaudithook(Guard(str(Path(plan.record) / "mirror"), owned, allowed).audit)
 
 
 def move_arguments(plan: Plan) -> tuple[str, ...]:
@@ -57,10 +57,10 @@ def move_arguments(plan: Plan) -> tuple[str, ...]:
         return plan.arguments
     own = (plan.origin, plan.replaces or plan.tree or plan.project)
     moved = []
-    for word in plan.arguments:
-        name, equals, value = word.partition("=")
-        path = value if equals else word
-        path = f"{plan.record}/mirror{path}" if os.path.isabs(path) and within(os.path.normpath(path), own) else path
+    for argument in plan.arguments:
+        name, equals, value = argument.partition("=")
+        path = value if equals else argument
+        path = f"{plan.record}/mirror{path}" if os.path.isabs(path) and is_within(os.path.normpath(path), own) else path
         moved.append(f"{name}={path}" if equals else path)
     return tuple(moved)
 
@@ -74,7 +74,8 @@ class Guard:
         self.allowed = tuple(map(os.path.realpath, allowed))
         self._state = threading.local()
 
-    def hear(self, event: str, args: tuple[Any, ...]) -> None:
+    def audit(self, event: str, args: tuple[Any, ...]) -> None:
+        """Handle an audit event of Python."""
         if getattr(self._state, "busy", False):
             return
         self._state.busy = True
@@ -84,29 +85,30 @@ class Guard:
             self._state.busy = False
 
     def prepare(self, event: str, args: tuple[Any, ...]) -> None:
+        """Replace links or refuse, according to the event."""
         if event == "open":
             if isinstance(args[2], int) and args[2] & WRITES:
-                self.bring_up(args[0], "empty" if args[2] & os.O_TRUNC else "content")
+                self.replace_links(args[0], "empty" if args[2] & os.O_TRUNC else "content")
         elif event in CHANGED:
-            self.bring_up(args[0], "content")
+            self.replace_links(args[0], "content")
         elif event in ENTRIES:
             for path in args[:2] if event in BOTH else args[1:2] if event in SECOND else args[:1]:
                 if not (event == "os.mkdir" and os.path.lexists(path)):  # that fails by itself, and may be meant to
-                    self.bring_up(path, "entry")
+                    self.replace_links(path, "entry")
         elif event in FOLDERS:
-            self.bring_up(args[0], "folder", refuse=event != "os.chdir")
+            self.replace_links(args[0], "folder", refuse=event != "os.chdir")
         elif event in LISTED:
             self.list_folder(args[0])
         elif event == "subprocess.Popen" and args[2] is not None:
-            self.bring_up(args[2], "folder", refuse=False)
+            self.replace_links(args[2], "folder", refuse=False)
 
-    def bring_up(self, path: Any, last: Last, refuse: bool = True) -> None:
-        """Put the run's own files and folders in the place of links, along a path."""
+    def replace_links(self, path: Any, last: Last, refuse: bool = True) -> None:
+        """Replace links along a path by files and folders of the run's own."""
         if not isinstance(path, (str, bytes, os.PathLike)):  # a number: it was opened before
             return
         name = os.fsdecode(path)
         real = self.walk(os.path.join(os.getcwd(), name), last)
-        if refuse and within(real, self.owned) and not within(real, (*self.allowed, self.mirror)):
+        if refuse and is_within(real, self.owned) and not is_within(real, (*self.allowed, self.mirror)):
             why = f"this is your own {real}, and a rehearsal in a mirror only reads it by its full path"
             raise PermissionError(
                 errno.EACCES, f"{why}; give the script a relative path, or rehearse with --here", name
@@ -125,7 +127,7 @@ class Guard:
                 here = step
                 continue
             aim = os.path.join(here, os.readlink(step))
-            if within(step, [self.mirror]) and not within(aim, [self.mirror]) and os.path.exists(aim):
+            if is_within(step, [self.mirror]) and not is_within(aim, [self.mirror]) and os.path.exists(aim):
                 self.replace_link(step, aim, "empty" if last == "empty" and not any(waiting) else "content")
                 here = step
                 continue
@@ -136,7 +138,7 @@ class Guard:
         return here
 
     def replace_link(self, link: str, aim: str, how: Last) -> None:
-        """By one process at a time, of all that the run has."""
+        """Replace one link, under a lock across all processes of the run."""
         lock = os.open(os.path.join(os.path.dirname(self.mirror), "links.lock"), os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -146,22 +148,22 @@ class Guard:
             os.close(lock)
 
     def list_folder(self, path: Any) -> None:
-        """Folders within one that is listed must not look like links: `os.walk` does not go there."""
+        """Replace links to folders before a folder is listed: `os.walk` does not follow links."""
         if not isinstance(path, (str, bytes, os.PathLike)):
             return
         folder = os.path.join(os.getcwd(), os.fsdecode(path or "."))
-        if not within(os.path.realpath(folder), [self.mirror]):
-            if not within(os.path.abspath(folder), [self.mirror]):
+        if not is_within(os.path.realpath(folder), [self.mirror]):
+            if not is_within(os.path.abspath(folder), [self.mirror]):
                 return
             folder = self.walk(folder, "folder")
         for name in os.listdir(folder) if os.path.isdir(folder) else ():
             link = os.path.join(folder, name)
-            if os.path.islink(link) and os.path.isdir(link) and within(os.readlink(link), self.owned):
+            if os.path.islink(link) and os.path.isdir(link) and is_within(os.readlink(link), self.owned):
                 self.replace_link(link, os.readlink(link), "folder")
 
 
 def open_folder(link: str, aim: str, how: Last) -> None:
-    """A folder of links to what is in the user's."""
+    """Replace a link by a folder of links to its content."""
     made = link + TEMPORARY
     shutil.rmtree(made, ignore_errors=True)
     os.mkdir(made)
@@ -172,6 +174,7 @@ def open_folder(link: str, aim: str, how: Last) -> None:
 
 
 def copy_file(link: str, aim: str, how: Last) -> None:
+    """Replace a link by a copy of the file."""
     made, size = link + TEMPORARY, os.stat(aim).st_size
     if how == "empty":
         Path(made).touch()
@@ -185,7 +188,8 @@ def copy_file(link: str, aim: str, how: Last) -> None:
     os.replace(made, link)
 
 
-def within(path: str, folders: Iterable[str]) -> bool:
+def is_within(path: str, folders: Iterable[str]) -> bool:
+    """Return True if a path lies in one of the folders."""
     return any(path == folder or path.startswith(folder.rstrip(os.sep) + os.sep) for folder in folders)
 
 

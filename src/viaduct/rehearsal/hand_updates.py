@@ -1,4 +1,4 @@
-"""Finds training steps of scripts that have no optimizer: `p.data.add_(p.grad, alpha=-lr)`.
+"""Steps of scripts that update their weights without an optimizer.
 
 What is trained are the tensors that a loss leads back to: parameters of networks, and others that require gradients. A
 step has been taken where they differ, at the next forward or backward pass or at the script's end, from what they were
@@ -43,6 +43,7 @@ class UpdatesByHand:
         self._roots = Roots(self._forward_begins)
 
     def start(self) -> None:
+        """Wrap backward and the functional gradients."""
         import torch
 
         self._roots.__enter__()
@@ -52,6 +53,7 @@ class UpdatesByHand:
         self._watch_function_gradients(torch.func)
 
     def close(self) -> None:
+        """Restore the wrapped functions."""
         self._roots.__exit__()
 
     def settle(self, trained: list[torch.Tensor] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""What a comparison of two rehearsals needs: losses of each step, gradients of the first, weights at the end.
+"""Observations for a comparison: losses of each step, gradients of the first, weights at the end.
 
     RECORD/observed/rank-0/steps.jsonl       {"step": 0, "losses": [2.31], "lr": [0.1], "inputs": [3.2, 96.0],
                                              "at": [13.2, 2.5]}, the last in seconds: a clock, and of the processor
@@ -22,9 +22,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from viaduct.rehearsal.looking import ELEMENTS, Look, tensors_in
+from viaduct.rehearsal.inspection import ELEMENTS, Inspection, iterate_tensors
+from viaduct.rehearsal.perturbation import perturb_network
 from viaduct.rehearsal.plan import Plan
-from viaduct.rehearsal.shaking import shake_network
 from viaduct.scripts.roots import Roots
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ _FACTOR = "_viaduct_unscaled"  # on a scaled loss: the loss
 
 
 def folder_of(record: str | Path, number: int) -> Path:
+    """Return the folder of a rank's observations."""
     return Path(record) / "observed" / f"rank-{number}"
 
 
@@ -56,11 +57,12 @@ class Observation:
         self._raw_gradients: dict[str, numpy.ndarray[Any, Any]] = {}  # as a backward pass leaves them
         self.trained: list[torch.Tensor] = []  # by hand: what the last loss leads back to
         self._inside = False
-        self._look = Look() if plan.look else None
+        self._look = Inspection() if plan.look else None
         self._evaluations: list[str] = []
-        self._roots = Roots(self._called, self._returned)
+        self._roots = Roots(self._on_call, self._on_return)
 
     def start(self) -> None:
+        """Register the hooks."""
         import torch
 
         self._roots.__enter__()
@@ -71,28 +73,29 @@ class Observation:
             self._look.start()
 
     def close(self) -> None:
+        """Remove the hooks."""
         self._roots.__exit__()
 
-    def _called(self, module: nn.Module, args: Any) -> None:
-        holder = unwrapped(module)
+    def _on_call(self, module: nn.Module, args: Any) -> None:
+        holder = unwrap_module(module)
         trains = any(parameter.requires_grad for parameter in holder.parameters())
         if trains and not any(holder is known for known in self.networks):
             self.networks = [known for known in self.networks if not contains(holder, known)]
             if not any(contains(known, holder) for known in self.networks):
                 self.networks.append(holder)
                 if self.plan.shake and not self._steps:
-                    shake_network(holder)
+                    perturb_network(holder)
         if self._look:
-            self._look.inputs(holder, args)
+            self._look.record_inputs(holder, args)
             if trains:
-                self._look.network(type(holder).__name__, holder, module)
+                self._look.record_network(type(holder).__name__, holder, module)
 
-    def _returned(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+    def _on_return(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         """Keep a fingerprint of what a network is given in a step, and of what it gives without gradients: an
         evaluation."""
         import torch
 
-        if not self.plan.look or not any(True for _ in unwrapped(module).parameters()):
+        if not self.plan.look or not any(True for _ in unwrap_module(module).parameters()):
             return
         if torch.is_grad_enabled():
             if len(self._inputs) < INPUTS:
@@ -104,86 +107,88 @@ class Observation:
         plain = getattr(owner, name)
 
         @functools.wraps(plain)
-        def watched(loss: Any, *args: Any, **kwargs: Any) -> Any:
+        def backward(loss: Any, *args: Any, **kwargs: Any) -> Any:
             if self._inside:
                 return plain(loss, *args, **kwargs)
             self._inside = True
             try:
                 self._losses += map(true_loss, loss if isinstance(loss, (tuple, list)) else [loss])
                 if self._look:
-                    self._look.backward()
+                    self._look.record_loss()
                 return plain(loss, *args, **kwargs)
             finally:
                 self._inside = False
 
-        setattr(owner, name, watched)
+        setattr(owner, name, backward)
 
     def _wrap_scale(self, scaler: Any) -> None:
         plain = scaler.scale
 
         @functools.wraps(plain)
-        def watched(self: Any, outputs: Any) -> Any:
+        def scale(self: Any, outputs: Any) -> Any:
             scaled = plain(self, outputs)
             if scaled is not outputs and hasattr(scaled, "backward"):
                 setattr(scaled, _FACTOR, outputs.detach())
             return scaled
 
-        scaler.scale = watched
+        scaler.scale = scale
 
     def update_begins(self, step: int, optimizer: torch.optim.Optimizer) -> None:
+        """Record the gradients before the first update."""
         if not any(optimizer is known for known in self._optimizers):
             self._optimizers.append(optimizer)
         if step:
             return
-        for name, parameter in self.named("parameters").items():
+        for name, parameter in self.named_tensors("parameters").items():
             if parameter.grad is not None and name not in self._gradients:
                 self._gradients[name] = as_array(parameter.grad)
 
     def keep_gradients(self) -> None:
         """Keep the gradients as they are after a backward pass of the first step, in case no optimizer uses them."""
-        found = self.named("parameters").items()
+        found = self.named_tensors("parameters").items()
         self._raw_gradients |= {name: as_array(value.grad) for name, value in found if value.grad is not None}
 
     def keep_function(self, loss: torch.Tensor, trained: list[torch.Tensor], gradients: list[torch.Tensor]) -> None:
         """Keep what a function such as torch.autograd.grad was given and gave."""
         self.trained = trained
         self._losses.append(loss.detach())
-        names = {id(value): name for name, value in self.named("parameters").items()}
+        names = {id(value): name for name, value in self.named_tensors("parameters").items()}
         for tensor, gradient in zip(trained, gradients, strict=False):
             if id(tensor) in names:
                 self._raw_gradients[names[id(tensor)]] = as_array(gradient)
 
     def step_ends(self, step: int, optimizer: torch.optim.Optimizer | None) -> None:
+        """Record losses, rates and inputs of a step."""
         rates = [float(group["lr"]) for group in optimizer.param_groups if "lr" in group] if optimizer else []
         losses = [float(loss.detach().cpu().double().mean()) for loss in self._losses if loss.numel()]
         at = (time.monotonic(), time.process_time())
         self._steps.append({"step": step, "losses": losses, "lr": rates, "inputs": self._inputs, "at": at})
         self._losses, self._inputs = [], []
         if self._look:
-            self._look.step_ends(self._optimizers)
+            self._look.finish_step(self._optimizers)
 
-    def named(self, what: str) -> dict[str, torch.Tensor]:
-        """Parameters, or with "everything" buffers too, under the names that a comparison uses."""
+    def named_tensors(self, what: str) -> dict[str, torch.Tensor]:
+        """Return parameters, or with "everything" buffers too, by comparable names."""
         found: dict[str, torch.Tensor] = {}
         for prefix, network in self._prefixes().items():
             pairs = network.named_parameters() if what == "parameters" else whole(network)
             found |= {prefix + name.replace("_orig_mod.", ""): value for name, value in pairs}
-        return found | self._loose(found)
+        return found | self._unnamed_parameters(found)
 
     def _prefixes(self) -> dict[str, nn.Module]:
-        return {f"{number}." if len(self.networks) > 1 else "": one for number, one in enumerate(self.networks)}
+        return {f"{number}." if len(self.networks) > 1 else "": network for number, network in enumerate(self.networks)}
 
-    def _loose(self, named: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """What an optimizer changes and no network holds, by its place: optimizer 0, group 0, the fourth."""
+    def _unnamed_parameters(self, named: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Return parameters that no network holds, by position: optimizer 0, group 0, the fourth."""
         held = {id(value) for value in named.values()}
         by_hand = {f"tensor.{number}": value for number, value in enumerate(self.trained) if id(value) not in held}
         if not self._optimizers:
             return by_hand
         return {
-            f"optimizer.{number}.{group}.{place}": value
+            f"optimizer.{number}.{group}.{position}": value
             for number, optimizer in enumerate(self._optimizers)
             for group, parameters in enumerate(optimizer.param_groups)
-            for place, value in enumerate(parameters["params"])
+            for position, value in enumerate(parameters["params"])
             if id(value) not in held
         }
 
@@ -196,7 +201,9 @@ class Observation:
         write_steps(folder, self._steps)
         (folder / EVALUATED).write_text("".join(line + "\n" for line in self._evaluations), encoding="utf-8")
         save_arrays(folder / "gradients.npz", self._gradients or self._raw_gradients)
-        save_arrays(folder / "weights.npz", {name: as_array(value) for name, value in self.named("everything").items()})
+        save_arrays(
+            folder / "weights.npz", {name: as_array(value) for name, value in self.named_tensors("everything").items()}
+        )
         if self._look:
             self._look.write(folder, self._prefixes(), self._optimizers)
 
@@ -219,7 +226,7 @@ def write_steps(folder: Path, steps: list[dict[str, Any]]) -> None:
 def fingerprint(value: Any) -> list[float]:
     """Return two sums over each tensor: of its elements with weights that depend on their position, so that another
     order shows, and of their magnitudes. Of a large tensor elements at regular distances are taken."""
-    return [number for tensor in tensors_in(value) for number in sums_of(tensor)]
+    return [number for tensor in iterate_tensors(value) for number in sums_of(tensor)]
 
 
 def sums_of(tensor: torch.Tensor) -> list[float]:
@@ -235,7 +242,7 @@ def sums_of(tensor: torch.Tensor) -> list[float]:
 
 
 def save_arrays(path: Path, arrays: Mapping[str, numpy.ndarray[Any, Any]]) -> None:
-    """As numpy.savez, which cannot write one that is called `file`."""
+    """Write arrays like numpy.savez, which cannot write one named `file`."""
     import numpy
 
     with zipfile.ZipFile(path, "w") as archive:
@@ -248,8 +255,8 @@ def whole(network: nn.Module) -> list[tuple[str, torch.Tensor]]:
     return [*network.named_parameters(), *network.named_buffers()]
 
 
-def unwrapped(module: nn.Module) -> nn.Module:
-    """The network itself: DistributedDataParallel and torch.compile hold it in an attribute."""
+def unwrap_module(module: nn.Module) -> nn.Module:
+    """Return the network inside DistributedDataParallel or torch.compile."""
     import torch
 
     kinds = (torch.nn.parallel.DistributedDataParallel, torch.nn.DataParallel)
@@ -261,6 +268,7 @@ def unwrapped(module: nn.Module) -> nn.Module:
 
 
 def contains(outer: nn.Module, inner: nn.Module) -> bool:
+    """Return True if a module is part of another."""
     return any(module is inner for module in outer.modules())
 
 

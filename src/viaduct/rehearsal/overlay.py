@@ -1,8 +1,8 @@
-"""A view of the file system in which what a run writes is its own: overlay mounts in a mount namespace.
+"""View of the file system in which a run's writes are its own: overlay mounts in a mount namespace.
 
 Every file is where it was, under its own path, so that relative and absolute paths, `__file__`, links, other programs
 and libraries in C mean what they meant. Writes, deletions and renames land in the run's record; the folders below are
-only read. It needs a kernel that lets its users mount overlays; where it does not, `scene.py` makes a mirror instead.
+only read. It needs a kernel that lets its users mount overlays; where it does not, `mirror.py` makes a mirror instead.
 
 This file is also a script, run without viaduct on its path:
 
@@ -35,7 +35,7 @@ ANSWER_S = 30.0
 
 @dataclass(frozen=True)
 class Layout:
-    """What is mounted: `folders` with all below them, `real` folders within that are shared with the outside.
+    """Folders to overlay; `real` folders inside them are shared with the outside.
 
     Without those that are `needed` it is not mounted; others stay as they are where the kernel refuses them.
 
@@ -65,6 +65,7 @@ class View:
         return [sys.executable, "-I", "-S", __file__, "enter", str(self.holder.pid), folder, *command]
 
     def close(self) -> None:
+        """Unmount everything."""
         assert self.holder.stdin is not None
         self.holder.stdin.close()
         try:
@@ -252,10 +253,10 @@ def seed_files(tree: str, front: str, target: str, upper: str) -> dict[str, list
             if os.path.islink(path) or is_same_file(path, os.path.join(front, inside)):
                 continue
             shown = os.path.normpath(os.path.join(front, inside))
-            place = os.path.join(upper, os.path.relpath(shown, target))
+            copy_path = os.path.join(upper, os.path.relpath(shown, target))
             make_folders(os.path.dirname(os.path.relpath(shown, target)), target, upper)
-            shutil.copy2(path, place)
-            seeds[shown] = state_of(place)
+            shutil.copy2(path, copy_path)
+            seeds[shown] = state_of(copy_path)
     return seeds
 
 

@@ -1,4 +1,4 @@
-"""What a rehearsal shall do, written into its record; every process of the rehearsal reads it from there.
+"""Plan of a rehearsal, written into its record and read by all its processes.
 
 `VIADUCT_REHEARSAL` names the file. It is inherited by whatever the script starts, which is how those processes know
 that they are part of a rehearsal, and of which.
@@ -60,6 +60,7 @@ class Plan:
 
     @property
     def project(self) -> str:
+        """Return the script's folder."""
         return str(Path(self.script).parent)
 
     @property
@@ -74,12 +75,14 @@ class Plan:
         return 1 if self.launches_itself else self.ranks
 
     def save(self) -> Path:
+        """Write the plan into its record."""
         path = Path(self.record) / FILE
         path.write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
         return path
 
 
 def load(path: str | Path) -> Plan:
+    """Read a plan."""
     try:
         read = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -93,15 +96,15 @@ def current() -> Plan | None:
     return load(path) if path else None
 
 
-def imported(name: str) -> Any:
-    """Return a module that is imported to its end. One that another thread is importing has not all its names yet."""
+def find_imported(name: str) -> Any:
+    """Return a module that is completely imported; one that another thread is importing lacks names."""
     module = sys.modules.get(name)
     return None if getattr(getattr(module, "__spec__", None), "_initializing", False) else module
 
 
 def rank() -> int:
     """Return this process's rank, as torch.distributed or else its variables know it. Any thread may ask."""
-    group = imported("torch.distributed")
+    group = find_imported("torch.distributed")
     with suppress(ValueError, RuntimeError):  # another thread has just left the process group
         if group is not None and group.is_available() and group.is_initialized():
             return cast(int, group.get_rank())

@@ -1,4 +1,4 @@
-"""Keeps what a script prints on stdout, and logs from its own files, so that two runs can be compared line by line.
+"""Printed output and log lines of a script, kept so that two runs can be compared line by line.
 
 RECORD/printed/PID.jsonl has [rank, text] for each write, in order.
 """
@@ -28,6 +28,7 @@ class Printed:
         self._inside = False
 
     def keep(self, text: str) -> None:
+        """Append text."""
         if self._inside or not text or self._kept > LARGEST:
             return
         self._inside = True
@@ -40,6 +41,7 @@ class Printed:
             self._inside = False
 
     def watch_stdout(self) -> None:
+        """Wrap stdout."""
         stream: Any = sys.stdout
         plain = stream.write
 
@@ -53,6 +55,7 @@ class Printed:
             return
 
     def watch_logging(self) -> None:
+        """Wrap the handling of log records from the user's files."""
         logger: Any = logging.Logger
         plain = logger.handle
 
@@ -65,7 +68,7 @@ class Printed:
 
 
 def install(plan: Plan) -> None:
-    """In every process of a comparison; nothing in a plain rehearsal."""
+    """Install in the processes of a comparison; a plain rehearsal needs nothing."""
     if not plan.tree:
         return
     printed = Printed(plan.record)

@@ -1,4 +1,4 @@
-"""Runs a rehearsal: the script in a process of its own, or several ranks of it, in a folder of its own.
+"""Runs a rehearsal: the script, or several ranks of it, in processes and a folder of its own.
 
 One process is started directly; several by torch's elastic agent, as `viaduct launch` does, with a rank table: one
 rank that fails ends all. Whatever the script has started is gone when `rehearse` returns.
@@ -18,12 +18,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from viaduct.rehearsal.bounds import GRACE_S, tree
+from viaduct.rehearsal.bounds import GRACE_S, iterate_processes
+from viaduct.rehearsal.environment import ROOT, make_environment, rank_variables, replaced_environment, write_table
 from viaduct.rehearsal.files import open_files
 from viaduct.rehearsal.plan import FILE, VARIABLE, Plan
-from viaduct.rehearsal.progress import last_signs
-from viaduct.rehearsal.summary import End, Summary, gather
-from viaduct.rehearsal.surroundings import ROOT, environment, of_rank, surroundings, write_table
+from viaduct.rehearsal.progress import last_activity
+from viaduct.rehearsal.summary import End, Summary, make_summary
 from viaduct.rehearsal.terminal import open_terminal
 from viaduct.signals import forward_signals
 
@@ -51,7 +51,7 @@ def rehearse(plan: Plan, tell: Callable[[str], None]) -> Summary:
     finally:
         wrote, changed = files.close()
     tell_changed(changed, tell)
-    return gather(plan, end, wrote, changed)
+    return make_summary(plan, end, wrote, changed)
 
 
 def tell_changed(changed: list[str], tell: Callable[[str], None]) -> None:
@@ -62,12 +62,14 @@ def tell_changed(changed: list[str], tell: Callable[[str], None]) -> None:
 
 
 def run_alone(plan: Plan, command: list[str]) -> End:
+    """Run the script in one process."""
     with open_terminal() as stdin:
         return run_with(stdin, plan, command)
 
 
 def run_with(stdin: int, plan: Plan, command: list[str]) -> End:
-    process = subprocess.Popen(command, env=surroundings(plan), cwd=plan.work, stdin=stdin, start_new_session=True)
+    """Run the script with a given stdin."""
+    process = subprocess.Popen(command, env=make_environment(plan), cwd=plan.work, stdin=stdin, start_new_session=True)
     bound = ""
     try:
         with forward_signals(process.pid) as signals:
@@ -83,7 +85,7 @@ def run_with(stdin: int, plan: Plan, command: list[str]) -> End:
 
 
 def wait(process: subprocess.Popen[Any], limit: float | None, signals: list[int]) -> int:
-    """For its end; after a signal has come, `GRACE_S` longer and no more."""
+    """Wait for a process; after a signal, at most `GRACE_S` longer."""
     end = time.monotonic() + limit if limit is not None else None
     while True:
         with suppress(subprocess.TimeoutExpired):
@@ -102,24 +104,25 @@ def end_group(pid: int) -> None:
 
 
 def run_ranks(plan: Plan, command: list[str], tell: Callable[[str], None]) -> End:
+    """Run several ranks of the script."""
     from viaduct.cluster.launch import quiet_import, threads
 
     with quiet_import():
         from viaduct.cluster.agent import conduct
-        from viaduct.cluster.rollcall import OneMachine
+        from viaduct.cluster.rendezvous import LocalRendezvous
 
     def own(given: Mapping[str, str]) -> dict[str, str]:
-        return {**threads(plan.ranks), **of_rank(plan, given)}
+        return {**threads(plan.ranks), **rank_variables(plan, given)}
 
     logs = Path(plan.record) / "ranks"
     here = os.getcwd()
-    with environment(surroundings(plan)), Overdue(plan) as overdue:
+    with replaced_environment(make_environment(plan)), Overdue(plan) as overdue:
         os.chdir(plan.work)
         try:
             outcome = conduct(
                 command,
                 plan.ranks,
-                OneMachine(uuid.uuid4().hex),
+                LocalRendezvous(uuid.uuid4().hex),
                 max_restarts=0,
                 log_dir=str(logs),
                 show_all=True,
@@ -132,7 +135,9 @@ def run_ranks(plan: Plan, command: list[str], tell: Callable[[str], None]) -> En
         return End(128 + outcome.signal, interrupted=0 if outcome.by_ranks else outcome.signal)
     if not outcome.failures:
         return End(0)
-    heard = last_signs(Path(plan.record))  # torch looks at its ranks ten times a second, and sees several ends at once
+    heard = last_activity(
+        Path(plan.record)
+    )  # torch looks at its ranks ten times a second, and sees several ends at once
     first = min(outcome.failures, key=lambda failure: heard.get(failure.rank, 0.0))
     tell(f"rank {first.rank} ended with {first.exit_code}; the others are ended.")
     return End(first.exit_code if first.exit_code >= 0 else 128 - first.exit_code, rank=first.rank, bound=overdue.bound)
@@ -155,6 +160,7 @@ class Overdue:
         self._timer.cancel()
 
     def kill(self) -> None:
+        """Kill the ranks."""
         self.bound = "time"
         print("viaduct rehearse: the ranks do not answer and are killed.", file=sys.stderr, flush=True)
         for pid in self.find_processes():
@@ -165,7 +171,7 @@ class Overdue:
         """Return our descendants that have this rehearsal's plan."""
         mark = f"{VARIABLE}={Path(self.plan.record) / FILE}".encode()
         found = []
-        for pid in [*tree(os.getpid())][1:]:
+        for pid in [*iterate_processes(os.getpid())][1:]:
             with suppress(OSError):
                 if mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
                     found.append(pid)

@@ -1,4 +1,4 @@
-"""How far a process of a rehearsal has come, written as it goes: one that is killed has no last word.
+"""Progress of a rehearsal's processes, written continuously: one that is killed leaves it, too.
 
 RECORD/steps/PID.json     {"rank": 0, "steps": 12}                              after every step
 RECORD/alive/PID.json     {"rank": 0, "steps": 12, "seconds": 3.1, "peak_bytes": …}   ten times a second
@@ -24,6 +24,7 @@ class Progress:
         self._file, self._pid = -1, 0
 
     def note(self, **said: Any) -> None:
+        """Replace the progress file of this process."""
         if self._pid != os.getpid():  # the first one, or this process was forked
             self.folder.mkdir(exist_ok=True)
             self._pid = os.getpid()
@@ -37,8 +38,8 @@ def read(record: Path, folder: str) -> dict[str, dict[str, Any]]:
     return {pid: json.loads(text) for pid, text in found.items() if text.strip()}
 
 
-def gathered(record: Path) -> list[Mapping[str, Any]]:
-    """Of every process that we have started what is known: its last word, or else how far it had come."""
+def gather_notes(record: Path) -> list[Mapping[str, Any]]:
+    """Return the last note of every process that we started, or its progress where it left none."""
     alive = {
         pid: {"code": None, "stopped": False, "bound": "", "failure": "", **said}
         for pid, said in read(record, "alive").items()
@@ -46,8 +47,8 @@ def gathered(record: Path) -> list[Mapping[str, Any]]:
     return [*(alive | read(record, "ended")).values()]
 
 
-def last_signs(record: Path) -> dict[int, float]:
-    """Of each rank when it was last heard of. One that died without a word was alive until then."""
+def last_activity(record: Path) -> dict[int, float]:
+    """Return when each rank was last heard of."""
     found: dict[int, float] = {}
     for folder in ("alive", "ended"):  # who has ended by itself has said so after its last sign of life
         for pid, said in read(record, folder).items():

@@ -1,4 +1,4 @@
-"""What can be known of a script before it runs: its files, its framework, packages that are missing, its own launching.
+"""Facts about a script before it runs: its files, framework, missing packages and launcher.
 
 Read as text; nothing is imported. Only imports that surely happen count as missing: at the top of a file that the
 script reaches, and not inside a `try`.
@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from viaduct.cards import NPU, PLUGINS
 from viaduct.errors import BadValue
 from viaduct.extras import EXTRAS, NO_TENSORFLOW
 from viaduct.path_errors import refuse_special_file
@@ -22,15 +23,13 @@ from viaduct.scripts import notebook_runs
 
 FRAMEWORKS: dict[str, StageName] = {
     "torch": "torch",
-    "torch_npu": "torch",
-    "torch_mlu": "torch",
+    **dict.fromkeys(PLUGINS, "torch"),
     "torchvision": "torch",
     "tensorflow": "tf1",
-    "npu_bridge": "tf1",
-    "hccl": "tf1",
+    **dict.fromkeys(NPU.tensorflow_modules, "tf1"),
     "keras": "tf1",
 }
-PROVIDED = {"torch_npu", "torch_mlu", "npu_bridge", "hccl", "horovod", "npu_device"}  # by the stages
+PROVIDED = {*PLUGINS, *NPU.tensorflow_modules, "horovod", "npu_device"}  # by the stages
 TRAINS = {"torch": {"backward"}, "tf1": {"minimize", "apply_gradients", "Session", "fit", "train_and_evaluate"}}
 PIP = {
     "cv2": "opencv-python",
@@ -88,13 +87,14 @@ class Project:
         beside = [source.path.parent for source in self.sources]
         return Path(os.path.commonpath([self.script.parent, *self.folders, *beside]))
 
-    def imported(self) -> set[str]:
-        return {one.module.partition(".")[0] for source in self.sources for one in source.imports}
+    def imported_packages(self) -> set[str]:
+        """Return the top-level packages that the project imports."""
+        return {statement.module.partition(".")[0] for source in self.sources for statement in source.imports}
 
     def words(self) -> set[str]:
         """The names of methods and functions that are called."""
         calls = (node for source in self.sources for node in ast.walk(source.tree) if isinstance(node, ast.Call))
-        return {last_word(call.func) for call in calls}
+        return {last_name(call.func) for call in calls}
 
 
 def read(script: Path) -> Project:
@@ -109,7 +109,7 @@ def read(script: Path) -> Project:
         if (source := read_source(path, path == script)) is None:
             continue
         sources[path] = source
-        waiting += [found for one in source.imports for found in layout.find(one.module)]
+        waiting += [found for statement in source.imports for found in layout.find(statement.module)]
         waiting += [*relative_files(source), *started_files(source)]
     return Project(script, list(sources.values()), sorted(layout.used))
 
@@ -130,7 +130,7 @@ def find_module(name: str) -> Path:
 
 
 class Layout:
-    """Where a script's modules may lie, as people lay projects out.
+    """Folders in which a script's modules may lie, by the usual project layouts.
 
     Beside the script, or below `src` there; where the script lies in a package, beside that; on PYTHONPATH; in the
     folder where the command is given; in the folders above the script up to the project's own; in a folder below one
@@ -218,6 +218,7 @@ def read_source(path: Path, must: bool) -> Source | None:
 
 
 def imports_of(tree: ast.Module) -> Iterator[Import]:
+    """Return the imports of a file."""
     sure = set(map(id, surely_run(tree.body)))
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -246,7 +247,7 @@ def local_files(module: str, folder: Path) -> Iterator[Path]:
 
 
 def relative_files(source: Source) -> Iterator[Path]:
-    """What `from . import x` and `from .x import y` reach."""
+    """Yield the files that relative imports refer to."""
     for node in ast.walk(source.tree):
         if isinstance(node, ast.ImportFrom) and node.level:
             folder = source.path.parents[node.level - 1]
@@ -264,7 +265,8 @@ def started_files(source: Source) -> Iterator[Path]:
                     yield path.resolve()
 
 
-def last_word(node: ast.expr) -> str:
+def last_name(node: ast.expr) -> str:
+    """Return the last part of a dotted name."""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
@@ -281,7 +283,7 @@ def stage_of(project: Project) -> StageName:
     for imports in (sure_imports(own), sure_imports(project.sources)):
         if len(imports) == 1:
             return imports.pop()
-    found = {FRAMEWORKS[name] for name in project.imported() if name in FRAMEWORKS}
+    found = {FRAMEWORKS[name] for name in project.imported_packages() if name in FRAMEWORKS}
     if not found:
         raise BadValue(
             f"{project.script.name} imports neither torch nor tensorflow, nor does a file of its folder that it uses.",
@@ -294,7 +296,7 @@ def stage_of(project: Project) -> StageName:
 
 def sure_imports(sources: list[Source]) -> set[StageName]:
     """The frameworks that importing these files surely imports."""
-    roots = {one.module.partition(".")[0] for source in sources for one in source.imports if one.sure}
+    roots = {statement.module.partition(".")[0] for source in sources for statement in source.imports if statement.sure}
     return {FRAMEWORKS[root] for root in roots if root in FRAMEWORKS}
 
 
@@ -305,16 +307,17 @@ def refuse_missing(project: Project, on: On) -> None:
     """Raises with the names of packages that are not installed, and the line that installs them."""
     missing: dict[str, str] = {}
     for source in project.sources:
-        for one in source.imports:
-            top = one.module.partition(".")[0]
-            if one.sure and top not in missing and not known(top, [project.script.parent, *project.folders]):
-                missing[top] = f"{source.path.name}:{one.line}"
+        for statement in source.imports:
+            top = statement.module.partition(".")[0]
+            if statement.sure and top not in missing and not is_known(top, [project.script.parent, *project.folders]):
+                missing[top] = f"{source.path.name}:{statement.line}"
     if missing:
-        listed = ", ".join(f"{name} ({place})" for name, place in missing.items())
+        listed = ", ".join(f"{name} ({location})" for name, location in missing.items())
         raise BadValue(f"not installed here, though the script imports it: {listed}.", pip_line(missing))
 
 
-def known(top: str, folders: list[Path]) -> bool:
+def is_known(top: str, folders: list[Path]) -> bool:
+    """Return True if a package is in the standard library, provided, in the project or installed."""
     if top in sys.stdlib_module_names or top in PROVIDED:
         return True
     if any((folder / f"{top}.py").exists() or (folder / top).is_dir() for folder in folders):
@@ -323,14 +326,16 @@ def known(top: str, folders: list[Path]) -> bool:
 
 
 def pip_line(names: dict[str, str] | list[str]) -> str:
-    told = [NOT_ON_PYPI[name] for name in names if name in NOT_ON_PYPI]
+    """Return the command that installs missing packages."""
+    hints = [NOT_ON_PYPI[name] for name in names if name in NOT_ON_PYPI]
     if "tensorflow" in names and sys.version_info >= NO_TENSORFLOW:
-        told.append("TensorFlow 2.15 needs Python 3.11 or older.")
+        hints.append("TensorFlow 2.15 needs Python 3.11 or older.")
     found = sorted({pip_name(name) for name in names if name not in NOT_ON_PYPI})
-    return " ".join([*(["pip install " + " ".join(found)] if found else []), *told])
+    return " ".join([*(["pip install " + " ".join(found)] if found else []), *hints])
 
 
 def pip_name(package: str) -> str:
+    """Return a package's name on PyPI."""
     return f"'viaduct[{EXTRAS[package]}]'" if package in EXTRAS else PIP.get(package, package)
 
 
@@ -345,11 +350,11 @@ def relative_sources(known: Project, root: Path) -> dict[str, Path]:
 
 
 def launch_line(project: Project) -> str:
-    """Where the script starts its own ranks (mp.spawn, a subprocess of torchrun); empty where it does not."""
+    """Return the line in which the script starts its own ranks; empty if it does not."""
     for source in project.sources:
         names = bound_names(source.tree)
         for node in ast.walk(source.tree):
-            if isinstance(node, ast.Call) and (dotted(node.func, names) in LAUNCHERS or is_torchrun(node)):
+            if isinstance(node, ast.Call) and (dotted_name(node.func, names) in LAUNCHERS or is_torchrun(node)):
                 return f"{source.path.name}:{node.lineno}"
     return ""
 
@@ -357,7 +362,7 @@ def launch_line(project: Project) -> str:
 def is_torchrun(call: ast.Call) -> bool:
     """`subprocess.run([sys.executable, "-m", "torch.distributed.run", …])`, or a command as one text."""
     texts = [node.value for node in ast.walk(call) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
-    return any(LAUNCHER_WORDS & set(text.split()) for text in texts) and last_word(call.func) in STARTERS
+    return any(LAUNCHER_WORDS & set(text.split()) for text in texts) and last_name(call.func) in STARTERS
 
 
 def bound_names(tree: ast.Module) -> dict[str, str]:
@@ -373,7 +378,8 @@ def bound_names(tree: ast.Module) -> dict[str, str]:
     return names
 
 
-def dotted(node: ast.expr, names: dict[str, str]) -> str:
+def dotted_name(node: ast.expr, names: dict[str, str]) -> str:
+    """Return an expression as a dotted name; empty if it is none."""
     if isinstance(node, ast.Name):
         return names.get(node.id, node.id)
-    return f"{dotted(node.value, names)}.{node.attr}" if isinstance(node, ast.Attribute) else ""
+    return f"{dotted_name(node.value, names)}.{node.attr}" if isinstance(node, ast.Attribute) else ""

@@ -40,7 +40,7 @@ _installed: list[Recorder] = []
 
 def install(plan: Plan) -> Recorder | None:
     """Begin to record in this process and those that it forks; nothing outside of a comparison of two trees."""
-    found = trees.of_plan(plan)
+    found = trees.trees_of_plan(plan)
     if found is None or _installed:
         return find_installed()
     recorder = Recorder(plan, found)
@@ -55,6 +55,7 @@ def install(plan: Plan) -> Recorder | None:
 
 
 def find_installed() -> Recorder | None:
+    """Return the recorder of this process."""
     return _installed[0] if _installed else None
 
 

@@ -17,6 +17,7 @@ from viaduct.rehearsal.plan import Plan
 
 
 def install(plan: Plan) -> None:
+    """Install in a mirror, where renames may cross file systems."""
     if plan.view == "overlay":
         os.rename = copy_folders(os.rename)
         os.replace = copy_folders(os.replace)

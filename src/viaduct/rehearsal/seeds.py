@@ -10,6 +10,7 @@ import random
 
 
 def plant(seed: int | None) -> None:
+    """Seed Python, NumPy and the framework."""
     if seed is None:
         return
     import numpy

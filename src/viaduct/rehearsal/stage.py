@@ -1,4 +1,4 @@
-"""Sets the stage in this process: the stand-in of the card, seeds, and who counts the steps."""
+"""Setup of a rehearsal's process: the stand-in, seeds, and the step counter."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ TORCH_SINCE = (2, 13)
 MNIST = "tensorflow.examples.tutorials.mnist.input_data"
 
 
-class Attendance(Protocol):
-    """Whoever counts steps: how many were taken, and what to keep when the script is over."""
+class StepCounter(Protocol):
+    """Counter of steps, which keeps the observations when the script is over."""
 
     @property
-    def taken(self) -> int: ...
+    def step_count(self) -> int: ...
 
     @property
-    def asked(self) -> float | None:
-        """When the script was first asked to stop, its steps taken: time.monotonic()."""
+    def stop_requested_at(self) -> float | None:
+        """Return when the script was first asked to stop (time.monotonic()); None if it was not."""
 
     def keep(self) -> None:
-        """Write what was seen up to the stop."""
+        """Write the observations up to the stop."""
 
     def finish(self, complete: bool) -> None:
-        """`complete`: the script has run to its own end, and well."""
+        """Finish. `complete`: the script ran to its own end without an error."""
 
 
-def set_stage(plan: Plan, ours: bool) -> Attendance:
-    """Everything a process of the rehearsal needs before the script's first line."""
+def set_stage(plan: Plan, ours: bool) -> StepCounter:
+    """Install everything that a process needs before the script's first line."""
     printing.install(plan)
     if plan.stage == "tf1":
         return set_tf1(plan, ours)
@@ -48,11 +48,12 @@ def set_stage(plan: Plan, ours: bool) -> Attendance:
 
 
 def own_seed(plan: Plan) -> int | None:
-    """Ranks draw different numbers, as they do without a seed: so a broadcast that is missing shows."""
+    """Return the seed of this rank: ranks differ, so that a missing broadcast shows."""
     return None if plan.seed is None else plan.seed + rank()
 
 
-def set_torch(plan: Plan, ours: bool) -> Attendance:
+def set_torch(plan: Plan, ours: bool) -> StepCounter:
+    """Install the PyTorch stand-in and its step counter."""
     refuse_old_torch()
     from viaduct.rehearsal import torch_stage
     from viaduct.rehearsal.counting import Counter
@@ -82,10 +83,12 @@ def refuse_old_torch() -> None:
 
 
 def is_new_enough(torch: str) -> bool:
+    """Return True if a torch release can register a device from Python."""
     return tuple(int(number) for number in re.findall(r"\d+", torch)[:2]) >= TORCH_SINCE
 
 
 def find_torch_version() -> str:
+    """Return the version of torch without importing it, where possible."""
     try:
         return importlib.metadata.version("torch")
     except importlib.metadata.PackageNotFoundError:  # built from source, beside its package
@@ -94,12 +97,13 @@ def find_torch_version() -> str:
         return torch.__version__
 
 
-def set_tf1(plan: Plan, ours: bool) -> Attendance:
+def set_tf1(plan: Plan, ours: bool) -> StepCounter:
+    """Install the TensorFlow 1 stand-in and its step counter."""
     from viaduct.rehearsal import tf1_stage
     from viaduct.rehearsal.counting_tf1 import GraphCounter
 
     tf1_stage.need_tensorflow()
-    quiet_about_successors()
+    silence_deprecations()
     tf1_stage.install(plan.on, seed=own_seed(plan))
     if plan.joined:
         from viaduct.rehearsal.tf1_stage import joining
@@ -114,8 +118,8 @@ def set_tf1(plan: Plan, ours: bool) -> Attendance:
     return GraphCounter(plan, ours)
 
 
-def quiet_about_successors() -> None:
-    """TensorFlow 2.15 tells of every function of TensorFlow 1 what replaces it; on the card 1.15 runs, and does not."""
+def silence_deprecations() -> None:
+    """Silence TensorFlow 2.15's hints at successors; TensorFlow 1.15 on the card has none."""
     from tensorflow.python.util import deprecation
 
     deprecation._PRINT_DEPRECATION_WARNINGS = False

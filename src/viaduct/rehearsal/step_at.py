@@ -1,4 +1,4 @@
-"""Counts steps where the user says that they end: `--step-at train.py:41`, or `--step-at update` for a function.
+"""Steps at a place that the user names: `--step-at train.py:41`, or `--step-at update` for a function.
 
 A step ends when the statement of that line has been executed, or the function returns. It is seen through a trace
 function, which every call in Python passes: a script becomes slower, and only where this option is given.
@@ -63,6 +63,7 @@ def find_target(text: str, files: Mapping[str, Path]) -> Target:
 
 
 def find_statement(text: str, name: str, line: int, files: Mapping[str, Path]) -> Target:
+    """Return the statement at FILE:LINE; raise BadValue if there is none."""
     wanted = os.path.normpath(name)
     resolved = Path(name).resolve()
     found = [path for path in files if path == wanted or path.endswith(f"/{wanted}") or files[path] == resolved]
@@ -115,19 +116,22 @@ class StepAt:
         self._concerns: dict[CodeType, bool] = {}
 
     def start(self) -> None:
+        """Install the trace function."""
         frame: FrameType | None = sys._getframe()
         while frame is not None:  # what runs already, such as a module that is importing torch
             if self.concerns(frame.f_code):
                 frame.f_trace = self.make_local()
             frame = frame.f_back
-        sys.settrace(self._called)
-        threading.settrace(self._called)
+        sys.settrace(self._trace_call)
+        threading.settrace(self._trace_call)
 
     def close(self) -> None:
+        """Remove the trace function."""
         sys.settrace(None)
         threading.settrace(None)
 
     def concerns(self, code: CodeType) -> bool:
+        """Return True if a code object contains the target."""
         known = self._concerns.get(code)
         if known is None:
             known = self._concerns[code] = self._has_target(code)
@@ -145,7 +149,7 @@ class StepAt:
             line in lines for line in range(self.target.first, self.target.last + 1)
         )
 
-    def _called(self, frame: FrameType, event: str, arg: Any) -> Any:
+    def _trace_call(self, frame: FrameType, event: str, arg: Any) -> Any:
         return self.make_local() if self.concerns(frame.f_code) else None
 
     def make_local(self) -> Callable[[FrameType, str, Any], Any]:

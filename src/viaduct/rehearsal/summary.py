@@ -1,4 +1,4 @@
-"""What came of a rehearsal: gathered from the record's notes, told in a few lines, kept as summary.json.
+"""Summary of a rehearsal, gathered from its record, and its description in a few lines.
 
 The exit code is the script's own. Where that is 0, it is 1 if a limit was met that is an error (the script may have
 caught it, or it was found at the end), and 1 if no training step was taken: then nothing was rehearsed.
@@ -19,7 +19,7 @@ from typing import Any
 from viaduct import __version__
 from viaduct.rehearsal.observe import folder_of
 from viaduct.rehearsal.plan import Plan
-from viaduct.rehearsal.progress import gathered, read
+from viaduct.rehearsal.progress import gather_notes, read
 from viaduct.rehearsal.project import PROVIDED, pip_line
 
 PACKAGES = ("torch", "tensorflow", "tensorflow-cpu", "numpy")
@@ -69,6 +69,7 @@ class Summary:
     versions: dict[str, str] = field(default_factory=dict)
 
     def save(self, record: str) -> None:
+        """Write summary.json."""
         text = json.dumps(asdict(self), indent=1, ensure_ascii=False)
         (Path(record) / "summary.json").write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
 
@@ -81,10 +82,11 @@ def load_summary(record: str) -> Summary | None:
         return None
 
 
-def gather(plan: Plan, end: End, wrote: list[str], changed: list[str]) -> Summary:
+def make_summary(plan: Plan, end: End, wrote: list[str], changed: list[str]) -> Summary:
+    """Gather and save the summary of a rehearsal."""
     record = Path(plan.record)
-    ended, steps = gathered(record), read(record, "steps").values()
-    blamed = blamed_of(ended, end)
+    ended, steps = gather_notes(record), read(record, "steps").values()
+    blamed = find_blamed(ended, end)
     summary = Summary(
         command=plan.command,
         on=plan.on,
@@ -94,22 +96,22 @@ def gather(plan: Plan, end: End, wrote: list[str], changed: list[str]) -> Summar
         ranks=plan.ranks,
         seed=plan.seed,
         script_exit_code=end.code,
-        steps=max((one["steps"] for one in (*ended, *steps)), default=0),
-        stopped=any(one["stopped"] for one in ended),
+        steps=max((note["steps"] for note in (*ended, *steps)), default=0),
+        stopped=any(note["stopped"] for note in ended),
         failed_rank=end.rank,
         interrupted=end.interrupted,
         bound=end.bound or blamed.get("bound", ""),
         silent=find_silent(plan, ended, end),
         failure=blamed.get("failure", ""),
         changed=changed,
-        seconds=max((one["seconds"] for one in ended), default=0.0),
-        peak_bytes=sum(one["peak_bytes"] for one in ended),
+        seconds=max((note["seconds"] for note in ended), default=0.0),
+        peak_bytes=sum(note["peak_bytes"] for note in ended),
         losses=read_losses(plan),
         limits=list(read_limits(record)),
         wrote=wrote,
         versions=dict(versions()),
     )
-    summary.exit_code = judged(summary, plan)
+    summary.exit_code = choose_exit_code(summary, plan)
     summary.save(plan.record)
     return summary
 
@@ -126,16 +128,17 @@ def find_silent(plan: Plan, ended: list[Mapping[str, Any]], end: End) -> str:
     return f"{', '.join(names)} ended without a report" if names else ""
 
 
-def blamed_of(ended: list[Mapping[str, Any]], end: End) -> Mapping[str, Any]:
-    """The process whose end explains the others'. A rank that died without a word is not explained by another's."""
+def find_blamed(ended: list[Mapping[str, Any]], end: End) -> Mapping[str, Any]:
+    """Return the note of the process that explains the failure."""
     if end.rank is not None:
         how = f"was ended by {signal_name(end.code - 128)}" if end.code > 128 else f"ended with exit code {end.code}"
-        said = next((one for one in ended if one["rank"] == end.rank), {})
+        said = next((note for note in ended if note["rank"] == end.rank), {})
         return {**said, "failure": said.get("failure") or ("" if said.get("bound") else f"rank {end.rank} {how}")}
-    return next((one for one in ended if one["code"] or one["bound"]), ended[0] if ended else {})
+    return next((note for note in ended if note["code"] or note["bound"]), ended[0] if ended else {})
 
 
-def judged(summary: Summary, plan: Plan) -> int:
+def choose_exit_code(summary: Summary, plan: Plan) -> int:
+    """Return the exit code: the script's, or 1 for met limits, missing reports or no step."""
     if summary.script_exit_code:
         return summary.script_exit_code
     if summary.silent or any(hit["mode"] == "error" for hit in summary.limits):
@@ -144,6 +147,7 @@ def judged(summary: Summary, plan: Plan) -> int:
 
 
 def read_losses(plan: Plan) -> list[list[float]]:
+    """Return the losses of rank 0 by step."""
     path = folder_of(plan.record, 0) / "steps.jsonl"
     if not path.exists():
         return []
@@ -151,7 +155,7 @@ def read_losses(plan: Plan) -> list[list[float]]:
 
 
 def read_limits(record: Path) -> Iterator[dict[str, Any]]:
-    """Each (name, line) once, whichever rank met it."""
+    """Yield each limit and line once, whichever rank met it."""
     path = record / "limits.jsonl"
     seen = set()
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
@@ -163,6 +167,7 @@ def read_limits(record: Path) -> Iterator[dict[str, Any]]:
 
 
 def versions() -> Iterator[tuple[str, str]]:
+    """Yield the versions of Python, viaduct and the frameworks."""
     yield "python", platform.python_version()
     yield "viaduct", __version__
     for name in PACKAGES:
@@ -172,20 +177,21 @@ def versions() -> Iterator[tuple[str, str]]:
             continue
 
 
-def told(summary: Summary, plan: Plan) -> list[str]:
-    """For a person, at the end."""
+def describe_summary(summary: Summary, plan: Plan) -> list[str]:
+    """Return the lines that the user sees at the end."""
     megabytes = summary.peak_bytes / 2**20
     lines = [
-        f"{steps_words(summary, plan)}, {summary.seconds:.1f} s, {megabytes:,.0f} MiB at most, "
-        f"{limits_words(summary)}, exit code {summary.exit_code}."
+        f"{describe_steps(summary, plan)}, {summary.seconds:.1f} s, {megabytes:,.0f} MiB at most, "
+        f"{describe_limits(summary)}, exit code {summary.exit_code}."
     ]
     if len(summary.losses) > 1 and summary.losses[0] and summary.losses[-1]:
         lines.append(f"The loss went from {summary.losses[0][0]:.6g} to {summary.losses[-1][0]:.6g}.")
-    lines += [f"{place_words(hit)}: {hit['name']} ({hit['mode']}): {hit['change']}" for hit in summary.limits]
-    return lines + advice(summary, plan)
+    lines += [f"{format_location(hit)}: {hit['name']} ({hit['mode']}): {hit['change']}" for hit in summary.limits]
+    return lines + advise(summary, plan)
 
 
-def steps_words(summary: Summary, plan: Plan) -> str:
+def describe_steps(summary: Summary, plan: Plan) -> str:
+    """Describe how many steps were taken."""
     if summary.steps == 0:
         return "no step was taken"
     counted = f"{summary.steps} step{'s' if summary.steps > 1 else ''}"
@@ -193,29 +199,33 @@ def steps_words(summary: Summary, plan: Plan) -> str:
     return f"{counted}{ranks}, stopped there" if summary.stopped else counted + ranks
 
 
-def limits_words(summary: Summary) -> str:
+def describe_limits(summary: Summary) -> str:
+    """Describe how many limits were met."""
     count = len(summary.limits)
     return "no limit met" if not count else f"{count} limit{'s' if count > 1 else ''} met"
 
 
-def place_words(hit: dict[str, Any]) -> str:
-    place = hit["place"]
-    return f"{Path(place['file']).name}:{place['line']}" if place else "somewhere"
+def format_location(hit: dict[str, Any]) -> str:
+    """Return FILE:LINE of a hit."""
+    location = hit["place"]
+    return f"{Path(location['file']).name}:{location['line']}" if location else "somewhere"
 
 
 def signal_name(number: int) -> str:
+    """Return the name of a signal."""
     try:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
 
 
-def ends_at_once(summary: Summary) -> bool:
-    """A pattern that no file matches is no error to TensorFlow: the input is over before it has begun."""
+def has_empty_input(summary: Summary) -> bool:
+    """Return True if the input ended before the first step: no file matched its pattern."""
     return "OutOfRangeError" in summary.failure and summary.steps == 0
 
 
-def advice(summary: Summary, plan: Plan) -> list[str]:
+def advise(summary: Summary, plan: Plan) -> list[str]:
+    """Return what to try next."""
     if summary.interrupted:
         return [f"It was interrupted by {signal_name(summary.interrupted)}."]
     match = MISSING.search(summary.failure)
@@ -223,7 +233,7 @@ def advice(summary: Summary, plan: Plan) -> list[str]:
         return [f"The stand-in has no module {match[1]!r}."]
     if match:
         return [f"The package {match[1]!r} is missing: {pip_line([match[1].partition('.')[0]])}"]
-    if "NotFoundError" in summary.failure or ends_at_once(summary):
+    if "NotFoundError" in summary.failure or has_empty_input(summary):
         more = "" if plan.fake_data else "; --fake-data makes up records where their shapes are declared"
         return [f"Data is missing: give the script its own after --{more}."]
     if summary.script_exit_code > 128 and not summary.failure:

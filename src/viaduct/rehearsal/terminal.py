@@ -1,4 +1,4 @@
-"""The terminal that a rehearsed script finds: 80 by 24, whatever the user's is, and nobody types.
+"""Terminal of a rehearsed script: 80 by 24, with an empty stdin.
 
 Scripts ask for its size (`stty size`, `os.get_terminal_size`) to draw a progress bar, and some fail without one. stdin
 is a pseudo-terminal, which the programs that the script starts inherit; reading from it ends at once. stdout and stderr

@@ -1,4 +1,4 @@
-"""The two trees of a comparison: which file of its own tree a process means by a path.
+"""The two trees of a comparison: maps a path to the file of the process' own tree.
 
 A script that is carried exists twice, as the original and as the migrated copy. Both runs find the same PYTHONPATH, the
 same editable installs and the same absolute paths in the text, so that one of them would import the other's modules. A
@@ -87,6 +87,7 @@ class Trees:
 
 
 def is_within(path: str, root: str) -> bool:
+    """Return True if a path lies in a folder."""
     return path == root or path.startswith(root.rstrip(os.sep) + os.sep)
 
 
@@ -102,8 +103,8 @@ def standard_beside(prefix: str) -> str:
     return os.path.join(prefix, "lib", f"python{sys.version_info.major}.{sys.version_info.minor}")
 
 
-def of_plan(plan: Plan) -> Trees | None:
-    """Return the trees of a rehearsal; None where only one exists, as in `viaduct rehearse`."""
+def trees_of_plan(plan: Plan) -> Trees | None:
+    """Return the trees of a rehearsal; None where there is only one."""
     if not plan.tree:
         return None
     mirror = os.path.join(plan.record, "mirror") if plan.view == "mirror" else ""

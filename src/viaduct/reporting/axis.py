@@ -50,8 +50,8 @@ class Axis:
         else:
             values = even_ticks(self.low, self.high, most, whole)
             labels = even_labels(values)
-        places = self.place(np.asarray(values, float))
-        return [Tick(float(place), label) for place, label in zip(places, labels, strict=True)]
+        positions = self.place(np.asarray(values, float))
+        return [Tick(float(position), label) for position, label in zip(positions, labels, strict=True)]
 
 
 def across(values: Floats) -> Axis:
@@ -74,6 +74,7 @@ def upward(values: Floats, log: bool = False) -> Axis:
 
 
 def span(values: Floats) -> tuple[float, float]:
+    """Return the smallest and largest value; 1 and 10 where there is none."""
     return (float(values.min()), float(values.max())) if values.size else (1.0, 10.0)
 
 
@@ -105,7 +106,7 @@ def log_ticks(low: float, high: float, most: int) -> list[float]:
 
 
 def even_labels(values: Sequence[float]) -> list[str]:
-    """As many decimals as the step needs; millions and the very small in their short forms."""
+    """Return labels with as many decimals as the step needs; millions and the very small in short forms."""
     step = values[1] - values[0] if len(values) > 1 else abs(values[0]) if values else 1.0
     largest = max(map(abs, values), default=0.0)
     if largest >= 1e12 or 0 < largest < 1e-3:

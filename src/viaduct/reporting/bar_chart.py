@@ -39,6 +39,8 @@ class BarChart:
 
 @dataclass(frozen=True)
 class Bar:
+    """One drawn bar."""
+
     label: str
     length: float
     count: str
@@ -47,5 +49,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class BarsDrawing:
+    """Bars as the template needs them."""
+
     title: str
     bars: Sequence[Bar]

@@ -33,16 +33,18 @@ class ContourAxis:
     names: Sequence[str] = ()
 
     def axis(self) -> Axis:
+        """Return the axis with its range."""
         if self.names:
             return Axis(-0.5, len(self.names) - 0.5)
         return Axis(self.low, self.high, self.log)
 
     def ticks(self) -> list[Tick]:
+        """Return the ticks, or the names of choices."""
         axis = self.axis()
         if not self.names:
             return axis.ticks(6)
-        places = axis.place(np.arange(len(self.names), dtype=float))
-        return [Tick(float(place), name) for place, name in zip(places, self.names, strict=True)]
+        values = axis.place(np.arange(len(self.names), dtype=float))
+        return [Tick(float(value), name) for value, name in zip(values, self.names, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -70,15 +72,15 @@ class ContourMap:
     unit: str = ""
 
     def drawing(self) -> ContourDrawing:
-        places = self.places()
+        positions = self.places()
         values = np.array([point.value for point in self.points], float)
         low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 0.0)
         return ContourDrawing(
             chart=self,
             x_ticks=self.x.ticks(),
             y_ticks=self.y.ticks(),
-            cells=draw_cells(places, values),
-            dots=[(float(x), float(1 - y), point.label) for (x, y), point in zip(places, self.points, strict=True)],
+            cells=draw_cells(positions, values),
+            dots=[(float(x), float(1 - y), point.label) for (x, y), point in zip(positions, self.points, strict=True)],
             low=f"{low:.4g}",
             high=f"{high:.4g}",
         )
@@ -118,7 +120,7 @@ class ContourDrawing:
 
     @property
     def summary(self) -> str:
-        """What somebody hears who cannot see the chart."""
+        """Return the text for screen readers."""
         return f"{len(self.dots)} measurements, {self.chart.quantity} from {self.low} to {self.high}"
 
 

@@ -57,16 +57,20 @@ class DiffFile:
 
 @dataclass(frozen=True)
 class DiffView:
+    """Side-by-side differences of files, with comments."""
+
     template: ClassVar[str] = "diff_view.html"
 
     files: Sequence[DiffFile]
 
     def drawing(self) -> DiffDrawing:
-        return DiffDrawing([draw_file(file, place < OPEN_FILES) for place, file in enumerate(self.files)])
+        return DiffDrawing([draw_file(file, index < OPEN_FILES) for index, file in enumerate(self.files)])
 
 
 @dataclass(frozen=True)
 class FileDrawing:
+    """One file as the template needs it."""
+
     name: str
     note: str
     unfolded: bool
@@ -76,6 +80,8 @@ class FileDrawing:
 
 @dataclass(frozen=True)
 class DiffDrawing:
+    """All files as the template needs them."""
+
     files: Sequence[FileDrawing]
 
     @property

@@ -13,6 +13,7 @@ SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def is_missing(value: object) -> bool:
+    """Return True for None and NaN."""
     return value is None or (is_number(value) and math.isnan(value))
 
 
@@ -24,10 +25,12 @@ def is_number(value: object) -> TypeGuard[SupportsFloat]:
 
 
 def write_count(count: float) -> str:
+    """Return a count with thousands separators."""
     return f"{count:,.0f}"
 
 
 def write_share(share: float) -> str:
+    """Return a share as percentage."""
     return f"{share * 100:.1f}\N{NO-BREAK SPACE}%"
 
 
@@ -37,7 +40,7 @@ def write_power(exponent: int) -> str:
 
 
 def write_scientific(value: float, digits: int = 3) -> str:
-    """As 2.5×10⁻⁵, which reads better in a column than 2.5e-05."""
+    """Return a number as 2.5×10⁻⁵, which reads better in a column than 2.5e-05."""
     if not value or not math.isfinite(value):
         return write_fixed(value, 0)
     mantissa, exponent = f"{value:.{digits - 1}e}".split("e")

@@ -67,10 +67,10 @@ class FlameGraph:
             node, parent, depth, left, colour = pending.pop()
             own = colour if node.colour is None else node.colour % COLOURS
             boxes.append(self.make_box(node, parent, depth, left, own, total))
-            place, edge = len(boxes) - 1, left
+            index, edge = len(boxes) - 1, left
             below = []
             for child in join_small(node.children, smallest * total) if depth < DEEPEST else ():
-                below.append((child, place, depth + 1, edge, own))
+                below.append((child, index, depth + 1, edge, own))
                 edge += child.value / total
             pending += reversed(below)
         return boxes
@@ -92,6 +92,8 @@ class FlameGraph:
 
 @dataclass(frozen=True)
 class FlameBox:
+    """One drawn frame."""
+
     name: str
     parent: int
     depth: int
@@ -109,6 +111,8 @@ class FlameBox:
 
 @dataclass(frozen=True)
 class FlameDrawing:
+    """Flame graph as the template needs it."""
+
     graph: FlameGraph
     boxes: Sequence[FlameBox]
 

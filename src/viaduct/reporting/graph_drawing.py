@@ -53,13 +53,13 @@ class GraphDrawing:
 
     def drawing(self) -> LaidOut:
         edges = without_circles([node.name for node in self.nodes], self.edges)
-        layers, chains = layered([node.name for node in self.nodes], edges)
-        places = placed(ordered(layers, chains))
-        width = max((x + reach(name) for name, (x, _) in places.items()), default=0) + 1
+        layers, chains = assign_layers([node.name for node in self.nodes], edges)
+        positions = place_nodes(order_layers(layers, chains))
+        width = max((x + reach(name) for name, (x, _) in positions.items()), default=0) + 1
         return LaidOut(
             self,
-            boxes=[Box(node, *corner(places[node.name])) for node in self.nodes],
-            lines=[(edge, draw_edge([places[name] for name in chain])) for edge, chain in chains.items()],
+            boxes=[Box(node, *corner(positions[node.name])) for node in self.nodes],
+            lines=[(edge, draw_edge([positions[name] for name in chain])) for edge, chain in chains.items()],
             width=round(width),
             height=len(layers) * (HEIGHT + GAP_Y) - GAP_Y + 2 if layers else 0,
         )
@@ -67,6 +67,8 @@ class GraphDrawing:
 
 @dataclass(frozen=True)
 class Box:
+    """One drawn node."""
+
     node: Node
     x: float
     y: float
@@ -77,15 +79,17 @@ class Box:
 
     @property
     def label(self) -> str:
-        return shortened(self.node.label or self.node.name, LETTERS)
+        return shorten_name(self.node.label or self.node.name, LETTERS)
 
     @property
     def note(self) -> str:
-        return shortened(self.node.note, LETTERS + 4)
+        return shorten_name(self.node.note, LETTERS + 4)
 
 
 @dataclass(frozen=True)
 class LaidOut:
+    """Nodes and edges with their positions."""
+
     graph: GraphDrawing
     boxes: Sequence[Box]
     lines: Sequence[tuple[tuple[str, str], str]]
@@ -98,10 +102,11 @@ class LaidOut:
 
     @property
     def summary(self) -> str:
+        """Return the text for screen readers."""
         return "; ".join(f"{source} feeds {target}" for (source, target), _ in self.lines) or "no edges"
 
 
-def shortened(text: str, most: int) -> str:
+def shorten_name(text: str, most: int) -> str:
     """Lose the middle, since names differ at their ends: layer3.0.downsample… → layer3.0.d…mple.1."""
     if len(text) <= most:
         return text
@@ -121,6 +126,7 @@ def without_circles(names: Sequence[str], edges: Sequence[tuple[str, str]]) -> l
 
 
 def reachable(start: str, follows: Mapping[str, set[str]]) -> set[str]:
+    """Return the nodes that can be reached from a node."""
     seen, waiting = {start}, [start]
     while waiting:
         fresh = follows[waiting.pop()] - seen
@@ -129,7 +135,7 @@ def reachable(start: str, follows: Mapping[str, set[str]]) -> set[str]:
     return seen
 
 
-def layered(
+def assign_layers(
     names: Sequence[str], edges: Sequence[tuple[str, str]]
 ) -> tuple[list[Layer], dict[tuple[str, str], list[str]]]:
     """Names by layer, and for each edge the chain of places it passes; those between get names of their own."""
@@ -160,7 +166,7 @@ def depths(names: Sequence[str], edges: Sequence[tuple[str, str]]) -> dict[str, 
     return depth
 
 
-def ordered(layers: list[Layer], chains: Mapping[tuple[str, str], list[str]]) -> list[Layer]:
+def order_layers(layers: list[Layer], chains: Mapping[tuple[str, str], list[str]]) -> list[Layer]:
     """Sort each layer by the mean place of its neighbours above, then below, a few times over."""
     links = [(chain[i], chain[i + 1]) for chain in chains.values() for i in range(len(chain) - 1)]
     above: dict[str, list[str]] = {name: [] for layer in layers for name in layer}
@@ -170,10 +176,10 @@ def ordered(layers: list[Layer], chains: Mapping[tuple[str, str], list[str]]) ->
         below[source].append(target)
     for sweep in range(SWEEPS):
         neighbours, walk = (above, layers[1:]) if sweep % 2 == 0 else (below, layers[-2::-1])
-        place = {name: i - len(layer) / 2 for layer in layers for i, name in enumerate(layer)}
+        position = {name: i - len(layer) / 2 for layer in layers for i, name in enumerate(layer)}
         for layer in walk:
-            layer.sort(key=lambda name: mean([place[other] for other in neighbours[name]], place[name]))
-            place.update({name: i - len(layer) / 2 for i, name in enumerate(layer)})
+            layer.sort(key=lambda name: mean([position[other] for other in neighbours[name]], position[name]))
+            position.update({name: i - len(layer) / 2 for i, name in enumerate(layer)})
     return layers
 
 
@@ -181,17 +187,17 @@ def mean(values: Sequence[float], otherwise: float) -> float:
     return sum(values) / len(values) if values else otherwise
 
 
-def placed(layers: list[Layer]) -> dict[str, tuple[float, float]]:
+def place_nodes(layers: list[Layer]) -> dict[str, tuple[float, float]]:
     """The middle of every node and lane: each layer packed, and centred under the widest."""
     widths = [sum(2 * reach(name) + GAP_X for name in layer) - GAP_X for layer in layers]
     widest = max(widths, default=0)
-    places = {}
+    positions = {}
     for level, (layer, width) in enumerate(zip(layers, widths, strict=True)):
         x = (widest - width) / 2 + 1
         for name in layer:
-            places[name] = (x + reach(name), 1 + level * (HEIGHT + GAP_Y) + HEIGHT / 2)
+            positions[name] = (x + reach(name), 1 + level * (HEIGHT + GAP_Y) + HEIGHT / 2)
             x += 2 * reach(name) + GAP_X
-    return places
+    return positions
 
 
 def reach(name: str) -> float:
@@ -204,7 +210,7 @@ def corner(middle: tuple[float, float]) -> tuple[float, float]:
 
 
 def draw_edge(middles: Sequence[tuple[float, float]]) -> str:
-    """From the foot of a box to the head of the next; straight down through the layers it passes."""
+    """Return the path from the foot of a box to the head of the next, straight through the layers between."""
     x, y = middles[0]
     path = f"M{x:.0f} {y + HEIGHT / 2:.0f}"
     y += HEIGHT / 2

@@ -56,6 +56,8 @@ class Heatmap:
 
 @dataclass(frozen=True)
 class HeatCell:
+    """One drawn cell."""
+
     count: str
     tint: float
     sentence: str
@@ -69,6 +71,8 @@ class HeatCell:
 
 @dataclass(frozen=True)
 class HeatmapDrawing:
+    """Heatmap as the template needs it."""
+
     title: str
     labels: Sequence[str]
     rows: Sequence[Sequence[HeatCell]]
@@ -90,7 +94,7 @@ def draw_rows(labels: Sequence[str], counts: Floats, shares: Floats) -> list[lis
             HeatCell(
                 count=write_count(counts[true, predicted]),
                 tint=round(float(tints[true, predicted]), 3),
-                sentence=tell(labels, counts, shares, true, predicted),
+                sentence=describe_cell(labels, counts, shares, true, predicted),
                 diagonal=true == predicted,
             )
             for predicted in range(len(labels))
@@ -99,8 +103,8 @@ def draw_rows(labels: Sequence[str], counts: Floats, shares: Floats) -> list[lis
     ]
 
 
-def tell(labels: Sequence[str], counts: Floats, shares: Floats, true: int, predicted: int) -> str:
-    """`cat taken for dog: 34 of 1,000 (3.4 %)`; page.js says the same under the pointer."""
+def describe_cell(labels: Sequence[str], counts: Floats, shares: Floats, true: int, predicted: int) -> str:
+    """Return `cat taken for dog: 34 of 1,000 (3.4 %)`; page.js shows the same under the pointer."""
     what = "recognised" if true == predicted else f"taken for {labels[predicted]}"
     count, total = write_count(counts[true, predicted]), write_count(counts[true].sum())
     return f"{labels[true]} {what}: {count} of {total} ({write_share(shares[true, predicted])})"
@@ -120,10 +124,11 @@ def paint(shares: Floats) -> Pixels:
 
 
 def largest_mistakes(labels: Sequence[str], counts: Floats, shares: Floats) -> list[str]:
+    """Return the most frequent confusions."""
     mistakes = counts * (1 - np.eye(len(labels)))
     order = np.argsort(-mistakes, axis=None, kind="stable")[:MOST_IN_WORDS]
     pairs = [(int(flat) // len(labels), int(flat) % len(labels)) for flat in order]
-    return [tell(labels, counts, shares, *pair) for pair in pairs if mistakes[pair] > 0]
+    return [describe_cell(labels, counts, shares, *pair) for pair in pairs if mistakes[pair] > 0]
 
 
 def interaction_data(labels: Sequence[str], counts: Floats) -> dict[str, object]:

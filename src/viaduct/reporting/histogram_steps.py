@@ -48,8 +48,8 @@ class HistogramSteps:
         left, right = widen(low, high)
         distance = 1000 / (len(self.histograms) - 1 + OVERLAP)
         shapes = [
-            draw_shape(histogram, left, right, (place + OVERLAP) * distance, OVERLAP * distance)
-            for place, histogram in enumerate(self.histograms)
+            draw_shape(histogram, left, right, (index + OVERLAP) * distance, OVERLAP * distance)
+            for index, histogram in enumerate(self.histograms)
         ]
         ticks = write_ends([left, left / 2 + right / 2, right])
         values = f"from {ticks[0]} to {ticks[2]}" if (left, right) == (low, high) else f"all {low:.4g}"
@@ -98,7 +98,7 @@ def draw_shape(histogram: Histogram, left: float, right: float, base: float, hei
         begin, end = middle - NARROWEST / 2, middle + NARROWEST / 2
     most, width = max(1, *histogram.counts), (end - begin) / len(histogram.counts)
     corners = [
-        f"V{base - height * count / most:.0f}H{1000 * (begin + (place + 1) * width):.0f}"
-        for place, count in enumerate(histogram.counts)
+        f"V{base - height * count / most:.0f}H{1000 * (begin + (index + 1) * width):.0f}"
+        for index, count in enumerate(histogram.counts)
     ]
     return f"M0 {base:.0f}H{1000 * begin:.0f}{''.join(corners)}V{base:.0f}H1000"

@@ -53,6 +53,8 @@ class PictureDrawing:
 
 @dataclass(frozen=True)
 class GridDrawing:
+    """Images as the template needs them."""
+
     caption: str
     mark: str
     pictures: Sequence[PictureDrawing]

@@ -66,11 +66,11 @@ class LineChart:
         y = join([line.y[line.present] for line in lines])
         y = join([y, np.array(self.includes, dtype=np.float64)]) if y.size else y
         horizontal = across(x)
-        whole = bool((x == np.round(x)).all())
+        complete = bool((x == np.round(x)).all())
         scales = choose_scales(y, self.log_y)
         return ChartDrawing(
             chart=self,
-            x_ticks=horizontal.ticks(7, whole) if x.size else [],
+            x_ticks=horizontal.ticks(7, complete) if x.size else [],
             views=[draw_view(lines, horizontal, y, log) for log in scales],
             data=interaction_data(lines, horizontal, [upward(y, log) for log in scales], self.unit),
         )
@@ -87,6 +87,7 @@ class Points:
 
     @property
     def present(self) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+        """Return a mask of the points that have a value."""
         return np.isfinite(self.y)
 
     def on_scale(self, log: bool) -> Points:
@@ -96,7 +97,7 @@ class Points:
 
 @dataclass(frozen=True)
 class LineDrawing:
-    """What the template needs of one series: its stroke, and dots for points without neighbours."""
+    """One series as the template needs it: its stroke, and dots for isolated points."""
 
     name: str
     colour: int
@@ -122,7 +123,7 @@ class ChartView:
 
     @property
     def summary(self) -> str:
-        """What somebody hears who cannot see the chart."""
+        """Return the text for screen readers."""
         lines = "; ".join(f"{line.name}: {line.summary}" for line in self.lines) or "no data"
         return f"Log scale. {lines}" if self.log else lines
 
@@ -199,7 +200,7 @@ def count(values: int) -> str:
 def draw_line(position: int, line: Points, horizontal: Axis, vertical: Axis) -> LineDrawing:
     kept = thin(line.y)
     x, y = horizontal.place(line.x[kept]), 1 - vertical.place(line.y[kept])
-    stretches = [np.array([place]) for run in unbroken(y) for place in run] if line.dots else unbroken(y)
+    stretches = [np.array([index]) for run in unbroken(y) for index in run] if line.dots else unbroken(y)
     dots = [(float(x[run[0]]), float(y[run[0]])) for run in stretches if len(run) == 1]
     return LineDrawing(
         name=line.name,
@@ -233,16 +234,16 @@ def describe(line: Points) -> str:
 def interaction_data(
     lines: Sequence[Points], horizontal: Axis, verticals: Sequence[Axis], unit: str
 ) -> dict[str, object]:
-    """What the script needs to answer a pointer: the thinned points, and the axes of each view."""
+    """Return the thinned points and axes that the script needs to answer a pointer."""
     return {
         "x": [horizontal.low, horizontal.high],
         "views": [{"y": [vertical.low, vertical.high], "log": vertical.log} for vertical in verticals],
         "unit": unit,
-        "series": [{"name": line.name, **thinned(line)} for line in lines],
+        "series": [{"name": line.name, **thin_points(line)} for line in lines],
     }
 
 
-def thinned(line: Points) -> dict[str, list[float | None]]:
+def thin_points(line: Points) -> dict[str, list[float | None]]:
     """Points as JSON can say them: it has no NaN, and no reader needs the eighth digit."""
     kept = thin(line.y)
     y = [float(f"{value:.7g}") if np.isfinite(value) else None for value in line.y[kept]]

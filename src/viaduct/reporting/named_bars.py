@@ -42,14 +42,16 @@ class NamedBars:
         values = [value for series in self.series for value in series.values if is_measured(value)]
         low, high = decades(values)
         rows = [
-            (name, [draw_bar(number, series, place, low, high) for number, series in enumerate(self.series)])
-            for place, name in enumerate(self.names)
+            (name, [draw_bar(number, series, index, low, high) for number, series in enumerate(self.series)])
+            for index, name in enumerate(self.names)
         ]
         return NamedBarsDrawing(self, rows, write_power(low), write_power(high), has_bars=bool(values))
 
 
 @dataclass(frozen=True)
 class NamedBar:
+    """One drawn bar."""
+
     series: int
     text: str
     length: float
@@ -58,6 +60,8 @@ class NamedBar:
 
 @dataclass(frozen=True)
 class NamedBarsDrawing:
+    """Bars as the template needs them."""
+
     chart: NamedBars
     rows: Sequence[tuple[str, Sequence[NamedBar | None]]]
     low: str

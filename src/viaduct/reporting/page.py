@@ -15,6 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from viaduct import __version__
+from viaduct.atomic_files import write_file
 from viaduct.path_errors import refuse_replacing_special_file
 from viaduct.reporting.png import data_uri
 from viaduct.reporting.texts import dump_visible, offer_breaks, show_hidden
@@ -95,6 +96,7 @@ class Page:
 
 
 def render_page(page: Page) -> str:
+    """Return the page as HTML."""
     return (
         templates()
         .get_template("page.html")
@@ -115,12 +117,7 @@ def write_page(page: Page, path: str | os.PathLike[str]) -> None:
     refuse_replacing_special_file(target)
     html = render_page(page)
     target.parent.mkdir(parents=True, exist_ok=True)
-    draft = target.with_name(f".{target.name}.{os.getpid()}.draft")
-    try:
-        draft.write_text(html, encoding="utf-8", errors="backslashreplace")
-        os.replace(draft, target)
-    finally:
-        draft.unlink(missing_ok=True)
+    write_file(target, html.encode("utf-8", errors="backslashreplace"), durable=False)
 
 
 @cache

@@ -32,6 +32,7 @@ class PlotAxis:
 
     @cached_property
     def is_numeric(self) -> bool:
+        """Return True if all values are numbers or missing."""
         return all(value is None or is_finite_number(value) for value in self.values)
 
     @cached_property
@@ -44,6 +45,7 @@ class PlotAxis:
 
     @cached_property
     def is_log(self) -> bool:
+        """Return True if the axis is logarithmic."""
         if not self.is_numeric or len(self.known) < 3:
             return False
         low, high = float(self.known[0] or 0), float(self.known[-1] or 0)
@@ -118,6 +120,8 @@ class ParallelPlot:
 
 @dataclass(frozen=True)
 class RunLine:
+    """One run's line."""
+
     name: str
     path: str
     share: int | None
@@ -126,6 +130,8 @@ class RunLine:
 
 @dataclass(frozen=True)
 class PlotDrawing:
+    """Parallel axes as the template needs them."""
+
     plot: ParallelPlot
 
     def across(self, position: int) -> float:
@@ -152,11 +158,12 @@ class PlotDrawing:
 
     @property
     def summary(self) -> str:
+        """Return the text for screen readers."""
         return f"{len(self.plot.names)} runs over {', '.join(axis.name for axis in self.plot.axes)}"
 
     @property
     def data(self) -> dict[str, object]:
-        """What the script needs: values as they are compared and as they are written."""
+        """Return the values that the script needs, as compared and as shown."""
         return {
             "names": list(self.plot.names),
             "axes": [

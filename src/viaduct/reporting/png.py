@@ -1,4 +1,4 @@
-"""Pixels to PNG, to data URI: what a page needs to hold a picture. The encoder itself is data/png_encoder.py."""
+"""Data URIs of images. The PNG encoder is data/png_encoder.py: pages are written without Pillow, which is an extra."""
 
 from __future__ import annotations
 
@@ -10,4 +10,5 @@ __all__ = ["Pixels", "check_pixels", "data_uri", "encode_png"]
 
 
 def data_uri(content: bytes, media_type: str = "image/png") -> str:
+    """Return content as a data URI."""
     return f"data:{media_type};base64,{base64.b64encode(content).decode('ascii')}"

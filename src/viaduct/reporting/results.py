@@ -99,7 +99,7 @@ def duel_cells(record: dict[str, Any], evaluation: dict[str, Any] | None) -> lis
 
 
 def minutes_at(record: dict[str, Any], evaluation: dict[str, Any]) -> float:
-    """Of training, without evaluations and checkpoints: the run's minutes in proportion to its steps."""
+    """Return the minutes of training without evaluations and checkpoints, in proportion to the steps."""
     return float(record["minutes"]["training"] * evaluation["step"] / record["steps"])
 
 
@@ -121,22 +121,22 @@ def benchmark_part(name: str, record: dict[str, Any]) -> str:
     head = f"## {record['title']}\n\n`{record['command']}` on {record['machine']['description']}, {record['date']}"
     columns = record["columns"]
     rows = [[str(row.get(column, "")) for column in columns] for row in record["rows"]]
-    told = "\n\n".join(line for line in (record.get("note", ""), runs_apart(record), starts_apart(record)) if line)
-    return f"{head} ([file](results/{name})).\n\n{told}\n\n{table(columns, rows)}"
+    notes = "\n\n".join(line for line in (record.get("note", ""), list_repeats(record), list_starts(record)) if line)
+    return f"{head} ([file](results/{name})).\n\n{notes}\n\n{table(columns, rows)}"
 
 
-def runs_apart(record: dict[str, Any]) -> str:
-    """Of a `viaduct bench --repeat N`: what each of its N measurements says by itself."""
+def list_repeats(record: dict[str, Any]) -> str:
+    """Return the single measurements of a `viaduct bench --repeat N`."""
     runs = record.get("runs", [])
     if record.get("verb") != "bench" or len(runs) < 2:
         return ""
     ours = ", ".join(f"{run['ms_per_step']:.2f}" for run in runs)
-    peers = [f"{times_each(one['runs'])} {one['variant']}" for one in record["peers"]]
+    peers = [f"{times_each(peer['runs'])} {peer['variant']}" for peer in record["peers"]]
     return f"Each of {len(runs)} measurements, everything built anew: {'; '.join([f'{ours} ms a step', *peers])}."
 
 
-def starts_apart(record: dict[str, Any]) -> str:
-    """Of a `viaduct bench --starts`: how long each variant takes from nothing to its first step."""
+def list_starts(record: dict[str, Any]) -> str:
+    """Return the start-up times of a `viaduct bench --starts`, by variant."""
     head, *lines = record.get("starts_told") or [""]
     return "\n".join([head, "", *(f"- {line.strip()}" for line in lines)]) if head else ""
 

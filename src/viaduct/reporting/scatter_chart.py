@@ -91,19 +91,19 @@ class ScatterChart:
         corners = np.array([corner for roof in self.roofs for corner in roof.corners], float).reshape(-1, 2)
         levels = np.concatenate([np.array([level.y for level in self.levels], float), corners[:, 1]])
         frame = Frame.around(np.concatenate([x, corners[:, 0]]), y, levels, self.log_x)
-        places = np.stack([frame.horizontal.place(x), 1 - frame.place(y)], axis=1)
+        positions = np.stack([frame.horizontal.place(x), 1 - frame.place(y)], axis=1)
         present = {point.tone for point in self.points}
         return ScatterDrawing(
             chart=self,
             x_ticks=frame.horizontal.ticks(7, whole=not self.log_x) if x.size else [],
             y_ticks=[Tick(frame.squeeze(tick.place), tick.label) for tick in frame.vertical.ticks(7)] if x.size else [],
             frame=frame,
-            strokes=[(tone, strokes(places, self.points, tone)) for tone in reversed(TONES) if tone in present],
+            strokes=[(tone, strokes(positions, self.points, tone)) for tone in reversed(TONES) if tone in present],
             legend=[(tone, SIGNS[tone], name) for tone, name in self.names if tone in present],
-            levels=separated([(frame.level(level.y), level.label) for level in self.levels]),
+            levels=separate_labels([(frame.level(level.y), level.label) for level in self.levels]),
             spans=named_spans(self.spans, frame.horizontal),
-            mark=tuple(places[self.marked]) if self.marked is not None else None,
-            data=interaction_data(self.points, places),
+            mark=tuple(positions[self.marked]) if self.marked is not None else None,
+            data=interaction_data(self.points, positions),
             roofs=[draw_roof(roof, frame) for roof in self.roofs],
         )
 
@@ -154,6 +154,8 @@ class RoofDrawing:
 
 @dataclass(frozen=True)
 class ScatterDrawing:
+    """Points as the template needs them."""
+
     chart: ScatterChart
     x_ticks: Sequence[Tick]
     y_ticks: Sequence[Tick]
@@ -180,12 +182,12 @@ class ScatterDrawing:
 
     @property
     def short_mark(self) -> str:
-        """What a phone has room for: `origin` of `origin: layer3.0.bn2`."""
+        """Return the mark's short form for a phone: `origin` of `origin: layer3.0.bn2`."""
         return self.chart.mark.partition(":")[0]
 
     @property
     def summary(self) -> str:
-        """What somebody hears who cannot see the chart."""
+        """Return the text for screen readers."""
         tones = [point.tone for point in self.chart.points]
         parts = [f"{tones.count(tone)} {name}" for tone, name in self.chart.names if tone in tones]
         return f"{len(tones)} points: {', '.join(parts)}" if parts else f"{len(tones)} points"
@@ -203,24 +205,24 @@ def draw_roof(roof: Roof, frame: Frame) -> RoofDrawing:
     corners = np.array(roof.corners, float)
     x, y = frame.horizontal.place(corners[:, 0]), 1 - frame.place(corners[:, 1])
     path = "M" + "L".join(f"{1000 * across:.1f} {1000 * down:.1f}" for across, down in zip(x, y, strict=True))
-    place = -1 if roof.labelled_at_end else 0
-    return RoofDrawing(roof.label, path, float(x[place]), float(y[place]), roof.labelled_at_end)
+    position = -1 if roof.labelled_at_end else 0
+    return RoofDrawing(roof.label, path, float(x[position]), float(y[position]), roof.labelled_at_end)
 
 
 def strokes(places: Floats, points: Sequence[Point], tone: Tone) -> str:
     """A move and a stroke of no length for every point of a tone."""
-    corners = [place for place, point in zip(places.tolist(), points, strict=True) if point.tone == tone]
+    corners = [index for index, point in zip(places.tolist(), points, strict=True) if point.tone == tone]
     return "".join(f"M{x * 1000:.1f} {y * 1000:.1f}h0" for x, y in corners)
 
 
-def separated(levels: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
-    """Levels too close to be told apart share one label, written at the first of them."""
+def separate_labels(levels: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
+    """Merge the labels of levels that are too close; the label stands at the first of them."""
     kept: list[tuple[float, str]] = []
-    for place, label in sorted(levels):
-        if kept and place - kept[-1][0] < CLOSEST_LEVELS:
+    for position, label in sorted(levels):
+        if kept and position - kept[-1][0] < CLOSEST_LEVELS:
             kept[-1] = (kept[-1][0], f"{kept[-1][1]}, {label}")
         else:
-            kept.append((place, label))
+            kept.append((position, label))
     return kept
 
 
@@ -244,7 +246,7 @@ def named_spans(spans: Sequence[Span], horizontal: Axis) -> list[tuple[float, fl
 
 
 def interaction_data(points: Sequence[Point], places: Floats) -> dict[str, object]:
-    """What the script needs to answer a pointer: where each point is, what it is called, where it leads."""
+    """Return position, label and link of each point, for the script that answers a pointer."""
     return {
         "x": [round(x, 4) for x in places[:, 0].tolist()],
         "y": [round(y, 4) for y in places[:, 1].tolist()],

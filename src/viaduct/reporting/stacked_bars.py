@@ -91,7 +91,7 @@ class GatheredBars:
 
 @dataclass(frozen=True)
 class GroupView:
-    """What the template and the script need of one group."""
+    """One group of bars as the template and the script need it."""
 
     name: str
     paths: Sequence[str]
@@ -105,6 +105,8 @@ class GroupView:
 
 @dataclass(frozen=True)
 class StackedDrawing:
+    """Stacked bars as the template needs them."""
+
     chart: StackedBars
     y_ticks: Sequence[Tick]
     views: Sequence[GroupView]
@@ -125,7 +127,7 @@ class StackedDrawing:
 
     @property
     def legend(self) -> list[tuple[int, str]]:
-        return [(place % COLOURS, name) for place, name in enumerate(self.chart.layers)]
+        return [(index % COLOURS, name) for index, name in enumerate(self.chart.layers)]
 
     @property
     def left_out(self) -> int:
@@ -174,12 +176,12 @@ def draw_group(bars: GatheredBars, axis: Axis) -> GroupView:
     width = min(slot * (0.8 if count <= SPACED else 1.0), 120.0)
     left = np.arange(count) * slot + (slot - width) / 2
     levels = np.vstack([np.zeros(count), np.nancumsum(bars.means, axis=0)])
-    places = 1000 * (1 - axis.place(levels).clip(0, 1))
+    positions = 1000 * (1 - axis.place(levels).clip(0, 1))
     joined = len(bars.group.labels) > count
     cut = np.flatnonzero(bars.heights > axis.high)
     return GroupView(
         name=bars.group.name,
-        paths=[draw_layer(left, width, low, high) for low, high in pairwise(places)],
+        paths=[draw_layer(left, width, low, high) for low, high in pairwise(positions)],
         marks=draw_marks(left, width, bars.longest, axis) if joined else "",
         cuts=[float((left[bar] + width / 2) / 1000) for bar in cut],
         x_ticks=label_bars(bars, count),

@@ -63,7 +63,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Cell:
-    """What is read, and in a column of numbers the number to sort by; None where a value is missing."""
+    """Text of a cell, and in a numeric column the number to sort by; None where a value is missing."""
 
     text: str
     number: float | None = None
@@ -79,6 +79,8 @@ class Cell:
 
 @dataclass(frozen=True)
 class Column:
+    """Heading and cells of a column."""
+
     name: str
     numeric: bool
     cells: Sequence[Cell]
@@ -86,6 +88,8 @@ class Column:
 
 @dataclass(frozen=True)
 class TableDrawing:
+    """Table as the template needs it."""
+
     caption: str
     columns: Sequence[Column]
     rows: Sequence[Sequence[Cell]]

@@ -25,7 +25,7 @@ DIGITS = 9
 
 
 class Block(Protocol):
-    """What the details of a row are made of: a part that can also be said in JSON, and drawn by the script."""
+    """Part of a row's details that can be written as JSON and drawn by the script."""
 
     def record(self) -> dict[str, object]: ...
 
@@ -57,6 +57,7 @@ class DataColumn:
 
     @cached_property
     def numeric(self) -> bool:
+        """Return True if the column holds numbers."""
         return all(value is None or is_number(value) for value in self.values)
 
 
@@ -114,6 +115,8 @@ class VirtualTable:
 
 @dataclass(frozen=True)
 class VirtualDrawing:
+    """Table as the template needs it."""
+
     table: VirtualTable
     written: Sequence[Sequence[str]]
     data: dict[str, object]
@@ -146,8 +149,8 @@ def column_record(column: DataColumn) -> dict[str, Any]:
             record["decimals"] = column.decimals
         return record
     words = list(dict.fromkeys(write_value(value) for value in column.values))
-    place = {word: position for position, word in enumerate(words)}
-    record |= {"words": words, "places": [place[write_value(value)] for value in column.values]}
+    index = {name: position for position, name in enumerate(words)}
+    record |= {"words": words, "places": [index[write_value(value)] for value in column.values]}
     if column.orders is not None:
         record["orders"] = [number_record(value) for value in column.orders]
     if column.tones:
@@ -166,7 +169,7 @@ def number_record(value: object) -> float | str | None:
 
 
 def write_value(value: object, decimals: int | None = None) -> str:
-    """As virtual_table.js writes it too: six decimals, or powers of ten where they would all be zeros."""
+    """Return a value as virtual_table.js shows it: six decimals, or powers of ten where all would be zeros."""
     if value is None:
         return MISSING
     if not is_number(value):

@@ -37,6 +37,7 @@ class Condition:
     text: str
 
     def holds(self, run: RunFacts) -> bool:
+        """Return True if a run fulfils the condition."""
         value = read_field(run, self.field)
         if self.sign in ("=", "==", "!="):
             return is_equal(value, self.text) is not (self.sign == "!=")
@@ -133,6 +134,7 @@ class Best:
 
 
 def find_best(runs: list[RunFacts], measure: str, count: int) -> Best:
+    """Return the best runs by a metric."""
     if measure not in MEASURES:
         raise UnknownName("measure", measure, MEASURES)
     learned = [run for run in runs if measure == "images_per_s" or not is_on_noise(run)]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from viaduct.data.atomic import replacing
+from viaduct.atomic_files import replace_file
 from viaduct.runs.facts import FIELDS, RunFacts
 
 PREFIX = "recipe."
@@ -18,11 +18,12 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 def write_csv(runs: Sequence[RunFacts], path: Path) -> None:
     """Write the file whole or not at all."""
-    with replacing(path) as file:
+    with replace_file(path) as file:
         file.write(render_csv(runs).encode("utf-8", "backslashreplace"))
 
 
 def render_csv(runs: Sequence[RunFacts]) -> str:
+    """Return the runs as CSV."""
     fields = list(dict.fromkeys(name for run in runs for name in run.fields))
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

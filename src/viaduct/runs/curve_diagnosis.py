@@ -48,6 +48,8 @@ DECAYED = 0.5
 
 @dataclass(frozen=True)
 class Diagnosis:
+    """What is wrong with a loss curve, with its evidence."""
+
     kind: Kind
     text: str
     figures: dict[str, float] = field(default_factory=dict)
@@ -76,10 +78,12 @@ class Curve:
 
     @property
     def end(self) -> float:
+        """Return the mean loss of the last tenth."""
         return self.segments[-1]
 
     @property
     def fall(self) -> float:
+        """Return how far the loss fell."""
         return self.start - self.end
 
     def is_change(self, difference: float) -> bool:
@@ -133,10 +137,10 @@ def find_stretch(losses: Sequence[float | None], rates: Sequence[float | None] |
     peak = max(known, default=0.0)
     if not peak > 0:
         return [], "The learning rate is 0 throughout."
-    begin = next(place for place, rate in enumerate(known) if rate >= PEAK * peak)
+    begin = next(index for index, rate in enumerate(known) if rate >= PEAK * peak)
     if begin > 0.8 * len(known):
         return [], "The learning rate is still rising: its warm-up is not over."
-    decayed = (place for place in range(begin, len(known)) if known[place] < DECAYED * peak)
+    decayed = (index for index in range(begin, len(known)) if known[index] < DECAYED * peak)
     end = next(decayed, len(known))
     return [loss for loss in losses[begin:end] if loss is not None and math.isfinite(loss)], ""
 

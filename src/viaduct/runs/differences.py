@@ -34,6 +34,8 @@ class Aspect:
 
 @dataclass(frozen=True)
 class RunDifference:
+    """Differences between two runs, by aspect."""
+
     first: RunFacts
     second: RunFacts
     recipe: Aspect

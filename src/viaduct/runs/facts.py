@@ -12,7 +12,7 @@ State = Literal["running", "finished", "interrupted", "pruned", "crashed", "neve
 
 @dataclass
 class RunFacts:
-    """What the files of a run say; None: they do not say it."""
+    """Facts from the files of a run; None: the files do not state it."""
 
     path: str
     name: str

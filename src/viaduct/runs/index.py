@@ -30,7 +30,7 @@ DIGEST_FIELDS = [entry.name for entry in dataclasses.fields(MetricsDigest)]
 
 @dataclass
 class RunIndex:
-    """What is known of the runs below some folders, by the path of each."""
+    """Known runs below some folders, by path."""
 
     path: Path
     entries: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -58,13 +58,13 @@ class RunIndex:
         gone = self.entries.keys() - folders
         if not self.changed and not gone:
             return
-        from viaduct.data.atomic import replacing  # with numpy, which a second look does without
+        from viaduct.atomic_files import replace_file
 
         kept = {folder: entry for folder, entry in self.entries.items() if folder not in gone}
         try:
             body = json.dumps(kept, separators=(",", ":")).encode("ascii")
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with replacing(self.path, durable=False) as file:
+            with replace_file(self.path, durable=False) as file:
                 file.write(describe_body(body) + body)
         except (OSError, ValueError, RecursionError):
             return  # the next command reads everything anew

@@ -188,6 +188,7 @@ def read_checksums(folder: Path) -> dict[str, str]:
 
 
 def hash_file(file: Path) -> str | None:
+    """Return the SHA-256 of a file."""
     digest = hashlib.sha256()
     try:
         with file.open("rb") as opened:

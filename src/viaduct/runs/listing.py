@@ -18,6 +18,8 @@ USUAL = Path("runs")
 
 @dataclass
 class Listing:
+    """Runs found, with problems and notes."""
+
     runs: list[RunFacts]
     problems: list[Problem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -87,8 +89,8 @@ def require_runs(listing: Listing, roots: list[Path]) -> None:
     """Refuse to go on where there is no run at all."""
     if listing.runs:
         return
-    places = " or ".join(repr(str(root)) for root in roots or [USUAL])
+    folders = " or ".join(repr(str(root)) for root in roots or [USUAL])
     reasons = [f"{problem.path}: {problem.reason}." for problem in listing.problems[:5]]
     raise BadValue(
-        f"there are no runs in {places}.", *reasons, "`viaduct train shapes_taster --run runs/try1` makes one."
+        f"there are no runs in {folders}.", *reasons, "`viaduct train shapes_taster --run runs/try1` makes one."
     )

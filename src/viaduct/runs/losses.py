@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from viaduct.comparison.curves import FEWEST, FILE, Array, Curve, finite_or_nan, parting, read_curve
+from viaduct.comparison.curves import FEWEST, FILE, Array, Curve, find_parting, finite_or_nan, read_curve
 from viaduct.errors import BadData
 
 
@@ -43,6 +43,7 @@ class LossDifference:
 
     @property
     def is_equal(self) -> bool:
+        """Return True if all common losses are equal."""
         return self.first is None and not self.only_left and not self.only_right
 
 
@@ -72,7 +73,7 @@ def has_log(run: Path) -> bool:
 def measure(curves: tuple[Curve, Curve], steps: Array, left: Array, right: Array) -> LossDifference:
     unequal = np.flatnonzero((left != right) & ~(np.isnan(left) & np.isnan(right)))
     first = int(unequal[0]) if unequal.size else None
-    apart = parting(steps, left, right) if steps.size >= FEWEST and first is not None else None
+    apart = find_parting(steps, left, right) if steps.size >= FEWEST and first is not None else None
     gap = finite_or_nan(right) - finite_or_nan(left)
     lost = [~np.isfinite(side) for side in (left, right)]
     either = np.flatnonzero(lost[0] | lost[1])

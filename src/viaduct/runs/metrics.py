@@ -27,7 +27,7 @@ RATES = 16
 
 @dataclass
 class MetricsDigest:
-    """What was read of a metrics file so far. `lost`: the first step whose loss was NaN or infinite."""
+    """Digest of a metrics file. `lost`: the first step whose loss was NaN or infinite."""
 
     inode: int = 0
     offset: int = 0

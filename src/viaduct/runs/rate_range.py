@@ -28,7 +28,7 @@ ROWS = 12
 
 @dataclass(frozen=True)
 class Suggestion:
-    """What a range test says; `rate` is None where it does not say one."""
+    """Result of a range test; `rate` is None where it suggests none."""
 
     rate: float | None
     reason: str
@@ -40,7 +40,7 @@ class Suggestion:
 
 def suggest_rate(rates: Sequence[float], losses: Sequence[float]) -> Suggestion:
     """Return the rate that a range test suggests, with the reason."""
-    finite = next((place for place, loss in enumerate(losses) if not math.isfinite(loss)), len(losses))
+    finite = next((index for index, loss in enumerate(losses) if not math.isfinite(loss)), len(losses))
     diverges = rates[finite] if finite < len(losses) else None
     rates, losses = list(rates[:finite]), list(losses[:finite])
     if len(losses) < FEWEST:
@@ -65,7 +65,7 @@ def suggest_rate(rates: Sequence[float], losses: Sequence[float]) -> Suggestion:
 def smooth(losses: Sequence[float]) -> list[float]:
     """Return means over a twentieth of the curve around each step."""
     reach = max(2, len(losses) // 40)
-    return [fmean(losses[max(0, place - reach) : place + reach + 1]) for place in range(len(losses))]
+    return [fmean(losses[max(0, index - reach) : index + reach + 1]) for index in range(len(losses))]
 
 
 def noise_of(losses: Sequence[float]) -> float:
@@ -78,18 +78,19 @@ def noise_of(losses: Sequence[float]) -> float:
 def find_divergence(smoothed: list[float], bottom: int, fall: float, rates: list[float]) -> float | None:
     """Return the rate from which on half of the fall is lost, and not regained; None where that never happens."""
     limit = smoothed[bottom] + RISEN * fall
-    last_low = max(place for place in range(bottom, len(smoothed)) if smoothed[place] <= limit)
+    last_low = max(index for index in range(bottom, len(smoothed)) if smoothed[index] <= limit)
     return rates[last_low + 1] if last_low + 1 < len(smoothed) else None
 
 
 def find_steepest(smoothed: list[float], bottom: int) -> int:
     """Return the step before the lowest loss around which it falls fastest; rates are even on a log scale."""
     reach = max(2, len(smoothed) // 20)
-    places = range(min(reach, bottom), max(bottom - reach, min(reach, bottom)) + 1)
-    return max(places, key=lambda place: slope_at(smoothed, place, reach))
+    indices = range(min(reach, bottom), max(bottom - reach, min(reach, bottom)) + 1)
+    return max(indices, key=lambda place: slope_at(smoothed, place, reach))
 
 
 def slope_at(smoothed: list[float], place: int, reach: int) -> float:
+    """Return the fall of the smoothed loss per step around a point."""
     before, after = max(0, place - reach), min(len(smoothed) - 1, place + reach)
     return (smoothed[before] - smoothed[after]) / (after - before)
 
@@ -123,7 +124,7 @@ def draw_sparkline(values: Sequence[float], width: int = 60) -> str:
     """Return a curve as one line of blocks; what is far above the first value is drawn at the top."""
     if not values:
         return ""
-    picked = [values[round(place * (len(values) - 1) / max(1, width - 1))] for place in range(min(width, len(values)))]
+    picked = [values[round(index * (len(values) - 1) / max(1, width - 1))] for index in range(min(width, len(values)))]
     low = min(picked)
     reach = min(max(picked) - low, 1.25 * (picked[0] - low) or math.inf) or 1.0
     return "".join(BLOCKS[min(7, max(0, int(8 * (value - low) / reach)))] for value in picked)
@@ -133,8 +134,8 @@ def write_text(rates: Sequence[float], suggestion: Suggestion) -> str:
     """Return the curve as a table of some rates, a line of blocks, and the suggestion."""
     smoothed = suggestion.smoothed
     count = min(ROWS, len(smoothed))
-    places = [round(number * (len(smoothed) - 1) / max(1, count - 1)) for number in range(count)]
-    lines = [f"{'rate':>10}  {'loss':>8}", *(f"{rates[place]:>10.3g}  {smoothed[place]:>8.4g}" for place in places)]
+    columns = [round(number * (len(smoothed) - 1) / max(1, count - 1)) for number in range(count)]
+    lines = [f"{'rate':>10}  {'loss':>8}", *(f"{rates[column]:>10.3g}  {smoothed[column]:>8.4g}" for column in columns)]
     if smoothed:
         lines.append(f"{rates[0]:.2g} {draw_sparkline(smoothed)} {rates[len(smoothed) - 1]:.2g}")
     answer = (

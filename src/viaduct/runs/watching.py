@@ -103,7 +103,7 @@ def follow_run(page: LivePage) -> None:
     while not page.closed:
         run = open_run(page.run)
         if run.state not in ("running", "unknown"):
-            page.end(describe_ending(run))
+            page.show_ending(describe_ending(run))
             return
         time.sleep(LOOK_S)
 

@@ -42,6 +42,7 @@ INSTALLS = re.compile(r"^(?:sudo\s+|python3?\s+-m\s+|\{sys\.executable\}\s+-m\s+
 
 
 def is_notebook(path: str | Path) -> bool:
+    """Return True if the file is a Jupyter notebook, by its suffix."""
     return str(path).endswith(SUFFIX)
 
 

@@ -30,10 +30,10 @@ class Span:
 def find_sources(written: str) -> list[Span]:
     """Return the sources of the code cells, of nbformat 4 (`cells`) and of 3 (`worksheets`)."""
     found: list[Span] = []
-    for place, (start, _) in enumerate(cell_spans(written)):
+    for position, (start, _) in enumerate(cell_spans(written)):
         members = dict(find_members(written, start))
         cell, _ = decode(written, start)
-        span = source_span(written, members, cell, place) if isinstance(cell, dict) else None
+        span = source_span(written, members, cell, position) if isinstance(cell, dict) else None
         found += [span] if span is not None else []
     return found
 

@@ -145,7 +145,7 @@ def is_other_language(text: str) -> bool:
 
 @dataclass
 class Open:
-    """What a line has left open for the next: brackets, a long string, a backslash. There `% x` is no magic."""
+    """State that a line leaves open for the next: brackets, a long string, a backslash. There `% x` is no magic."""
 
     depth: int = 0
     string: str = ""
@@ -156,33 +156,33 @@ class Open:
         return self.depth > 0 or bool(self.string) or self.carried
 
     def read(self, line: str) -> None:
-        place = 0
-        while place < len(line):
-            place = self.step(line, place)
+        position = 0
+        while position < len(line):
+            position = self.step(line, position)
         if len(self.string) == 1 and not line.endswith("\\"):  # a short string ends with its line
             self.string = ""
         self.carried = line.endswith("\\")
 
-    def step(self, line: str, place: int) -> int:
+    def step(self, line: str, position: int) -> int:
         if self.string:
-            if line[place] == "\\":
-                return place + 2
-            ends = line.startswith(self.string, place)
-            place += len(self.string) if ends else 1
+            if line[position] == "\\":
+                return position + 2
+            ends = line.startswith(self.string, position)
+            position += len(self.string) if ends else 1
             self.string = "" if ends else self.string
-            return place
-        letter = line[place]
+            return position
+        letter = line[position]
         if letter == "#":
             return len(line)
         if letter in "\"'":
-            self.string = letter * 3 if line.startswith(letter * 3, place) else letter
-            return place + len(self.string)
+            self.string = letter * 3 if line.startswith(letter * 3, position) else letter
+            return position + len(self.string)
         self.depth += (letter in "([{") - (letter in ")]}")
-        return place + 1
+        return position + 1
 
 
 def is_magic(line: str) -> bool:
-    """Whether a line, at which a statement begins, is IPython's and not Python's."""
+    """Return True if a line, at which a statement begins, is IPython's and not Python's."""
     if MAGIC.match(line):
         return True
     asks = line.rstrip().endswith("?") and not set(line) & set("#\"'")
@@ -215,7 +215,7 @@ def cell_lines(notebook: Notebook, text: str, start: int) -> list[str]:
         first = text.strip().partition("\n")[0]
         reason = f"a cell of {first.split()[0]} is not looked into"
         notebook.skipped.append(Skipped(start, reason, f"未查看 {first.split()[0]} 单元格", text))
-        return [hold(notebook, line, continued=place > 0) for place, line in enumerate(text.split("\n"))]
+        return [hold(notebook, line, continued=index > 0) for index, line in enumerate(text.split("\n"))]
     held = len(notebook.held)
     lines = python_lines(notebook, text)
     problem = syntax_problem("\n".join(lines))
@@ -224,7 +224,7 @@ def cell_lines(notebook: Notebook, text: str, start: int) -> list[str]:
     del notebook.held[held:]
     reason = f"this cell cannot be read as Python 3 ({problem}) and is left as it is"
     notebook.skipped.append(Skipped(start, reason, f"该单元格无法按 Python 3 解析({problem}),原样保留", text))
-    return [hold(notebook, line, continued=place > 0) for place, line in enumerate(text.split("\n"))]
+    return [hold(notebook, line, continued=index > 0) for index, line in enumerate(text.split("\n"))]
 
 
 def syntax_problem(text: str) -> str:
@@ -301,7 +301,7 @@ def split(notebook: Notebook, text: str) -> list[str]:
             raise NotMigrated("a change landed before its first cell", "有改动落在第一个单元格之前")
         if kept and int(kept[4]) < len(notebook.held):
             back.append(int(kept[4]))
-            line = released(notebook, kept)
+            line = release_lines(notebook, kept)
         pieces[-1].append(line)
     if seen != notebook.cells or back != list(range(len(notebook.held))):
         raise NotMigrated(
@@ -311,8 +311,8 @@ def split(notebook: Notebook, text: str) -> list[str]:
     return ["\n".join(piece) for piece in pieces]
 
 
-def released(notebook: Notebook, kept: re.Match[str]) -> str:
-    """The line as IPython has it."""
+def release_lines(notebook: Notebook, kept: re.Match[str]) -> str:
+    """Return the line as IPython has it."""
     text = notebook.held[int(kept[4])]
     if "before" in kept[2]:
         code = kept[1].lstrip()
@@ -325,5 +325,5 @@ def readable(notebook: Notebook, text: str) -> str:
     lines = []
     for line in text.split("\n"):
         kept = notebook.held_line.match(line)
-        lines.append(released(notebook, kept) if kept and int(kept[4]) < len(notebook.held) else line)
+        lines.append(release_lines(notebook, kept) if kept and int(kept[4]) < len(notebook.held) else line)
     return "\n".join(lines)

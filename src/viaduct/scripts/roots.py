@@ -30,7 +30,7 @@ class Roots:
     def __enter__(self) -> Roots:
         from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
-        before: Any = self._before
+        before: Any = self._on_enter
         after: Any = self._after
         self._handles = [
             register_module_forward_pre_hook(before),
@@ -46,7 +46,7 @@ class Roots:
             # torch forgets this one, and warns at every compiled network as long as it is there.
             module._global_forward_hooks_with_kwargs.pop(handle.id, None)
 
-    def _before(self, module: nn.Module, args: Any) -> None:
+    def _on_enter(self, module: nn.Module, args: Any) -> None:
         import torch
 
         if torch.compiler.is_compiling():  # folded away: compiled code is the same with and without us

@@ -64,7 +64,7 @@ def load_file(path: Path, arguments: Sequence[str]) -> Script:
     if not path.exists():
         raise BadValue(f"there is no script {str(path)!r}.", *similar(path))
     first = str(path.resolve().parent)
-    return Script(str(path), path, compiled(path), tuple(arguments), first)
+    return Script(str(path), path, compile_script(path), tuple(arguments), first)
 
 
 def similar(path: Path) -> list[str]:
@@ -81,7 +81,7 @@ def load_module(name: str, arguments: Sequence[str]) -> Script:
         package = " It is a package without __main__." if found is not None else ""
         raise BadValue(f"there is no module {name!r} to run.{package}", "It is looked for as `python -m` would.")
     path = Path(spec.origin)
-    return Script(name, path, compiled(path), tuple(arguments), os.getcwd(), spec)
+    return Script(name, path, compile_script(path), tuple(arguments), os.getcwd(), spec)
 
 
 def import_packages(name: str) -> Ended | None:
@@ -113,7 +113,8 @@ def find_spec(name: str) -> importlib.machinery.ModuleSpec | None:
         return None
 
 
-def compiled(path: Path) -> types.CodeType:
+def compile_script(path: Path) -> types.CodeType:
+    """Compile the source of a script."""
     try:
         refuse_special_file(path)
         with io.open_code(str(path)) as file:
@@ -187,7 +188,7 @@ def flush() -> None:
 
 
 def exit_code(error: SystemExit) -> int:
-    """As Python turns it into one."""
+    """Return the exit code that Python would use."""
     if error.code is None:
         return 0
     if isinstance(error.code, int):

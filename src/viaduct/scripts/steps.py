@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Watcher:
-    """What can be done at a script's steps; subclass it and define what you want. Steps count from 0."""
+    """Base class of observers of a script's steps; define the methods you need. Steps count from 0."""
 
     def on_start(self) -> None:
         """Before the script's first line."""
@@ -59,7 +59,7 @@ class OptimizerSteps:
     def __enter__(self) -> OptimizerSteps:
         from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-        pre: Any = self._before
+        pre: Any = self._on_step
         post: Any = self._after
         self._handles = [register_optimizer_step_pre_hook(pre), register_optimizer_step_post_hook(post)]
         self.watcher.on_step_begin(self.step)
@@ -93,7 +93,7 @@ class OptimizerSteps:
         if self.waiting or not by_optimizer:
             self.advance()
 
-    def _before(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+    def _on_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         if optimizer in self._nested:  # its last step ended in an exception
             del self._nested[self._nested.index(optimizer) :]
         if optimizer is self.primary:

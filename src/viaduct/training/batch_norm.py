@@ -25,7 +25,7 @@ from viaduct.devices.base import Device
 from viaduct.errors import BadValue
 from viaduct.recipes import Recipe
 from viaduct.training import checkpoint
-from viaduct.training.freezing import freeze, rest_frozen_norms
+from viaduct.training.freezing import freeze, set_frozen_norms_to_evaluation
 from viaduct.training.networks import build_model, place_model
 from viaduct.training.optim import Loss, build_loss
 from viaduct.training.precision import Computation, plan_for
@@ -38,7 +38,7 @@ TOP1_GAIN = 0.05  # share of validation images that recomputed averages must win
 
 @dataclass(frozen=True)
 class Averages:
-    """What a check has measured: the same validation images with the run's averages and with recomputed ones."""
+    """Result of a check: scores of the same validation images with the run's averages and with recomputed ones."""
 
     training_batches: int
     images: int
@@ -50,19 +50,20 @@ class Averages:
     momentum: float | None  # of the norms, where all have the same
 
     @property
-    def unsettled(self) -> bool:
+    def is_unsettled(self) -> bool:
+        """Return True if recomputed statistics score clearly better."""
         return self.recomputed_top1 >= self.top1 + TOP1_GAIN and self.recomputed_loss < self.loss
 
     def record(self) -> dict[str, Any]:
-        return {**asdict(self), "unsettled": self.unsettled}
+        return {**asdict(self), "unsettled": self.is_unsettled}
 
     def lines(self, run: object) -> Iterator[str]:
         """Say what was measured, why, and what to do."""
-        way = ""
+        reason = ""
         if self.momentum is not None:
             gone = 100 * (1 - (1 - self.momentum) ** self.steps)
-            way = f": {self.steps:,} steps with momentum {self.momentum:g} are {gone:.0f} % of the way"
-        yield f"The running averages of the batch norms have not settled{way}."
+            reason = f": {self.steps:,} steps with momentum {self.momentum:g} are {gone:.0f} % of the way"
+        yield f"The running averages of the batch norms have not settled{reason}."
         yield (
             f"  Top-1 on {self.images:,} validation images is {100 * self.top1:.1f} % (loss {self.loss:.4g}) with "
             f"them, and {100 * self.recomputed_top1:.1f} % (loss {self.recomputed_loss:.4g}) with averages "
@@ -108,7 +109,7 @@ def open_checkpoint(recipe: Recipe, saved: checkpoint.Saved, device: Device, tor
 def recomputable_norms(network: nn.Module) -> list[_BatchNorm]:
     """Batch norms that have running averages and are trained; those of frozen layers keep theirs."""
     network.train()
-    rest_frozen_norms(network)
+    set_frozen_norms_to_evaluation(network)
     found = [
         module
         for module in network.modules()

@@ -25,8 +25,8 @@ when all ranks know of it.
 
 With `--sink N` a step is one of N that nobody sees: `step` is called after the last of them. A recipe whose callbacks
 define `step` has no sinks with `--sink auto`, unless they say `every_step = False`: then it is called about once a
-second. A callback that says `closely = True` is called after each step and sees every operator of the network: no
-sinks, no kernels of our own.
+second. A callback that says `needs_every_step = True` is called after each step and sees every operator of the network:
+no sinks, no kernels of our own. (`closely`, its former name, works until the next release.)
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ import math
 import mmap
 import sys
 import time
+import warnings
 from dataclasses import asdict, dataclass, field
 from typing import IO, TYPE_CHECKING, Any
 
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LogRecord:
-    """What happened since the last record; loss and accuracy are means over those steps."""
+    """Results since the last record; loss and accuracy are means over those steps."""
 
     step: int
     epoch: float
@@ -71,15 +72,22 @@ class LogRecord:
 
     @property
     def first_step(self) -> int:
+        """First step that the record covers."""
         return self.step - len(self.losses) + 1
 
 
 class Callback:
-    """Does nothing at every event; subclass it and define the ones you want."""
+    """Base of all callbacks; it does nothing at every event. Subclass it and define the ones you want."""
 
     every_rank = False
-    closely = False
+    needs_every_step = False
     every_step = True  # with `--sink auto`: whether `step`, where it is defined, must be called after each
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "closely" in vars(cls):
+            warnings.warn(f"{cls.__name__}.closely is now called needs_every_step", FutureWarning, stacklevel=2)
+            cls.needs_every_step = vars(cls)["closely"]
 
     def start(self, training: Training) -> None: ...
     def forward(self, training: Training, labels: Tensor, loss: Tensor) -> None: ...
@@ -102,14 +110,15 @@ class NanStop(Callback):
         watched = record.losses if not training.scale.watching or training.scale.hopeless else []
         for offset, loss in enumerate(watched):
             if not math.isfinite(loss):
-                raise self.diverged(training, record.first_step + offset, loss)
+                raise self.build_error(training, record.first_step + offset, loss)
         if math.isfinite(record.loss) and not math.isfinite(record.total_loss):  # the weights have gone bad
-            raise self.diverged(training, record.step, record.total_loss)
+            raise self.build_error(training, record.step, record.total_loss)
 
-    def diverged(self, training: Training, step: int, loss: float) -> Diverged:
-        whole, _ = newest_whole(training.run.checkpoints)
-        good = f"The last good checkpoint is {whole.path}." if whole else "There is no checkpoint before it."
-        rate = training.rate_at(step - 1)
+    def build_error(self, training: Training, step: int, loss: float) -> Diverged:
+        """Return the error that names the step, the rate and the last good checkpoint."""
+        saved, _ = newest_whole(training.run.checkpoints)
+        good = f"The last good checkpoint is {saved.path}." if saved else "There is no checkpoint before it."
+        rate = training.progress.rate_at(step - 1)
         what = f"the loss became {loss} at step {step}, with learning rate {rate:g}."
         return Diverged(what, good, "Try a lower rate.")
 
@@ -139,9 +148,9 @@ class Checkpointing(Callback):
         self.saved_step = training.step
 
     def evaluation(self, training: Training, score: Score) -> None:
-        best = training.best
+        best = training.progress.best
         if training.recipe.checkpoint.keep_best and (best is None or score.top1 > best["top1"]):
-            training.best = {"step": training.step, "top1": score.top1}
+            training.progress.best = {"step": training.step, "top1": score.top1}
             self.new_best = True
 
     def step(self, training: Training) -> None:
@@ -158,7 +167,7 @@ class Checkpointing(Callback):
 
     def save(self, training: Training) -> None:
         training.save()
-        best = training.best["step"] if training.best else None
+        best = training.progress.best["step"] if training.progress.best else None
         if training.group.first:
             prune(training.run.checkpoints, training.recipe.checkpoint.keep, best, newest=training.step)
         self.saved_at, self.saved_step, self.new_best = time.monotonic(), training.step, False
@@ -255,6 +264,7 @@ class ProgressBar(Callback):
 
 
 def build_bar(stream: IO[str], steps: int, step: int) -> tuple[Progress, TaskID]:
+    """Return a progress bar and its task."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 

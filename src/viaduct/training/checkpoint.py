@@ -23,6 +23,7 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
+from viaduct.atomic_files import write_file
 from viaduct.devices.base import first_line
 from viaduct.errors import BadRun, DiskFull, lacks_memory
 from viaduct.run_files import (
@@ -66,7 +67,7 @@ class Saved:
         return read_manifest(self.path)
 
     def damage(self) -> str | None:
-        """What is wrong with it; None if every file is as it was written."""
+        """Return what is wrong with the checkpoint; None if every file is as it was written."""
         try:
             files = self.manifest()["files"]
         except BadRun as error:
@@ -132,7 +133,7 @@ def save(
     """Write the checkpoint of this step under `folder`; `notes` go into its manifest, averaged weights beside it."""
     saved = Saved(folder / f"step-{step}")
     tensors = model.state_dict() if isinstance(model, nn.Module) else model
-    contents = {MODEL: save_tensors(on_host(tensors)), STATE: pickled(state)}
+    contents = {MODEL: save_tensors(on_host(tensors)), STATE: pickle_state(state)}
     if ema is not None:
         contents[EMA] = save_tensors(on_host(ema))
     manifest = {
@@ -162,6 +163,7 @@ def save(
 
 
 def full_disk_lines(folder: Path, step: int, needed: int) -> tuple[str, str]:
+    """Return the message and the hint for a checkpoint that does not fit on the disk."""
     free = shutil.disk_usage(folder if folder.exists() else folder.parent).free
     older = ", ".join(saved.path.name for saved in checkpoints(folder)) or "none yet"
     what = (
@@ -172,30 +174,30 @@ def full_disk_lines(folder: Path, step: int, needed: int) -> tuple[str, str]:
 
 
 def on_host(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return contiguous copies of the tensors on the host."""
     return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
 
 
-def pickled(state: dict[str, Any]) -> bytes:
+def pickle_state(state: dict[str, Any]) -> bytes:
+    """Return the state as torch saves it."""
     buffer = io.BytesIO()
     torch.save(state, buffer)
     return buffer.getvalue()
 
 
 def write_durably(path: Path, data: bytes) -> None:
+    """Write a file and wait until the disk has it."""
     with path.open("wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
 
 
-def write_whole(path: Path, data: bytes) -> None:
+def replace_contents(path: Path, data: bytes) -> None:
     """Replace a file by a new one, or leave it as it was."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        write_durably(temporary, data)
-        os.replace(temporary, path)
+        write_file(path, data)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise DiskFull(f"cannot write {path}: {error.strerror}.") from None
     flush_folder(path.parent)
 

@@ -64,21 +64,22 @@ class Compilation:
             keep_compiled()
             if all(parameter.device.type == "cpu" for parameter in network.parameters()):
                 record_vector_width()
-        self.run: Callable[..., Any] = self.compiled()
+        self.run: Callable[..., Any] = self.compile_network()
 
     @property
-    def came_of_it(self) -> str:
-        """What is compiled in fact: `regional`, `whole`, or nothing, `off`."""
+    def outcome(self) -> str:
+        """Result of the choice: `regional`, `whole`, or `off` where nothing is compiled."""
         if not self.compiles:
             return "off"
         return "regional" if self.regional else "whole"
 
     @property
     def underway(self) -> bool:
-        """Whether the first step is still to come to its end: compiling is done then."""
+        """Return True until the first step has ended: compiling is done then."""
         return not self._told
 
-    def compiled(self) -> Callable[..., Any]:
+    def compile_network(self) -> Callable[..., Any]:
+        """Return what runs the network, compiled as decided."""
         if not self.compiles:
             return self.whole
         if not self.regional:
@@ -108,8 +109,8 @@ class Compilation:
         if not seconds:
             return None
         blocks = f"{len(self.parts)} blocks of the network, {forms} of them different," if self.parts else "the network"
-        told = f"Compiled {blocks} in {seconds:.1f} s; kept for the next run in {os.environ.get(CACHE, 'nowhere')}"
-        return f"{told}\n{SLOWER_ON_CPU}" if on_cpu(self.whole) else told
+        line = f"Compiled {blocks} in {seconds:.1f} s; kept for the next run in {os.environ.get(CACHE, 'nowhere')}"
+        return f"{line}\n{SLOWER_ON_CPU}" if on_cpu(self.whole) else line
 
 
 def on_cpu(network: nn.Module) -> bool:
@@ -148,8 +149,8 @@ def find_named_parts(network: nn.Module, patterns: str) -> list[nn.Module]:
 
 
 def worth_compiling(parts: list[nn.Module], network: nn.Module, fused: bool) -> list[nn.Module]:
-    """What `auto` compiles. Beside kernels of our own, a part that stands alone is not worth the compiler's start, and
-    parts inside of one that has kernels are passed over in training. Without them, one block is no better than all."""
+    """Return the parts that `auto` compiles. Beside kernels of our own, a single part is not worth the compiler's
+    start-up, and parts inside of one that has kernels are skipped. Without kernels, one block is no better than all."""
     if not fused:
         return parts if len(parts) > 1 else []
     inside = {id(part) for module in network.modules() if is_fused(module) for part in module.modules()}
@@ -163,7 +164,7 @@ def is_block(module: nn.Module) -> bool:
 
 
 def is_fused(module: nn.Module) -> bool:
-    """Whether its forward pass runs on kernels of our own: not any that is set on an instance, as guards are, too."""
+    """Return True if its forward pass runs on kernels of our own; guards set a forward on the instance, too."""
     own = vars(module).get("forward")
     return isinstance(own, partial) and str(getattr(own.func, "__module__", "")).startswith(KERNELS)
 
@@ -204,21 +205,21 @@ def unheard_compile(recipe: Recipe) -> str | None:
 
 
 def keep_compiled() -> None:
-    """In the user's cache folder: torch's own is under /tmp, which is gone after a restart."""
+    """Keep compiled code in the user's cache folder: torch's own is under /tmp, which is gone after a restart."""
     if CACHE in os.environ and not chosen_by_torch(os.environ[CACHE]):
         return
-    place = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "viaduct" / "compiled"
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "viaduct" / "compiled"
     with suppress(OSError):
-        place.mkdir(parents=True, exist_ok=True)
-        if os.access(place, os.W_OK):
-            os.environ[CACHE] = str(place)
+        folder.mkdir(parents=True, exist_ok=True)
+        if os.access(folder, os.W_OK):
+            os.environ[CACHE] = str(folder)
 
 
-def chosen_by_torch(place: str) -> bool:
-    """Whether torch has put it there: it does so while torch._dynamo is imported, as for the first optimizer."""
-    if place == GIVEN or "torch._dynamo" not in sys.modules:
+def chosen_by_torch(folder: str) -> bool:
+    """Return True if torch set it: it does so while torch._dynamo is imported, as for the first optimizer."""
+    if folder == GIVEN or "torch._dynamo" not in sys.modules:
         return False
-    return place == default_compile_cache()
+    return folder == default_compile_cache()
 
 
 def spent() -> tuple[float, int]:

@@ -39,7 +39,7 @@ class Cut:
         return math.ceil(self.size / self.edge)
 
     @property
-    def padded(self) -> int:
+    def padded_size(self) -> int:
         return self.blocks * self.edge
 
 
@@ -75,7 +75,8 @@ class Factor:
     damping: float  # of the square root of the optimizer's damping
     inverse_scale: float
 
-    def damped(self, damping: float) -> Tensor:
+    def add_damping(self, damping: float) -> Tensor:
+        """Return the blocks with the damping added to their diagonals."""
         eye = torch.eye(self.blocks.shape[-1], device=self.blocks.device)
         return self.blocks + math.sqrt(damping) * self.damping * eye
 
@@ -95,26 +96,26 @@ class Watch(TorchFunctionMode):
             use = Use(*args, **(kwargs or {}))
             layer = self.layers.get(id(use.weight))
             if layer is not None and result.requires_grad:
-                self.see(layer, use, result, convolution=func is F.conv2d)
+                self.record_use(layer, use, result, convolution=func is F.conv2d)
         return result
 
-    def see(self, layer: Layer, use: Use, output: Tensor, convolution: bool) -> None:
-        """Take A now, and G when its gradient comes by."""
+    def record_use(self, layer: Layer, use: Use, output: Tensor, convolution: bool) -> None:
+        """Record A now, and G when the gradient arrives."""
         factor = partial(convolution_factor, self.form) if convolution else dense_factor
         with torch.no_grad():
             self.inputs[layer.name].append(factor(use.patches() if convolution else use.input, layer.inputs, 1.0))
 
         @torch.no_grad()
-        def take(gradient: Tensor) -> None:
+        def record_gradient(gradient: Tensor) -> None:
             # The loss is a mean over the batch: times the batch, these are the gradients of single images.
             size = (len(gradient) / self.scale) ** 2
-            whole = as_patches(gradient, layer.groups) if convolution else gradient
-            self.outputs[layer.name].append(factor(whole, layer.outputs, size))
+            matrices = as_patches(gradient, layer.groups) if convolution else gradient
+            self.outputs[layer.name].append(factor(matrices, layer.outputs, size))
 
-        output.register_hook(take)  # type: ignore[no-untyped-call]
+        output.register_hook(record_gradient)  # type: ignore[no-untyped-call]
 
     def factors(self) -> dict[str, tuple[Factor, Factor]]:
-        """What was seen; a weight that was used several times has the mean over its uses."""
+        """Return the collected factors; a weight that was used several times has the mean over its uses."""
         seen = [name for name in self.inputs if name in self.outputs]
         return {name: (mean(self.inputs[name]), mean(self.outputs[name])) for name in seen}
 
@@ -146,10 +147,10 @@ class Use:
         if kernel != (1, 1):
             x = x.contiguous()  # rows of pixels one after the other: patches are then read in order
         spans = [extent - step * (k - 1) - 1 for extent, step, k in zip(x.shape[3:], dilation, kernel, strict=True)]
-        places = [span // step + 1 for span, step in zip(spans, stride, strict=True)]
+        positions = [span // step + 1 for span, step in zip(spans, stride, strict=True)]
         *outer, down, right = x.stride()
         steps = (down * dilation[0], right * dilation[1], down * stride[0], right * stride[1])
-        return x.as_strided((*x.shape[:3], *kernel, *places), (*outer, *steps))
+        return x.as_strided((*x.shape[:3], *kernel, *positions), (*outer, *steps))
 
     def margins(self, kernel: tuple[int, ...], dilation: tuple[int, int]) -> tuple[int, ...]:
         """Cells to add left, right, above and below."""
@@ -174,18 +175,18 @@ def as_patches(gradient_NCHW: Tensor, groups: int) -> Tensor:
 
 
 def by_group(x_NCHW: Tensor, groups: int) -> Tensor:
-    whole: Tensor = x_NCHW.unflatten(1, (groups, -1))  # type: ignore[no-untyped-call]
-    return whole
+    matrices: Tensor = x_NCHW.unflatten(1, (groups, -1))  # type: ignore[no-untyped-call]
+    return matrices
 
 
 def convolution_factor(form: Form, patches: Tensor, cut: Cut, size: float) -> Factor:
     """X^T X over the rows R, one for each image and place; `gpu` averages over the batch first."""
-    batch, places = patches.shape[0], patches.shape[-2] * patches.shape[-1]
-    damping, inverse_scale = math.sqrt(1 / places), math.sqrt(1 / places)
+    batch, positions = patches.shape[0], patches.shape[-2] * patches.shape[-1]
+    damping, inverse_scale = math.sqrt(1 / positions), math.sqrt(1 / positions)
     if form == "gpu":
         patches = patches.mean(0, keepdim=True, dtype=torch.float32)
         batch = 1
-    blocks = block_covariance(patches, cut).mul_(size / (batch * places))
+    blocks = block_covariance(patches, cut).mul_(size / (batch * positions))
     return Factor(blocks, damping, inverse_scale)
 
 
@@ -201,7 +202,7 @@ def block_covariance(patches: Tensor, cut: Cut) -> Tensor:
     groups = patches.shape[1]
     depth = patches.shape[-2] * patches.shape[-1]
     total = torch.zeros(groups, cut.blocks, cut.edge, cut.edge, device=patches.device)
-    for some in torch.split(patches, max(1, BUFFER // (groups * cut.padded * depth))):
+    for some in torch.split(patches, max(1, BUFFER // (groups * cut.padded_size * depth))):
         together = divisor_up_to(len(some), max(1, DEPTH // depth))
         columns = as_columns(some.view(-1, together, *some.shape[1:]), cut)
         blocks = columns.view(-1, cut.edge, columns.shape[-1])
@@ -217,8 +218,8 @@ def divisor_up_to(number: int, limit: int) -> int:
 def as_columns(patches: Tensor, cut: Cut) -> Tensor:
     """Float32 columns, (parts, groups, padded size, images * places), in the order of the weight: channel, kernel."""
     parts, images, groups, channels, *kernel, rows, columns = patches.shape
-    make = torch.empty if cut.size == cut.padded else torch.zeros
-    made = make((parts, groups, cut.padded, images * rows * columns), dtype=torch.float32, device=patches.device)
+    make = torch.empty if cut.size == cut.padded_size else torch.zeros
+    made = make((parts, groups, cut.padded_size, images * rows * columns), dtype=torch.float32, device=patches.device)
     target = made[:, :, : cut.size].view(parts, groups, channels, *kernel, images, rows, columns)
     target.copy_(patches.movedim(1, -3))
     return made
@@ -263,7 +264,9 @@ class Stack:
 
     def inverses(self) -> Iterator[tuple[Layer, tuple[Tensor, Tensor]]]:
         """Each layer with views of the inverses of its A and its G."""
-        inputs, outputs = (torch.split(whole, self.groups) for whole in (self.input_inverses, self.output_inverses))
+        inputs, outputs = (
+            torch.split(matrices, self.groups) for matrices in (self.input_inverses, self.output_inverses)
+        )
         pairs = zip(inputs, outputs, strict=True)
         yield from zip(self.layers, pairs, strict=True)
 
@@ -279,17 +282,17 @@ class Stack:
     def product(self, gradients: Tensor) -> Tensor:
         """As matrices of outputs by inputs, block by block; what pads the last blocks is cut off again."""
         outputs, inputs = self.outputs, self.inputs
-        whole = gradients.reshape(-1, outputs.size, inputs.size)
-        if whole.shape[1:] != (outputs.padded, inputs.padded):
-            whole = F.pad(whole, (0, inputs.padded - inputs.size, 0, outputs.padded - outputs.size))
-        left = self.output_inverses @ whole.view(-1, outputs.blocks, outputs.edge, inputs.padded)
-        left = left.view(-1, outputs.padded, inputs.blocks, inputs.edge).transpose(1, 2)
-        both = (left @ self.input_inverses).transpose(1, 2).reshape(-1, outputs.padded, inputs.padded)
+        matrices = gradients.reshape(-1, outputs.size, inputs.size)
+        if matrices.shape[1:] != (outputs.padded_size, inputs.padded_size):
+            matrices = F.pad(matrices, (0, inputs.padded_size - inputs.size, 0, outputs.padded_size - outputs.size))
+        left = self.output_inverses @ matrices.view(-1, outputs.blocks, outputs.edge, inputs.padded_size)
+        left = left.view(-1, outputs.padded_size, inputs.blocks, inputs.edge).transpose(1, 2)
+        both = (left @ self.input_inverses).transpose(1, 2).reshape(-1, outputs.padded_size, inputs.padded_size)
         return both[:, : outputs.size, : inputs.size].contiguous()
 
 
-def stacked(layers: Sequence[Layer]) -> list[Stack]:
-    """The layers by shape."""
+def stack_layers(layers: Sequence[Layer]) -> list[Stack]:
+    """Group the layers by shape."""
     alike: defaultdict[tuple[Any, ...], list[Layer]] = defaultdict(list)
     for layer in layers:
         alike[tuple(layer.weight.shape), layer.groups].append(layer)

@@ -19,7 +19,7 @@ def write_percent(share: float | None) -> str:
 
 
 def curves(logs: list[dict[str, Any]], evaluations: list[dict[str, Any]]) -> list[LineChart]:
-    """What was logged; a chart without a single value is left out."""
+    """Return charts of what was logged; a chart without a single value is left out."""
     charts = [
         LineChart("Loss", "step", "loss", both(logs, evaluations, "loss")),
         LineChart("Top-1", "step", "accuracy", both(logs, evaluations, "top1", 100), log_y=False, unit="%"),

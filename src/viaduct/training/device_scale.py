@@ -1,6 +1,6 @@
-"""The loss scale where the host does not look: the same rule as `LossScale`, worked out on the device.
+"""The loss scale of steps that run on the device alone: the rule of `LossScale`, computed on the device.
 
-The host's scale is copied here before steps that it does not see, and told afterwards what became of it.
+The host's scale is copied to the device before such steps, and back after them.
 """
 
 from __future__ import annotations
@@ -19,23 +19,25 @@ class DeviceScale:
         self.state = torch.zeros(5, dtype=torch.float64, device=device)
         self.found = torch.zeros((), device=device)  # 1: this step's gradients overflowed; optimizers read it
 
-    def begin(self) -> None:
+    def load_host_state(self) -> None:
+        """Copy the host's state to the device."""
         host = self.host
         now = [host.value, host.good, host.overflows, host.skipped, host.streak]
         self.state.copy_(torch.tensor(now, dtype=torch.float64))
 
     @property
     def value(self) -> Tensor:
+        """Factor of the loss."""
         return self.state[0].float()
 
     def unscale(self, gradients: list[Tensor]) -> None:
-        """Take the scale out of the gradients, and note whether they overflowed."""
+        """Take the scale out of the gradients, and set `found` if they overflowed."""
         torch._foreach_mul_(gradients, self.value.reciprocal())
         largest = torch.stack([norm.float() for norm in torch._foreach_norm(gradients, float("inf"))])
         self.found.copy_(~torch.isfinite(largest).all())
 
     def update(self) -> None:
-        """As `LossScale.update`."""
+        """Update the scale as `LossScale.update` does."""
         host, bad = self.host, self.found.double()
         value, good, overflows, skipped, streak = self.state.unbind()
         good, streak, skipped, overflows = (good + 1) * (1 - bad), (streak + 1) * bad, skipped + bad, overflows + bad
@@ -45,8 +47,8 @@ class DeviceScale:
             good, overflows = good.masked_fill(grown, 0), overflows.masked_fill(grown | shrunk, 0)
         self.state.copy_(torch.stack([value, good, overflows, skipped, streak]))
 
-    def tell(self) -> int:
-        """Let the host know; how many steps were skipped since `begin`. Waits for the device."""
+    def finish(self) -> int:
+        """Copy the state to the host; returns how many steps were skipped since `begin`. Waits for the device."""
         host, before = self.host, self.host.skipped
         host.value, *counts = self.state.tolist()
         host.good, host.overflows, host.skipped, host.streak = map(int, counts)

@@ -24,7 +24,7 @@ from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
 from viaduct import devices
-from viaduct.cluster.secret import VARIABLE, corner_of
+from viaduct.cluster.secret import VARIABLE, derive_key_prefix
 from viaduct.devices.base import first_line
 from viaduct.errors import BadValue, Diverged, LostRank, ViaductError
 from viaduct.path_errors import explain_os_error
@@ -57,40 +57,40 @@ class Group:
 
     @property
     def first(self) -> bool:
-        """Whether this rank writes the files and speaks for all."""
+        """Return True on rank 0, which writes the files and prints for all."""
         return self.rank == 0
 
     def add_up(self, tensor: Tensor) -> None:
-        """In place: the sum over the ranks."""
+        """Sum the tensor over the ranks, in place."""
         if self.ranks > 1:
             distributed.all_reduce(tensor)
 
     def copy_from_first(self, tensors: Iterable[Tensor]) -> None:
-        """In place: rank 0's values."""
+        """Copy rank 0's values into the tensors, in place."""
         if self.ranks > 1:
             for tensor in tensors:
                 distributed.broadcast(tensor, 0)
 
     def from_first(self, value: Answer | None) -> Answer:
-        """Rank 0's value; what the others give is not looked at."""
+        """Return rank 0's value on every rank."""
         if self.ranks == 1:
             return cast(Answer, value)
         data = as_bytes(encode(value)) if self.first else None
         length = torch.tensor([data.numel() if data is not None else 0])
         distributed.broadcast(length, 0)
         if data is None:
-            data = torch.empty(checked_length(int(length)), dtype=torch.uint8)
+            data = torch.empty(check_length(int(length)), dtype=torch.uint8)
         distributed.broadcast(data, 0)
         return cast(Answer, value if self.first else decode(data.numpy().data))
 
     def gather(self, value: Answer) -> list[Answer]:
-        """Every rank's value, in the order of the ranks."""
+        """Return every rank's value, in the order of the ranks."""
         if self.ranks == 1:
             return [value]
         data = as_bytes(encode(value))
         lengths = [torch.zeros(1, dtype=torch.int64) for _ in range(self.ranks)]
         distributed.all_gather(lengths, torch.tensor([data.numel()]))
-        longest = max(checked_length(int(length)) for length in lengths)
+        longest = max(check_length(int(length)) for length in lengths)
         padded = torch.zeros(longest, dtype=torch.uint8)
         padded[: data.numel()] = data
         held = [torch.empty(longest, dtype=torch.uint8) for _ in range(self.ranks)]
@@ -99,14 +99,14 @@ class Group:
         return [decode(part.numpy().data[: int(length)]) for part, length in parts]
 
     def first_does(self, action: Callable[[], Answer]) -> Answer:
-        """What rank 0 makes of it, for everybody; if that fails, all stop, and rank 0 says why."""
+        """Run the action on rank 0 and return its result on every rank; if it fails, all stop, and rank 0 says why."""
         if self.ranks == 1:
             return action()
         if self.first:
             return self._do(action)
-        answer, lost, what = self.from_first(cast("tuple[Answer, bool, str | None] | None", None))
+        answer, is_lost_connection, what = self.from_first(cast("tuple[Answer, bool, str | None] | None", None))
         if what is not None:
-            error = LostRank(what) if lost else ViaductError(what)
+            error = LostRank(what) if is_lost_connection else ViaductError(what)
             error.told = True
             raise error
         return answer
@@ -125,11 +125,12 @@ class Group:
 
 
 def as_bytes(message: bytes) -> Tensor:
+    """Return a message as a tensor of bytes."""
     return torch.frombuffer(bytearray(message), dtype=torch.uint8)
 
 
-def checked_length(length: int) -> int:
-    """Of a message that another rank announces."""
+def check_length(length: int) -> int:
+    """Return the length of a message that another rank announces, if it is plausible."""
     if not 0 < length <= LONGEST_MESSAGE:
         raise LostRank(f"another rank announces a message of {length:,} bytes.")
     return length
@@ -141,8 +142,8 @@ ALONE = Group()
 PARTED: list[Any] = []
 
 
-def own_place(variables: Mapping[str, str] = os.environ) -> Group:
-    """Where torchrun says that this process stands."""
+def read_group(variables: Mapping[str, str] = os.environ) -> Group:
+    """Return this process's rank and the number of ranks from torchrun's variables."""
     if "RANK" not in variables or "WORLD_SIZE" not in variables:
         return ALONE
     missing = [name for name in ADDRESS if not variables.get(name)]
@@ -160,6 +161,7 @@ def own_place(variables: Mapping[str, str] = os.environ) -> Group:
 
 
 def number(variables: Mapping[str, str], name: str, default: int = 0) -> int:
+    """Return a variable that must be a whole number."""
     text = variables.get(name, str(default))
     if not text.isdecimal():
         raise BadValue(f"{name} is {text!r}; it must be a whole number.")
@@ -167,33 +169,37 @@ def number(variables: Mapping[str, str], name: str, default: int = 0) -> int:
 
 
 @contextmanager
-def joined(device: str, hang_seconds: float) -> Iterator[Group]:
-    """Meet the other ranks, if there are any, and part from them in the end."""
-    group = own_place()
+def join_ranks(device: str, hang_seconds: float) -> Iterator[Group]:
+    """Join the other ranks, if there are any, and leave them at the end of the block."""
+    group = read_group()
     if group.local_rank is None:
         yield group
         return
-    with errors_of_ranks(group):
-        room, place = devices.pick(device, group.local_rank)
-        share_cores(place.type, group)
-        backend = room.collective_backend()
-        meet(group, backend if place.type == "cpu" else f"cpu:gloo,{place.type}:{backend}", hang_seconds + GRACE)
-        if place.type != "cpu":
-            check_sum(group, place, backend)
+    with explain_rank_errors(group):
+        device_module, torch_device = devices.pick(device, group.local_rank)
+        share_cores(torch_device.type, group)
+        backend = device_module.collective_backend()
+        join_rendezvous(
+            group,
+            backend if torch_device.type == "cpu" else f"cpu:gloo,{torch_device.type}:{backend}",
+            hang_seconds + GRACE,
+        )
+        if torch_device.type != "cpu":
+            check_sum(group, torch_device, backend)
         yield group
-        leave()
+        leave_ranks()
 
 
-def check_sum(group: Group, place: torch.device, backend: str) -> None:
+def check_sum(group: Group, torch_device: torch.device, backend: str) -> None:
     """Count the ranks on their devices, also one alone: a backend that does not work shows before the first step."""
-    count = torch.ones(1, device=place)
+    count = torch.ones(1, device=torch_device)
     distributed.all_reduce(count)
     if int(count.item()) != group.ranks:
         raise LostRank(f"rank {group.rank}: {backend} counts {int(count.item())} ranks, not {group.ranks}.")
 
 
-def leave() -> None:
-    """Nobody leaves while another still reads what it was sent; after that, how the others end is their own affair."""
+def leave_ranks() -> None:
+    """Leave the process group once all ranks have read what they were sent."""
     with suppress(RuntimeError):
         distributed.barrier()
     PARTED.append(distributed.group.WORLD)
@@ -206,7 +212,8 @@ def share_cores(device: str, group: Group) -> None:
         torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // group.local_ranks))
 
 
-def meet(group: Group, backend: str, seconds: float) -> None:
+def join_rendezvous(group: Group, backend: str, seconds: float) -> None:
+    """Join the process group, with an error that names the rendezvous address."""
     where = ":".join(os.environ[name] for name in ADDRESS)
     try:
         join(group, backend, timedelta(seconds=seconds))
@@ -225,20 +232,20 @@ def join(group: Group, backend: str, timeout: timedelta) -> None:
     """The store at the meeting place outlives a restart: each start has a corner of its own, free of old addresses."""
     store, *_ = next(rendezvous("env://", timeout=timeout))
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    corner = distributed.PrefixStore(f"viaduct/{job_corner()}/start_{attempt}", store)  # type: ignore[attr-defined]
+    corner = distributed.PrefixStore(f"viaduct/{name_job_prefix()}/start_{attempt}", store)  # type: ignore[attr-defined]
     distributed.init_process_group(backend, store=corner, rank=group.rank, world_size=group.ranks, timeout=timeout)
     # A thread of gloo that still waits for Python when Python ends is aborted, and the process with it (SIGABRT).
     atexit.register(time.sleep, 0.2)
 
 
-def job_corner() -> str:
-    """Where the keys of this job's ranks lie; it follows from the job's secret."""
-    return corner_of(os.environ.get(VARIABLE, ""), "ranks")
+def name_job_prefix() -> str:
+    """Return the prefix of the store's keys for this job; it follows from the job's secret."""
+    return derive_key_prefix(os.environ.get(VARIABLE, ""), "ranks")
 
 
 @contextmanager
-def errors_of_ranks(group: Group) -> Iterator[None]:
-    """A lost connection becomes an error in words; what all ranks meet is told by rank 0, the rest with its rank."""
+def explain_rank_errors(group: Group) -> Iterator[None]:
+    """Explain a lost connection; errors of all ranks are printed by rank 0, others with their rank."""
     try:
         yield
     except Diverged as error:
@@ -258,17 +265,18 @@ def errors_of_ranks(group: Group) -> Iterator[None]:
             explained.args = (f"rank {group.rank}: {explained}",)
         raise explained from None
     except RuntimeError as error:
-        if not lost(error):
+        if not is_lost_connection(error):
             raise
         raise LostRank(f"rank {group.rank} lost another rank of the run: {first_line(error)}") from None
 
 
-def lost(error: RuntimeError) -> bool:
+def is_lost_connection(error: RuntimeError) -> bool:
+    """Return True if the error means that another rank is gone."""
     return isinstance(error, distributed.DistError) or any(sign in str(error) for sign in SIGNS)
 
 
 class Agreement:
-    """What one rank wants, all do after the same step: stop for a signal, save now, end the run.
+    """Requests of single ranks that all ranks act on after the same step: stop for a signal, save now, end the run.
 
     The wishes of a step travel while the next one is computed, and hold after it: no rank waits for the slowest, and
     no host is more than a step ahead of another. Alone, a wish holds at once.
@@ -308,19 +316,19 @@ class Agreement:
         self._stale = False
 
     def time_to_save(self, due: bool) -> bool:
-        """Whether to save now, of which rank 0's clock decides."""
+        """Return True if all ranks save now; rank 0's clock decides."""
         if self.group.ranks == 1:
             return due
         self.want_save = due and self.group.first
         return self.save
 
-    def saved(self) -> None:
-        """A wish to save that is on its way was for what has just been done."""
+    def mark_saved(self) -> None:
+        """Drop a request to save that is still under way: it was for the checkpoint just written."""
         self.want_save = self.save = False
         self._stale = self._sent is not None
 
 
-def in_parallel(
+def wrap_network(
     network: nn.Module, part: Parallel, deterministic: bool, group: Group, apart: tuple[type[nn.Module], ...] = ()
 ) -> nn.Module:
     """The network whose gradients are means over the ranks, sent in buckets while others are still computed.
@@ -333,12 +341,12 @@ def in_parallel(
         return network
     # Statistics are rank 0's: copied before an evaluation, not in every step.
     options: dict[str, Any] = {BUFFERS_IN_FORWARD: False}
-    with left_out(network, apart) as parameters:
+    with freeze_layers(network, apart) as parameters:
         if parameters:
             options |= leave_unsynchronized(network, parameters)
         if not any(parameter.requires_grad for parameter in network.parameters()):
             return network
-        whole = DistributedDataParallel(
+        wrapped = DistributedDataParallel(
             network,
             **options,
             bucket_cap_mb=part.bucket_mb,
@@ -346,8 +354,8 @@ def in_parallel(
             gradient_as_bucket_view=True,
         )
     if part.compress != "none":
-        whole.register_comm_hook(SENT_AS[part.compress], lambda dtype, bucket: send_as(dtype, bucket))
-    return whole
+        wrapped.register_comm_hook(SENT_AS[part.compress], lambda dtype, bucket: send_as(dtype, bucket))
+    return wrapped
 
 
 def leave_unsynchronized(network: nn.Module, parameters: list[nn.Parameter]) -> dict[str, Any]:
@@ -365,7 +373,7 @@ def leave_unsynchronized(network: nn.Module, parameters: list[nn.Parameter]) -> 
 
 
 @contextmanager
-def left_out(network: nn.Module, kinds: tuple[type[nn.Module], ...]) -> Iterator[list[nn.Parameter]]:
+def freeze_layers(network: nn.Module, kinds: tuple[type[nn.Module], ...]) -> Iterator[list[nn.Parameter]]:
     """Meanwhile the layers of these kinds do not learn: DistributedDataParallel takes what does when it is made."""
     layers = [layer for layer in network.modules() if isinstance(layer, kinds)]
     learning = [parameter for layer in layers for parameter in layer.parameters() if parameter.requires_grad]

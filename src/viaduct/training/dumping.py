@@ -16,7 +16,7 @@ from viaduct.training.summary import commit
 
 @dataclass(frozen=True)
 class DumpOptions:
-    """What of a run is dumped; see `Dump`."""
+    """Selection of what a run dumps; see `Dump`."""
 
     steps: str
     mode: str = "all"
@@ -44,7 +44,7 @@ class Dumping(Callback):
     """Holds a `Dump` of the network as it computes, and of the weights that the optimizer holds."""
 
     every_rank = True
-    closely = True
+    needs_every_step = True
 
     def __init__(self, options: DumpOptions) -> None:
         self.options = options
@@ -82,13 +82,13 @@ class Dumping(Callback):
         if self.dump is not None:
             self.dump.step()
 
-    def told(self) -> list[str]:
-        """Where the dump lies, and what to do with it."""
+    def describe_result(self) -> list[str]:
+        """Yield lines for the user: the path of the dump and what to do with it."""
         if self.dump is None or not self.dump.written:
             return [f"Nothing was dumped: this run did not come to step {self.options.steps}."]
-        if misses := self.dump.plan.misses():
+        if misses := self.dump.plan.explain_no_match():
             return [f"Nothing was dumped: --dump-only: {misses}"]
-        missing = self.dump.plan.steps.missing(self.dump.written)
+        missing = self.dump.plan.steps.describe_missing(self.dump.written)
         lines = [f"Not dumped: step {missing}, which this run did not take."] if missing else []
         steps = ", ".join(str(step) for step in self.dump.written)
         lines.append(f"Dumped step {steps} to {self.dump.folder}. Compare it with the dump of another run:")

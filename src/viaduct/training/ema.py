@@ -1,11 +1,11 @@
-"""The shadow of a network: an exponential moving average of its weights and batch norm statistics.
+"""Averaged weights: exponential moving averages of a network's weights and batch norm statistics.
 
-    decay  = min(d, (1 + t) / (10 + t))          t: updates so far, this one included; TensorFlow's num_updates
-    shadow = decay * shadow + (1 - decay) * v
+    decay   = min(d, (1 + t) / (10 + t))          t: updates so far, this one included; TensorFlow's num_updates
+    average = decay * average + (1 - decay) * v
 
-Evaluation sees the shadow: for its length the shadow's values are copied into the network's own tensors,
-which compiled code and captured graphs hold on to, and copied back out afterwards. A checkpoint keeps both:
-`model.safetensors` the weights that training continues from, `ema.safetensors` the shadow.
+Evaluation uses the averages: meanwhile they are copied into the network's own tensors, which compiled code and captured
+graphs hold on to, and the weights are copied back afterwards. A checkpoint has both: `model.safetensors` the weights
+that training continues from, `ema.safetensors` the averages.
 """
 
 from __future__ import annotations
@@ -20,80 +20,82 @@ from viaduct.recipes import Ema
 from viaduct.training.precision import Computation
 
 
-class Shadow:
-    """Averages over the optimizer steps, kept on the device in fp32."""
+class AveragedWeights:
+    """Exponential moving averages over the optimizer steps, on the device in fp32."""
 
     def __init__(self, part: Ema, model: nn.Module) -> None:
         self.part = part
         self.updates = 0
-        self.own = averaged(model)
-        self.values = {name: tensor.detach().clone() for name, tensor in self.own.items()}
+        self.weights = find_averaged_tensors(model)
+        self.values = {name: tensor.detach().clone() for name, tensor in self.weights.items()}
 
     @torch.no_grad()
-    def begin(self) -> None:
-        """Average from the weights as they are now: they may have been loaded since the shadow was made."""
-        torch._foreach_copy_(list(self.values.values()), list(self.own.values()))
+    def start(self) -> None:
+        """Begin with the weights as they are now: they may have been loaded since this object was made."""
+        torch._foreach_copy_(list(self.values.values()), list(self.weights.values()))
 
     @property
     def decay(self) -> float:
-        """The decay of the update that was last made."""
+        """Decay of the update that was last made."""
         warm = (1 + self.updates) / (10 + self.updates)
         return min(self.part.decay, warm) if self.part.num_updates else self.part.decay
 
     def share_after(self, updates: Tensor) -> Tensor:
-        """What the update with this number lets in, as the device works it out; `decay` says it for the host."""
-        kept = torch.full_like(updates, self.part.decay)
+        """Return 1 - decay of the update with this number, computed on the device; `decay` is the host's."""
+        decay = torch.full_like(updates, self.part.decay)
         if self.part.num_updates:
-            kept = torch.minimum(kept, (1 + updates) / (10 + updates))
-        return (1 - kept).float()
+            decay = torch.minimum(decay, (1 + updates) / (10 + updates))
+        return (1 - decay).float()
 
     @torch.no_grad()
     def update(self, computation: Computation) -> None:
-        """After an optimizer step."""
+        """Average the weights after an optimizer step."""
         self.updates += 1
         computation.gather_statistics()
         self.blend(1 - self.decay)
 
     @torch.no_grad()
     def blend(self, share: float | Tensor) -> None:
-        """Let this share of the network's values in; one that only the device knows is a tensor."""
-        values, own = list(self.values.values()), list(self.own.values())
+        """Move the averages towards the weights by this share; one that only the device knows is a tensor."""
+        values, weights = list(self.values.values()), list(self.weights.values())
         if isinstance(share, float):
-            torch._foreach_lerp_(values, own, share)
+            torch._foreach_lerp_(values, weights, share)
             return
-        changes = torch._foreach_sub(own, values)
+        changes = torch._foreach_sub(weights, values)
         torch._foreach_mul_(changes, share)
         torch._foreach_add_(values, changes)
 
     @contextmanager
-    def shown(self, computation: Computation) -> Iterator[None]:
-        """The network computes with the shadow's values meanwhile."""
+    def swap_in(self, computation: Computation) -> Iterator[None]:
+        """Let the network compute with the averages meanwhile."""
         computation.gather_statistics()
-        kept = [tensor.detach().clone() for tensor in self.own.values()]
-        self.put(self.values.values(), computation)
+        weights = [tensor.detach().clone() for tensor in self.weights.values()]
+        self.copy_into_network(self.values.values(), computation)
         try:
             yield
         finally:
-            self.put(kept, computation)
+            self.copy_into_network(weights, computation)
 
     @torch.no_grad()
-    def put(self, values: Iterable[Tensor], computation: Computation) -> None:
-        torch._foreach_copy_(list(self.own.values()), list(values))
+    def copy_into_network(self, values: Iterable[Tensor], computation: Computation) -> None:
+        """Copy these values into the network's own tensors."""
+        torch._foreach_copy_(list(self.weights.values()), list(values))
         computation.publish_weights()
         computation.publish_statistics()
 
     def tensors(self, model: nn.Module) -> dict[str, Tensor]:
-        """The shadow as a whole set of the model's tensors, with what is not averaged as the model has it."""
-        own = {name: tensor.detach() for name, tensor in model.state_dict().items()}
-        return own | self.values
+        """Return the averages as a full set of the model's tensors, with what is not averaged as the model has it."""
+        tensors = {name: tensor.detach() for name, tensor in model.state_dict().items()}
+        return tensors | self.values
 
     @torch.no_grad()
     def restore(self, tensors: dict[str, Tensor], updates: int) -> None:
+        """Continue from averages of a checkpoint."""
         self.updates = updates
         for name, value in self.values.items():
             value.copy_(tensors[name])
 
 
-def averaged(model: nn.Module) -> dict[str, Tensor]:
-    """What has an average: everything that a checkpoint holds and that is not a count."""
+def find_averaged_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """Return the tensors that have an average: all that a checkpoint holds but for counts."""
     return {name: tensor for name, tensor in model.state_dict(keep_vars=True).items() if tensor.is_floating_point()}

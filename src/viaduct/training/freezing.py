@@ -19,6 +19,7 @@ from fnmatch import fnmatchcase
 from torch import nn
 
 from viaduct.errors import BadValue
+from viaduct.models.sources import find_classifier
 from viaduct.training.optim import NORMS
 
 ALL_BUT = "all but "
@@ -32,7 +33,7 @@ def matching(patterns: str, names: Iterable[str], flag: str, foreign: Mapping[st
     """
     known = list(names)
     found: set[str] = set()
-    for pattern in filter(None, (word.strip() for word in patterns.split(","))):
+    for pattern in filter(None, (part.strip() for part in patterns.split(","))):
         meant = {name for name in known if means(pattern, name)}
         if not meant:
             meant = {ours for theirs, ours in (foreign or {}).items() if means_foreign(pattern, theirs)} & set(known)
@@ -72,10 +73,12 @@ def freeze(model: nn.Module, patterns: str) -> None:
     if not patterns.strip():
         return
     names = [name for name, _ in model.named_parameters()]
+    classifier = find_classifier(model)  # `head`, whatever a network of another package calls it
+    head = {f"head.{leaf}": f"{classifier}.{leaf}" for leaf in ("weight", "bias")}
     if patterns.strip().startswith(ALL_BUT):
-        frozen = set(names) - matching(patterns.strip().removeprefix(ALL_BUT), names, "--freeze all but")
+        frozen = set(names) - matching(patterns.strip().removeprefix(ALL_BUT), names, "--freeze all but", head)
     else:
-        frozen = matching(patterns, names, "--freeze")
+        frozen = matching(patterns, names, "--freeze", head)
     for name, parameter in model.named_parameters():
         if name in frozen:
             parameter.requires_grad_(False)
@@ -83,8 +86,8 @@ def freeze(model: nn.Module, patterns: str) -> None:
         raise BadValue(f"--freeze {patterns!r} leaves nothing to train.", "Try --freeze 'all but head'.")
 
 
-def rest_frozen_norms(network: nn.Module) -> None:
-    """In training: norms without a parameter that learns compute as in evaluation."""
+def set_frozen_norms_to_evaluation(network: nn.Module) -> None:
+    """Set norms without a trainable parameter to evaluation mode while the rest trains."""
     for module in network.modules():
         own = list(module.parameters(recurse=False))
         if isinstance(module, NORMS) and own and not any(parameter.requires_grad for parameter in own):

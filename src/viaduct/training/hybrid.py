@@ -33,7 +33,7 @@ Key = tuple[Any, ...]
 
 
 def collective(*names: str) -> Callable[..., Any]:
-    """torch 2.13 has renamed these, and warns of their old names."""
+    """Return torch's function under its new or old name: torch 2.13 has renamed these, and warns of the old ones."""
     found: Callable[..., Any] = next(getattr(distributed, name) for name in names if hasattr(distributed, name))
     return found
 
@@ -43,7 +43,7 @@ reduce_scatter = collective("reduce_scatter_single", "reduce_scatter_tensor")
 
 
 class Gather(torch.autograd.Function):
-    """The rows of all ranks, which have equally many; backward, the sum over the ranks of a rank's own.
+    """Rows of all ranks, which have equally many; backward, the sum over the ranks of the own rows.
 
     That sum is of the mean loss over all pictures. DistributedDataParallel divides by the ranks what it adds up, as if
     each rank had a loss of its own, so it is multiplied by their number here.
@@ -66,7 +66,7 @@ class Gather(torch.autograd.Function):
 
 @dataclass(frozen=True)
 class Shards:
-    """Which classes each rank has. What does not divide evenly goes to the first ranks, one class each."""
+    """Classes of each rank. What does not divide evenly goes to the first ranks, one class each."""
 
     classes: int
     rank: int
@@ -74,25 +74,28 @@ class Shards:
     counts: tuple[int, ...]  # pictures of each rank in a part of a training step
 
     def bounds(self, rank: int) -> tuple[int, int]:
+        """Return the first class of a rank and the one after its last."""
         each, more = divmod(self.classes, self.ranks)
         first = rank * each + min(rank, more)
         return first, first + each + (rank < more)
 
     @property
     def own(self) -> slice:
+        """Slice of this rank's classes."""
         return slice(*self.bounds(self.rank))
 
     @property
     def rows(self) -> int:
+        """Number of this rank's classes."""
         first, end = self.bounds(self.rank)
         return end - first
 
     def counts_of(self, own: Tensor, training: bool) -> tuple[int, ...]:
-        """How many pictures the ranks have in this pass; in evaluation all have equally many."""
+        """Return how many images each rank has in this pass; in evaluation all have equally many."""
         return self.counts if training else (len(own),) * self.ranks
 
     def gather(self, own: Tensor, counts: tuple[int, ...]) -> Tensor:
-        """What all ranks have of their pictures, in the order of the ranks."""
+        """Return the rows of all ranks, in the order of the ranks."""
         most = max(counts)
         lacking = most - len(own)
         padded = F.pad(own, (0, 0) * (own.ndim - 1) + (0, lacking)) if lacking else own
@@ -102,13 +105,13 @@ class Shards:
         return torch.cat([every[rank * most : rank * most + count] for rank, count in enumerate(counts)])
 
     def mine(self, counts: tuple[int, ...]) -> slice:
-        """Where this rank's pictures stand among those of all."""
+        """Return the slice of this rank's images among those of all ranks."""
         first = sum(counts[: self.rank])
         return slice(first, first + counts[self.rank])
 
 
 class SplitLinear(nn.Linear):
-    """A dense layer with this rank's rows; it answers for the pictures of all ranks."""
+    """Dense layer with this rank's rows; it returns logits for the images of all ranks."""
 
     shards: Shards
 
@@ -120,7 +123,7 @@ class SplitLinear(nn.Linear):
 
 @torch.no_grad()
 def split(model: nn.Module, name: str, shards: Shards) -> None:
-    """Leave this rank its rows of that layer."""
+    """Keep this rank's rows of that layer only, in place."""
     layer: Any = model.get_submodule(name)
     layer.weight = nn.Parameter(layer.weight[shards.own].clone())
     if layer.bias is not None:
@@ -130,7 +133,7 @@ def split(model: nn.Module, name: str, shards: Shards) -> None:
 
 
 class Mixed(NamedTuple):
-    """Mixup's labels without a row of shares for every class: the classes of each picture, and the share of each."""
+    """Mixup's labels without a column for every class: two classes of each image, and the weight of each."""
 
     labels: Tensor  # N,2
     weights: Tensor  # N,2
@@ -140,46 +143,46 @@ class Mixed(NamedTuple):
 
 
 def mixed_labels(labels: Tensor, weights: Tensor) -> Mixed:
-    """As `mixup.mix` mixes them: each picture with its mirror in the batch."""
+    """Return labels mixed as `mixup.mix` mixes them: each image with its mirror in the batch."""
     return Mixed(torch.stack([labels, labels.flip(0)], 1), torch.stack([weights, 1 - weights], 1))
 
 
 class CrossEntropy(torch.autograd.Function):
-    """Of each picture, from the logits of this rank's classes; the same number on all ranks."""
+    """Cross entropy of each image, from the logits of this rank's classes; the same number on all ranks."""
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, labels: Tensor, weights: Tensor, smoothing: float, shards: Shards) -> Tensor:
         largest = logits.amax(1)
         distributed.all_reduce(largest, distributed.ReduceOp.MAX)
         shifted = logits - largest[:, None]
-        place = labels - shards.own.start
-        here = (place >= 0) & (place < shards.rows)
-        place = torch.where(here, place, 0)
+        column = labels - shards.own.start
+        here = (column >= 0) & (column < shards.rows)
+        column = torch.where(here, column, 0)
         share = torch.where(here, weights, 0)
-        of_labels = (shifted.gather(1, place) * share).sum(1)
+        of_labels = (shifted.gather(1, column) * share).sum(1)
         of_all = shifted.sum(1) if smoothing else torch.zeros_like(of_labels)
         exponents = shifted.exp_()
         sums = torch.stack([exponents.sum(1), of_labels, of_all])
         distributed.all_reduce(sums)
         total, of_labels, of_all = sums.unbind()
-        ctx.save_for_backward(exponents, total, place, share)
+        ctx.save_for_backward(exponents, total, column, share)
         ctx.smoothing, ctx.classes = smoothing, shards.classes
         return total.log() - (1 - smoothing) * of_labels - smoothing / shards.classes * of_all
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
-        exponents, total, place, share = ctx.saved_tensors
+        exponents, total, column, share = ctx.saved_tensors
         back = exponents * (gradients[0] / total)[:, None]
         if ctx.smoothing:
             back -= (gradients[0] * (ctx.smoothing / ctx.classes))[:, None]
-        pictures = torch.arange(len(place), device=place.device)[:, None].expand_as(place)
+        pictures = torch.arange(len(column), device=column.device)[:, None].expand_as(column)
         taken = -(1 - ctx.smoothing) * share * gradients[0][:, None]
-        back.index_put_((pictures, place), taken.to(back.dtype), accumulate=True)
+        back.index_put_((pictures, column), taken.to(back.dtype), accumulate=True)
         return back, None, None, None, None
 
 
 class SplitLoss:
-    """Softmax cross entropy over the classes of all ranks, the mean over the pictures of all ranks."""
+    """Softmax cross entropy over the classes of all ranks, the mean over the images of all ranks."""
 
     def __init__(self, shards: Shards, smoothing: float, training: bool = True) -> None:
         self.shards, self.smoothing, self.training = shards, smoothing, training
@@ -188,7 +191,7 @@ class SplitLoss:
         return self.each(logits, labels).mean()
 
     def each(self, logits: Tensor, labels: Tensor | Mixed) -> Tensor:
-        """Picture by picture."""
+        """Return the loss of each image."""
         if not isinstance(labels, Mixed):
             labels = Mixed(labels[:, None], logits.new_ones(len(labels), 1))
         counts = self.shards.counts_of(labels.labels, self.training)
@@ -197,7 +200,7 @@ class SplitLoss:
         return losses
 
     def judge(self, logits: Tensor, labels: Tensor, real: int) -> Judged:
-        """This rank's pictures of an evaluation; `real` of them count, but all ranks must come here."""
+        """Score this rank's images of an evaluation; `real` of them count, but all ranks must call it."""
         mine = self.shards.mine(self.shards.counts_of(labels, training=False))
         losses = self.each(logits, labels)[mine][:real]
         best = best_classes(logits, self.shards)[mine][:real]
@@ -205,28 +208,28 @@ class SplitLoss:
 
 
 def best_classes(logits: Tensor, shards: Shards) -> Tensor:
-    """The first five classes of each picture (or all, where there are fewer), the best one first."""
+    """Return the five best classes of each image (or all, where there are fewer), the best one first."""
     wanted = min(FIRST, shards.classes)
-    values, places = logits.topk(min(wanted, shards.rows))
+    values, classes = logits.topk(min(wanted, shards.rows))
     lacking = (0, wanted - values.shape[1])
-    values, places = F.pad(values, lacking, value=-torch.inf), F.pad(places + shards.own.start, lacking)
+    values, classes = F.pad(values, lacking, value=-torch.inf), F.pad(classes + shards.own.start, lacking)
     counts = (len(logits),) * shards.ranks
-    every = [shards.gather(part, counts).view(shards.ranks, len(logits), wanted) for part in (values, places)]
-    values, places = (part.transpose(0, 1).flatten(1) for part in every)
-    return places.gather(1, values.topk(wanted).indices)
+    every = [shards.gather(part, counts).view(shards.ranks, len(logits), wanted) for part in (values, classes)]
+    values, classes = (part.transpose(0, 1).flatten(1) for part in every)
+    return classes.gather(1, values.topk(wanted).indices)
 
 
-def count_right(logits: Tensor, labels: Tensor | Mixed, shards: Shards) -> Tensor:
-    """How many of this rank's pictures have the largest logit at their label, or at the stronger of their two."""
+def count_correct(logits: Tensor, labels: Tensor | Mixed, shards: Shards) -> Tensor:
+    """Return how many of this rank's images have the largest logit at their label, or the stronger of their two."""
     if isinstance(labels, Mixed):
         first, second = labels.labels.unbind(1)
         labels = torch.where(labels.weights[:, 0] >= labels.weights[:, 1], first, second)
-    values, places = logits.max(1)
+    values, classes = logits.max(1)
     largest = values.clone()
     distributed.all_reduce(largest, distributed.ReduceOp.MAX)
-    places = torch.where(values == largest, places + shards.own.start, shards.classes).int()
-    distributed.all_reduce(places, distributed.ReduceOp.MIN)  # of equals the first
-    return (places[shards.mine(shards.counts)] == labels).sum()
+    classes = torch.where(values == largest, classes + shards.own.start, shards.classes).int()
+    distributed.all_reduce(classes, distributed.ReduceOp.MIN)  # of equals the first
+    return (classes[shards.mine(shards.counts)] == labels).sum()
 
 
 @sendable
@@ -238,8 +241,8 @@ class Rows(NamedTuple):
     sent: bool
 
 
-class Hybrid:
-    """A model whose classifier is shared out: what must be asked of all ranks, and whole tensors from and to rows."""
+class SplitClassifier:
+    """Classifier of a model split over the ranks: collective operations of a step, full tensors from and to rows."""
 
     def __init__(self, model: nn.Module, name: str, shards: Shards) -> None:
         split(model, name, shards)
@@ -251,8 +254,8 @@ class Hybrid:
 
     # Of a step
 
-    def whole_norms(self, parameters: list[Tensor], norms: Tensor) -> Tensor:
-        """The 2-norms of whole layers, from those of what is here: `norms` has one for each parameter."""
+    def full_norms(self, parameters: list[Tensor], norms: Tensor) -> Tensor:
+        """Return the 2-norms of full layers, from those of the rows here: `norms` has one for each parameter."""
         own = {id(parameter) for parameter in self.parameters}
         split_up = [id(parameter) in own for parameter in parameters]
         if not any(split_up):
@@ -262,26 +265,26 @@ class Hybrid:
         distributed.all_reduce(squares)
         return norms.masked_scatter(mask, squares.sqrt())
 
-    def clip(self, parameters: list[nn.Parameter], most: float) -> None:
-        """As `clip_grad_norm_`, each row counted once."""
+    def clip_gradients(self, parameters: list[nn.Parameter], most: float) -> None:
+        """Clip as `clip_grad_norm_` does, each row counted once."""
         learning = [parameter for parameter in parameters if parameter.grad is not None]
         gradients = [parameter.grad for parameter in learning if parameter.grad is not None]
-        norms = self.whole_norms(list(learning), torch.stack(torch._foreach_norm(gradients)))
+        norms = self.full_norms(list(learning), torch.stack(torch._foreach_norm(gradients)))
         clip_gradients(learning, most, torch.linalg.vector_norm(norms))
 
-    def agreed(self, finite: bool) -> bool:
-        """Whether all ranks say so: the rows' gradients are nowhere else."""
-        said = torch.tensor([int(finite)], dtype=torch.int32)
-        distributed.all_reduce(said, distributed.ReduceOp.MIN)
-        return bool(said.item())
+    def agree_on_finite(self, finite: bool) -> bool:
+        """Return True if the gradients are finite on all ranks: those of the rows are nowhere else."""
+        all_finite = torch.tensor([int(finite)], dtype=torch.int32)
+        distributed.all_reduce(all_finite, distributed.ReduceOp.MIN)
+        return bool(all_finite.item())
 
     # Of checkpoints, which hold whole tensors whatever the layout
 
     def places(
         self, model: dict[str, Any], record: dict[str, Any], averages: dict[str, Any] | None
     ) -> Iterator[tuple[Key, dict[Any, Any]]]:
-        """Where the classifier stands in weights, in an optimizer's record and in averaged weights, always in this
-        order: a key whose last word is the holder's key."""
+        """Yield where the classifier is in weights, averaged weights and optimizer state, always in this order:
+        a key whose last element is the key in the holder."""
         for kind, tensors in (("model", model), ("averages", averages or {})):
             for name in sorted(self.names & tensors.keys()):
                 yield (kind, name), tensors
@@ -291,81 +294,77 @@ class Hybrid:
                 if isinstance(value, Rows) or (isinstance(value, Tensor) and value.ndim):
                     yield ("optimizer", index, key), kept
 
-    def know(self, optimizer: torch.optim.Optimizer) -> None:
-        """Which of the optimizer's parameters are shared out."""
+    def find_indices(self, optimizer: torch.optim.Optimizer) -> None:
+        """Find the indices of the split parameters in the optimizer's state."""
         own = {id(parameter) for parameter in self.parameters}
         order = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         self.indices = [index for index, parameter in enumerate(order) if id(parameter) in own]
 
-    def loose(self, record: dict[str, Any]) -> dict[str, Any]:
-        """An optimizer's record that may be changed."""
-        return {**record, "state": {index: dict(kept) for index, kept in record["state"].items()}}
-
     def gather(self, model: dict[str, Any], record: dict[str, Any], averages: dict[str, Any] | None) -> None:
-        """In place, on rank 0: whole tensors. All ranks come here."""
+        """Replace rows by full tensors on rank 0, in place. All ranks call it."""
         for key, holder in self.places(model, record, averages):
             holder[key[-1]] = self.to_first(holder[key[-1]])
 
-    def cut(self, model: dict[str, Any], record: dict[str, Any], averages: dict[str, Any] | None) -> None:
-        """In place: this rank's rows of whole tensors, which are kept for the others."""
+    def take_rows(self, model: dict[str, Any], record: dict[str, Any], averages: dict[str, Any] | None) -> None:
+        """Replace full tensors by this rank's rows, in place; the full ones are kept for the other ranks."""
         for key, holder in self.places(model, record, averages):
             holder[key[-1]] = self.keep(key, holder[key[-1]])
 
     def keep(self, key: Key, tensor: Tensor) -> Tensor:
-        """This rank's rows. What has another number of classes, or is this rank's already, stays what it is."""
+        """Return this rank's rows; a tensor with another number of classes is returned as it is."""
         if len(tensor) != self.shards.classes:
             return tensor
         self.kept[key] = tensor
         return tensor[self.shards.own].clone()
 
     def pack(self, model: dict[str, Any], record: dict[str, Any], averages: dict[str, Any] | None) -> None:
-        """In place, on rank 0: rows do not travel with the rest."""
+        """Replace rows by placeholders on rank 0, in place: rows are sent separately."""
         for key, holder in self.places(model, record, averages):
             value = holder[key[-1]]
             holder[key[-1]] = Rows(tuple(value.shape[1:]), value.dtype, key in self.kept)
 
     def unpack(self, model: dict[str, Any], record: dict[str, Any], averages: dict[str, Any] | None) -> None:
-        """In place: every rank gets its rows from rank 0, or has them. All ranks come here."""
+        """Replace placeholders by rows, received from rank 0 or already here, in place. All ranks call it."""
         own = self.model.state_dict()
         for key, holder in self.places(model, record, averages):
             rows: Rows = holder[key[-1]]
             holder[key[-1]] = self.from_first(rows, self.kept.pop(key, None)) if rows.sent else own[key[-1]].cpu()
 
     def to_first(self, tensor: Tensor) -> Tensor:
-        """On rank 0 the rows of all ranks, on the host; on the others only their own. Piece by piece."""
+        """Return the full tensor on rank 0 and the own rows elsewhere, on the host; sent piece by piece."""
         own = tensor.detach().cpu().contiguous()
         if self.shards.rank:
             for piece in pieces(own):
                 distributed.send(piece, 0)
             return own
-        whole = own.new_empty(self.shards.classes, *own.shape[1:])
-        whole[self.shards.own] = own
+        full = own.new_empty(self.shards.classes, *own.shape[1:])
+        full[self.shards.own] = own
         for rank in range(1, self.shards.ranks):
-            for piece in pieces(whole[slice(*self.shards.bounds(rank))]):
+            for piece in pieces(full[slice(*self.shards.bounds(rank))]):
                 distributed.recv(piece, rank)
-        return whole
+        return full
 
-    def from_first(self, rows: Rows, whole: Tensor | None) -> Tensor:
-        """This rank's rows of a tensor that rank 0 has."""
+    def from_first(self, rows: Rows, full: Tensor | None) -> Tensor:
+        """Return this rank's rows of a tensor that rank 0 has."""
         if self.shards.rank:
             own = torch.empty(self.shards.rows, *rows.shape, dtype=rows.dtype)
             for piece in pieces(own):
                 distributed.recv(piece, 0)
             return own
-        assert whole is not None
-        whole = whole.cpu().contiguous()
+        assert full is not None
+        full = full.cpu().contiguous()
         for rank in range(1, self.shards.ranks):
-            for piece in pieces(whole[slice(*self.shards.bounds(rank))]):
+            for piece in pieces(full[slice(*self.shards.bounds(rank))]):
                 distributed.send(piece, rank)
-        return whole[self.shards.own]
+        return full[self.shards.own]
 
-    def missing(self) -> int:
-        """How many parameters the other ranks have."""
+    def count_missing(self) -> int:
+        """Return how many parameters only other ranks have."""
         here = sum(parameter.numel() for parameter in self.parameters)
         return here // self.shards.rows * (self.shards.classes - self.shards.rows)
 
 
 def pieces(rows: Tensor) -> Iterator[Tensor]:
-    """Views of some rows each, none much larger than `PIECE`."""
+    """Yield views of some rows each, none much larger than `PIECE`."""
     of_a_row = max(1, rows[:1].numel() * rows.element_size())
     yield from torch.split(rows, max(1, PIECE // of_a_row))

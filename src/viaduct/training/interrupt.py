@@ -10,7 +10,7 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from viaduct.signals import stop_signals
-from viaduct.training.outlet import put
+from viaduct.training.output_streams import print_line
 
 
 class Interrupt:
@@ -40,4 +40,4 @@ class Interrupt:
         first, self.received = self.received is None, self.received or number
         if first and not self.quiet:
             when = "when the network is compiled and this step is done" if self.compiling() else "after this step"
-            put(f"\nEnding {when}, with a checkpoint. Ctrl-C once more ends at once.", sys.stderr)
+            print_line(f"\nEnding {when}, with a checkpoint. Ctrl-C once more ends at once.", sys.stderr)

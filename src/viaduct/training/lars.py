@@ -22,15 +22,25 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from viaduct.training.rmsprop import decayed_gradients
+from viaduct.training.optimizer_support import DeviceRateSupport
+from viaduct.training.tensor_lists import decayed_gradients, descend
 
 EPSILONS = {"contrib": 0.0, "resnext": 1e-5}
-WholeNorms = Callable[[list[Tensor], Tensor], Tensor]
-Step = Callable[[dict[str, Any], list[Tensor], list[Tensor], WholeNorms], None]
+FullNorms = Callable[[list[Tensor], Tensor], Tensor]
+Step = Callable[[dict[str, Any], list[Tensor], list[Tensor], FullNorms], None]
+
+
+class LarsSupport(DeviceRateSupport):
+    """Support of LARS, whose trust ratios need the norms of full layers."""
+
+    def use_full_norms(self, full_norms: FullNorms) -> None:
+        self.optimizer.full_norms = full_norms
 
 
 class LarsOptimizer(torch.optim.Optimizer):
-    """Groups with `adapted` true have trust ratios."""
+    """LARS in one of its two forms; groups with `adapted` true have trust ratios."""
+
+    support = LarsSupport
 
     def __init__(
         self,
@@ -52,9 +62,9 @@ class LarsOptimizer(torch.optim.Optimizer):
             "adapted": True,
         }
         super().__init__(params, defaults)
-        self.update: Step = contrib_step if form == "contrib" else resnext_step
-        # Of layers that other ranks have parts of: the norms of the whole.
-        self.whole_norms: WholeNorms = lambda parameters, norms: norms
+        self.update: Step = step_contrib if form == "contrib" else step_resnext
+        # Norms of full layers from those of the rows that this rank has; set where layers are split over the ranks.
+        self.full_norms: FullNorms = lambda parameters, norms: norms
         self.decay_in_loss = form == "contrib"
 
     @torch.no_grad()
@@ -64,38 +74,37 @@ class LarsOptimizer(torch.optim.Optimizer):
         for group in self.param_groups:
             parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
             if parameters:
-                momenta = [self.momentum_of(parameter) for parameter in parameters]
-                self.update(group, parameters, momenta, self.whole_norms)
+                momenta = [self.find_momentum(parameter) for parameter in parameters]
+                self.update(group, parameters, momenta, self.full_norms)
 
-    def momentum_of(self, parameter: Tensor) -> Tensor:
+    def find_momentum(self, parameter: Tensor) -> Tensor:
+        """Return the momentum of a parameter, made at its first step."""
         state: dict[str, Tensor] = self.state[parameter]
         if not state:
             state["momentum_buffer"] = torch.zeros_like(parameter)
         return state["momentum_buffer"]
 
 
-def contrib_step(
-    group: dict[str, Any], parameters: list[Tensor], momenta: list[Tensor], whole_norms: WholeNorms
-) -> None:
+def step_contrib(group: dict[str, Any], parameters: list[Tensor], momenta: list[Tensor], full_norms: FullNorms) -> None:
+    """Update a group by TensorFlow's form."""
     gradients = decayed_gradients(parameters, group["weight_decay"])
     torch._foreach_mul_(momenta, group["momentum"])
     torch._foreach_add_(momenta, gradients)
     updates = momenta
     if group["adapted"]:
-        weight_norms, gradient_norms, ratios = trust_ratios(group, parameters, gradients, whole_norms)
+        weight_norms, gradient_norms, ratios = find_trust_ratios(group, parameters, gradients, full_norms)
         usable = (weight_norms > 0) & (gradient_norms > 0)
         ratios = torch.where(usable, ratios, torch.ones_like(ratios))
         updates = list(torch._foreach_mul(momenta, ratios.unbind()))
     descend(parameters, updates, group["lr"])
 
 
-def resnext_step(
-    group: dict[str, Any], parameters: list[Tensor], momenta: list[Tensor], whole_norms: WholeNorms
-) -> None:
+def step_resnext(group: dict[str, Any], parameters: list[Tensor], momenta: list[Tensor], full_norms: FullNorms) -> None:
+    """Update a group by ResNeXt's form."""
     gradients = decayed_gradients(parameters, group["weight_decay"])
     if group["adapted"]:
         plain = decayed_gradients(parameters, 0.0)
-        _, _, ratios = trust_ratios(group, parameters, plain, whole_norms)
+        _, _, ratios = find_trust_ratios(group, parameters, plain, full_norms)
         gradients = list(torch._foreach_mul(gradients, ratios.unbind()))
     torch._foreach_mul_(momenta, group["momentum"])
     torch._foreach_add_(momenta, gradients)
@@ -103,19 +112,11 @@ def resnext_step(
     descend(parameters, updates, group["lr"])
 
 
-def descend(parameters: list[Tensor], updates: list[Tensor] | tuple[Tensor, ...], rate: float | Tensor) -> None:
-    """A rate that only the device knows is a tensor."""
-    if isinstance(rate, Tensor):
-        torch._foreach_sub_(parameters, torch._foreach_mul(updates, rate))
-    else:
-        torch._foreach_add_(parameters, updates, alpha=-rate)
-
-
-def trust_ratios(
-    group: dict[str, Any], parameters: list[Tensor], gradients: list[Tensor], whole_norms: WholeNorms
+def find_trust_ratios(
+    group: dict[str, Any], parameters: list[Tensor], gradients: list[Tensor], full_norms: FullNorms
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The norms of the weights, those of the gradients, and the ratios, one for each parameter."""
-    weight_norms = whole_norms(parameters, torch.stack(torch._foreach_norm(parameters)))
-    gradient_norms = whole_norms(parameters, torch.stack(torch._foreach_norm(gradients)))
+    """Return the norms of the weights, those of the gradients and the trust ratios, one for each parameter."""
+    weight_norms = full_norms(parameters, torch.stack(torch._foreach_norm(parameters)))
+    gradient_norms = full_norms(parameters, torch.stack(torch._foreach_norm(gradients)))
     below = gradient_norms + group["weight_decay"] * weight_norms + group["epsilon"]
     return weight_norms, gradient_norms, group["trust"] * weight_norms / below

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from viaduct.cluster.layout import Classifier, compare
+from viaduct.cluster.layout import Classifier, compare_layouts
 from viaduct.cluster.plan import Cluster
 from viaduct.errors import BadValue
 from viaduct.recipes import CrossEntropy, Recipe, Thor
@@ -33,13 +33,13 @@ CONSIDERED = (
 
 @dataclass(frozen=True)
 class Layout:
-    """What was decided, and why."""
+    """Decision between data and hybrid, with its reasons."""
 
     classifier: str | None  # the layer that is shared out; None: data
     reasons: tuple[str, ...] = ()
 
-    def told(self) -> str:
-        """For a person; empty where nothing had to be decided."""
+    def describe(self) -> str:
+        """Return the decision for the user; empty where nothing had to be decided."""
         chosen = "data" if self.classifier is None else f"hybrid ({self.classifier} is shared out over the ranks)"
         return f"Parallel {chosen}: {'; '.join(self.reasons)}." if self.reasons else ""
 
@@ -48,8 +48,8 @@ class CannotSplit(Exception):
     """Why a run cannot be hybrid."""
 
 
-def choose(recipe: Recipe, model: nn.Module, group: Group) -> Layout:
-    """For a freshly built network on the host."""
+def choose_layout(recipe: Recipe, model: nn.Module, group: Group) -> Layout:
+    """Return the layout for a freshly built network on the host."""
     mode = recipe.parallel.mode
     if mode == "data":
         return Layout(None)
@@ -64,8 +64,8 @@ def choose(recipe: Recipe, model: nn.Module, group: Group) -> Layout:
         error = BadValue(f"parallel.mode hybrid cannot be: {reason}.", "Take --parallel data.")
         error.told = not group.first  # all ranks find the same
         raise error from None
-    found = compare(sizes(recipe, layer), Cluster(max(1, group.ranks // group.local_ranks), group.local_ranks))
-    shared_out = mode == "hybrid" or found.hybrid
+    found = compare_layouts(sizes(recipe, layer), Cluster(max(1, group.ranks // group.local_ranks), group.local_ranks))
+    shared_out = mode == "hybrid" or found.is_hybrid_better
     considered = (CONSIDERED,) if mode == "auto" else ()
     return Layout(name if shared_out else None, (*found.reasons(), *considered))
 
@@ -87,6 +87,7 @@ def refuse_parts(recipe: Recipe, group: Group) -> None:
 
 
 def sizes(recipe: Recipe, layer: nn.Linear) -> Classifier:
+    """Return what the classifier costs in memory and messages."""
     slots = SLOTS.get(type(recipe.optimizer).__name__, 1)
     return Classifier(
         classes=layer.out_features,
@@ -99,7 +100,7 @@ def sizes(recipe: Recipe, layer: nn.Linear) -> Classifier:
 
 
 def find_classifier(model: nn.Module, recipe: Recipe) -> tuple[str, nn.Linear]:
-    """The dense layer whose output the network gives, and its name."""
+    """Return the dense layer whose output is the network's, and its name."""
     classes, size = recipe.data.classes, recipe.data.size
     layers = {
         name: layer
@@ -107,9 +108,9 @@ def find_classifier(model: nn.Module, recipe: Recipe) -> tuple[str, nn.Linear]:
         if type(layer) is nn.Linear and layer.out_features == classes
     }
     made: dict[str, Tensor] = {}
-    hooks = [layer.register_forward_hook(noting(made, name)) for name, layer in layers.items()]
+    hooks = [layer.register_forward_hook(record_output(made, name)) for name, layer in layers.items()]
     try:
-        with untouched(model), torch.enable_grad():
+        with keep_unchanged(model), torch.enable_grad():
             answer = model.train()(torch.zeros(2, 3, size, size))
     finally:
         for hook in hooks:
@@ -126,7 +127,9 @@ def find_classifier(model: nn.Module, recipe: Recipe) -> tuple[str, nn.Linear]:
     return found[0], layers[found[0]]
 
 
-def noting(made: dict[str, Tensor], name: str) -> Any:
+def record_output(made: dict[str, Tensor], name: str) -> Any:
+    """Return a hook that stores the output of a layer under its name."""
+
     def note(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         made[name] = output
 
@@ -134,7 +137,7 @@ def noting(made: dict[str, Tensor], name: str) -> Any:
 
 
 def is_cast_of(logits: Tensor, output: Tensor) -> bool:
-    """Whether they are the same numbers, by how they came about."""
+    """Return True if the logits are the output or a cast of it, judged by autograd's graph."""
     if logits is output:
         return True
     node = logits.grad_fn
@@ -144,8 +147,8 @@ def is_cast_of(logits: Tensor, output: Tensor) -> bool:
 
 
 @contextmanager
-def untouched(model: nn.Module) -> Iterator[None]:
-    """Afterwards statistics, random numbers and modes are as before."""
+def keep_unchanged(model: nn.Module) -> Iterator[None]:
+    """Restore statistics, random state and modes after the block."""
     buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
     modes = [(module, module.training) for module in model.modules()]
     chance = torch.get_rng_state()

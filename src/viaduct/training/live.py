@@ -83,7 +83,7 @@ class Ending:
 
 
 class Served(Protocol):
-    """What a server asks for: the page, the state behind it, and images."""
+    """Content that the server asks for: the page, the state behind it, and images."""
 
     closed: bool
 
@@ -121,8 +121,8 @@ class LivePage:
         """Ask `position` for the current step and the number of all steps: log lines come more rarely."""
         self._position = position
 
-    def end(self, ending: Ending) -> None:
-        """Say how the run has ended, and give pages that are open the time to hear it."""
+    def show_ending(self, ending: Ending) -> None:
+        """Show how the run has ended, and give open pages the time to load it."""
         with self._lock:
             self.ending = ending
         self._visitors.say_farewell(self.ended)
@@ -449,7 +449,7 @@ def thin_curves(contents: RunContents) -> list[LineChart]:
 def thin_series(series: Series) -> Series:
     values = [keep_finite(value) for value in series.y]
     kept = thin(np.array(values, dtype=np.float64), POINTS)
-    return Series(series.name, [series.x[place] for place in kept], [values[place] for place in kept])
+    return Series(series.name, [series.x[index] for index in kept], [values[index] for index in kept])
 
 
 def keep_finite(value: Any) -> float | None:

@@ -21,7 +21,7 @@ from viaduct.run_files import finite_or_null
 from viaduct.training.callbacks import Callback, LogRecord
 from viaduct.training.checkpoint import Saved
 from viaduct.training.metrics import Score
-from viaduct.training.outlet import put
+from viaduct.training.output_streams import print_line
 
 if TYPE_CHECKING:
     from viaduct.training.loop import Training
@@ -31,58 +31,63 @@ EVENT_LOG = "event_log.txt"
 
 
 class Lines(Callback):
-    """Prints lines; each format below says which."""
+    """Base of the log formats; each subclass says which lines it prints."""
 
     def start(self, training: Training) -> None:
         self.path = training.run.path / "log.txt"
-        self.begin(training)
+        self.start_lines(training)
 
-    def begin(self, training: Training) -> None: ...
+    def start_lines(self, training: Training) -> None: ...
 
-    def say(self, line: str) -> None:
-        put(line)
+    def write_line(self, line: str) -> None:
+        """Print a line and append it to RUN/log.txt."""
+        print_line(line)
         append(self.path, line)
 
 
 def append(path: Path, line: str) -> None:
-    """Opened and closed for each line: nothing is held back when a run ends with an error."""
+    """Append a line; the file is closed at once, so nothing is lost when a run ends with an error."""
     with path.open("a") as file:
         file.write(line + "\n")
 
 
 class Resnext(Lines):
-    def begin(self, training: Training) -> None:
-        self.say("Step   Epoch   Speed   Loss   FinLoss   LR")
+    """ResNeXt's lines, the default."""
+
+    def start_lines(self, training: Training) -> None:
+        self.write_line("Step   Epoch   Speed   Loss   FinLoss   LR")
 
     def log(self, training: Training, record: LogRecord) -> None:
-        self.say(
+        self.write_line(
             f"step:{record.step:6d}  epoch:{record.epoch:5.1f}  FPS:{record.images_per_s:7.1f}  "
             f"loss:{record.loss:6.3f}  total_loss:{record.total_loss:6.3f}  lr:{record.lr:7.7f}"
         )
 
     def evaluating(self, training: Training, done: int, total: int) -> None:
         if done == 1:
-            self.say("Evaluating")
-            self.say(f"Validation dataset size: {training.validation.count}")
+            self.write_line("Evaluating")
+            self.write_line(f"Validation dataset size: {training.validation.count}")
 
     def evaluation(self, training: Training, score: Score) -> None:
-        self.say(" step  epoch  top1    top5     loss   checkpoint_time(UTC)")
-        self.say(
+        self.write_line(" step  epoch  top1    top5     loss   checkpoint_time(UTC)")
+        self.write_line(
             f"{training.step:5d}  {training.epoch:5.1f}  {100 * score.top1:5.3f}  {100 * score.top5:6.2f}  "
             f"{score.loss:6.2f}  {datetime.now(timezone.utc):%Y-%m-%d %H:%M:%S}"
         )
         for name, value in score.own.items():
-            self.say(f"{name}: {value:g}")
-        self.say("Finished evaluation")
+            self.write_line(f"{name}: {value:g}")
+        self.write_line("Finished evaluation")
 
 
 class Tf(Lines):
-    def begin(self, training: Training) -> None:
+    """Lines of TensorFlow's Estimator."""
+
+    def start_lines(self, training: Training) -> None:
         self.seen = training.step
         self.loss = math.nan
 
     def info(self, message: str) -> None:
-        self.say(f"INFO:tensorflow:{message}")
+        self.write_line(f"INFO:tensorflow:{message}")
 
     def log(self, training: Training, record: LogRecord) -> None:
         self.info(f"global_step/sec: {record.images_per_s / training.recipe.data.global_batch:g}")
@@ -114,7 +119,9 @@ class Tf(Lines):
 
 
 class Dll(Lines):
-    def begin(self, training: Training) -> None:
+    """DLLogger's lines, also as JSON in RUN/log.json."""
+
+    def start_lines(self, training: Training) -> None:
         self.began = time.monotonic()
         self.rates: list[float] = []
         self.marks: list[float] = []
@@ -124,10 +131,10 @@ class Dll(Lines):
     def emit(self, step: tuple[int, ...], data: dict[str, float]) -> None:
         now = datetime.now()
         values = "  ".join(f"{name} : {value:g}" for name, value in data.items())
-        self.say(f"DLL {now:%Y-%m-%d %H:%M:%S.%f} - {step} {values}")
+        self.write_line(f"DLL {now:%Y-%m-%d %H:%M:%S.%f} - {step} {values}")
         record = {"timestamp": f"{now.timestamp():.6f}", "elapsedtime": f"{time.monotonic() - self.began:.6f}"}
-        whole = {**record, "type": "LOG", "step": list(step), "data": finite_or_null(data)}
-        append(self.json, json.dumps(whole, allow_nan=False))
+        entry = {**record, "type": "LOG", "step": list(step), "data": finite_or_null(data)}
+        append(self.json, json.dumps(entry, allow_nan=False))
 
     def log(self, training: Training, record: LogRecord) -> None:
         self.rates.append(record.images_per_s)
@@ -157,7 +164,7 @@ class Dll(Lines):
 
 
 def latencies(marks: list[float]) -> dict[str, float]:
-    """Milliseconds per evaluation batch."""
+    """Return mean and percentiles of the milliseconds per evaluation batch."""
     gaps = [1000 * (after - before) for before, after in pairwise(marks)]
     if len(gaps) < 2:
         return {}
@@ -175,26 +182,26 @@ class Events(Lines):
 
     every_step = False  # the ends of epochs are enough
 
-    def begin(self, training: Training) -> None:
+    def start_lines(self, training: Training) -> None:
         self.own = training.run.path / EVENT_LOG
         self.work = f"work {find_device_index()}"
-        epochs = math.ceil(training.pace.epochs_at(training.steps))
+        epochs = math.ceil(training.progress.pace.epochs_at(training.steps))
         for kind in ("benchmark_start", "pre_process_event", "init_start", "init_end"):
             self.event(training, kind)
         batch = training.recipe.data.global_batch
         self.value(training, "global_batch_size", str(batch), f"num_train_epochs:{epochs}")
         self.enter(training, training.step < training.steps)
 
-    def say(self, line: str) -> None:
-        super().say(line)
+    def write_line(self, line: str) -> None:
+        super().write_line(line)
         append(self.own, line)
 
     def event(self, training: Training, kind: str) -> None:
-        self.say(f"namespace:{self.work},time_ts:{self.now()},event_type:{kind}, root_dir:{training.run.path}")
+        self.write_line(f"namespace:{self.work},time_ts:{self.now()},event_type:{kind}, root_dir:{training.run.path}")
 
     def value(self, training: Training, key: str, value: str, more: str = "") -> None:
         fields = ",".join(filter(None, (f"key:{key},value:{value}", more, f"root_dir:{training.run.path}")))
-        self.say(f"namespace:{self.work},time_ts:{self.now()}, {fields}")
+        self.write_line(f"namespace:{self.work},time_ts:{self.now()}, {fields}")
 
     def enter(self, training: Training, another: bool) -> None:
         self.inside = another
@@ -231,7 +238,7 @@ class Events(Lines):
     def step(self, training: Training) -> None:
         if is_epoch_end(training):
             self.leave(training)
-            self.enter(training, training.step < training.steps and not training.stopping)
+            self.enter(training, training.step < training.steps and not training.progress.stop_reason)
 
     def end(self, training: Training, outcome: str) -> None:
         self.leave(training)
@@ -239,7 +246,8 @@ class Events(Lines):
 
 
 def is_epoch_end(training: Training) -> bool:
-    return training.step % training.pace.steps_per_epoch == 0
+    """Return True after the last step of an epoch."""
+    return training.step % training.progress.pace.steps_per_epoch == 0
 
 
 def find_device_index() -> str:
@@ -248,13 +256,15 @@ def find_device_index() -> str:
 
 
 class Mindspore(Lines):
+    """Lines of the MindSpore book."""
+
     def log(self, training: Training, record: LogRecord) -> None:
-        epoch, step = divmod(record.step - 1, training.pace.steps_per_epoch)
-        self.say(f"epoch: {epoch + 1} step: {step + 1}, loss is {record.losses[-1]:.7g}")
+        epoch, step = divmod(record.step - 1, training.progress.pace.steps_per_epoch)
+        self.write_line(f"epoch: {epoch + 1} step: {step + 1}, loss is {record.losses[-1]:.7g}")
 
     def evaluation(self, training: Training, score: Score) -> None:
         results = {"acc": score.top1, **score.own}
-        self.say(f"result: {results} ckpt={training.run.checkpoints / f'step-{training.step}'}")
+        self.write_line(f"result: {results} ckpt={training.run.checkpoints / f'step-{training.step}'}")
 
 
 FORMATS: dict[str, type[Lines]] = {
@@ -267,4 +277,5 @@ FORMATS: dict[str, type[Lines]] = {
 
 
 def lines_for(name: Literal["resnext", "tf", "dll", "events", "mindspore"]) -> Any:
+    """Return the callback of a log format."""
     return FORMATS[name]()

@@ -18,7 +18,7 @@ from viaduct.run_files import HEADLINE
 from viaduct.training.distributed import ALONE, Group
 from viaduct.training.messages import sendable
 from viaduct.training.optim import Loss
-from viaduct.training.own_parts import name_own_part
+from viaduct.training.recipe_code import explain_part_errors
 from viaduct.typed_fields import show_value
 
 Numbers = npt.NDArray[np.int64]
@@ -46,12 +46,12 @@ class Score:
     own: dict[str, float] = field(default_factory=dict)  # the recipe's own metrics
 
     def headline(self) -> dict[str, Any]:
+        """Return the few figures that logs and checkpoints carry."""
         return {name: getattr(self, name) for name in HEADLINE} | self.own
 
 
 class Judged(NamedTuple):
-    """What is found of some pictures: the sum of their losses, the class of each, and how many have theirs among the
-    first five."""
+    """Results of some images: summed losses, the class of each, and how many have theirs among the first five."""
 
     loss: Tensor
     predicted: Tensor
@@ -62,8 +62,8 @@ Judge = Callable[[Tensor, Tensor, int], Judged]
 """From logits, labels and how many of the pictures count."""
 
 
-def judge_by(loss: Loss, classes: int) -> Judge:
-    """From the logits of all classes."""
+def build_judge(loss: Loss, classes: int) -> Judge:
+    """Return a judge for logits of all classes."""
 
     def judge(logits: Tensor, labels: Tensor, real: int) -> Judged:
         logits, truth = logits[:real], labels[:real]
@@ -90,7 +90,7 @@ def evaluate(
     Where the logits are not those of all classes, `judge` knows what to make of them. `own` are the recipe's metrics:
     each gets the logits and labels of all images, on the CPU and in the order of the set.
     """
-    judge = judge or judge_by(loss, classes)
+    judge = judge or build_judge(loss, classes)
     began = time.monotonic()
     seen = Seen(keep_logits=bool(own))
     for done, batch in enumerate(batches.epoch(0), start=1):
@@ -103,18 +103,18 @@ def evaluate(
             seen.add(judged, batch.labels[:real], batch.index[:real], logits[:real])
         if not after_batch(done, batches.steps_per_epoch):
             return None
-    whole = joined(group.gather(seen.counted()))
-    measured = measure_own(own or {}, whole)
-    return replace(score(whole, classes), seconds=time.monotonic() - began, own=measured)
+    counts = merge_counts(group.gather(seen.count()))
+    measured = measure_own(own or {}, counts)
+    return replace(score(counts, classes), seconds=time.monotonic() - began, own=measured)
 
 
-def measure_own(metrics: Mapping[str, Metric], whole: Counted) -> dict[str, float]:
+def measure_own(metrics: Mapping[str, Metric], counts: Counted) -> dict[str, float]:
     """Return what the recipe's own metrics make of all logits and labels."""
     found = {}
     for name, metric in metrics.items():
-        logits, labels = torch.from_numpy(whole.logits), torch.from_numpy(whole.true)
+        logits, labels = torch.from_numpy(counts.logits), torch.from_numpy(counts.true)
         try:
-            with name_own_part(f"metric {name!r}", metric):
+            with explain_part_errors(f"metric {name!r}", metric):
                 value = metric(logits, labels)
         except BadValue as error:
             raise MetricFails(error.what, *error.hints) from error
@@ -134,7 +134,7 @@ def is_number(value: Any) -> bool:
 
 @sendable
 class Counted(NamedTuple):
-    """What is known of some pictures: the numbers of the pictures, their classes, and sums over them."""
+    """Counts of some images: their numbers, their classes, and sums over them."""
 
     pictures: Numbers
     true: Numbers
@@ -145,7 +145,7 @@ class Counted(NamedTuple):
 
 
 class Seen:
-    """What one rank has seen so far, left on the device until the end."""
+    """Results that one rank has collected so far, left on the device until the end."""
 
     def __init__(self, keep_logits: bool = False) -> None:
         self.keep_logits = keep_logits
@@ -161,7 +161,8 @@ class Seen:
         self.hits.append(judged.hits)
         self.rows.append(torch.stack([pictures, truth, judged.predicted]))
 
-    def counted(self) -> Counted:
+    def count(self) -> Counted:
+        """Return the collected results as counts on the host."""
         if not self.rows:  # fewer pictures than ranks
             none = np.empty(0, np.int64)
             return Counted(none, none, none, 0.0, 0, NO_LOGITS)
@@ -171,8 +172,8 @@ class Seen:
         return Counted(pictures, true, predicted, loss, hits, logits)
 
 
-def joined(parts: list[Counted]) -> Counted:
-    """Over all ranks, in the order of the pictures."""
+def merge_counts(parts: list[Counted]) -> Counted:
+    """Return the counts of all ranks, in the order of the images."""
     pictures, true, predicted = (np.concatenate([part[row] for part in parts]) for row in range(3))
     order = np.argsort(pictures, kind="stable")
     loss, hits = sum(part.loss for part in parts), sum(part.hits for part in parts)
@@ -181,28 +182,29 @@ def joined(parts: list[Counted]) -> Counted:
     return Counted(pictures[order], true[order], predicted[order], loss, hits, logits)
 
 
-def score(whole: Counted, classes: int) -> Score:
-    """The figures; a class never seen or never predicted counts 0, as scikit-learn does."""
-    counts = [whole.true[whole.true == whole.predicted], whole.true, whole.predicted]
-    right, per_true, per_predicted = (np.bincount(labels, minlength=classes) for labels in counts)
+def score(counts: Counted, classes: int) -> Score:
+    """Return the figures; a class never seen or never predicted counts 0, as scikit-learn does."""
+    label_sets = [counts.true[counts.true == counts.predicted], counts.true, counts.predicted]
+    right, per_true, per_predicted = (np.bincount(labels, minlength=classes) for labels in label_sets)
     recall = right / np.maximum(per_true, 1)
     precision = right / np.maximum(per_predicted, 1)
     f1 = 2 * right / np.maximum(per_true + per_predicted, 1)
     present = (per_true + per_predicted) > 0
-    count = len(whole.true)
+    count = len(counts.true)
     return Score(
         count=count,
-        loss=whole.loss / count,
+        loss=counts.loss / count,
         top1=float(right.sum() / count),
-        top5=whole.hits / count,
+        top5=counts.hits / count,
         precision=float(precision[present].mean()),
         recall=float(recall[present].mean()),
         f1=float(f1[present].mean()),
-        confusion=confusion(whole, classes).tolist() if classes <= MOST_CONFUSION else None,
-        predictions=whole.predicted.tolist(),
+        confusion=confusion(counts, classes).tolist() if classes <= MOST_CONFUSION else None,
+        predictions=counts.predicted.tolist(),
     )
 
 
-def confusion(whole: Counted, classes: int) -> Numbers:
-    pairs = np.bincount(whole.true * classes + whole.predicted, minlength=classes * classes)
+def confusion(counts: Counted, classes: int) -> Numbers:
+    """Return the confusion matrix: rows are true classes."""
+    pairs = np.bincount(counts.true * classes + counts.predicted, minlength=classes * classes)
     return pairs.reshape(classes, classes)

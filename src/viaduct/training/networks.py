@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, cast
 
 import torch
 from torch import nn
 
 from viaduct import models
+from viaduct.data.records import Records
+from viaduct.data.source_views import PREFIX, SourceViews
 from viaduct.errors import BadValue
+from viaduct.models import sources
 from viaduct.recipes import Amoebanet, Recipe
-from viaduct.training.own_parts import made_by
+from viaduct.training.recipe_code import call_recipe_part
 
 
 def build_model(recipe: Recipe) -> nn.Module:
     """Return the fresh network of a recipe: one of ours, or what the user's own function makes."""
     if isinstance(recipe.model, str):
         return models.build(recipe.model, classes=recipe.data.classes, **network_options(recipe))
-    built: nn.Module = made_by("model", recipe.model, recipe.data.classes)
+    built: nn.Module = call_recipe_part("model", recipe.model, recipe.data.classes)
     return built
 
 
@@ -32,6 +36,21 @@ def network_options(recipe: Recipe) -> dict[str, Any]:
             "Take them out: --set network=none.",
         )
     return {}
+
+
+def apply_source_settings(recipe: Recipe, *, keep_size: bool = False) -> Recipe:
+    """Return the recipe with `data.preprocess="source"` replaced by what the network's source says of its images."""
+    data = recipe.data
+    if not isinstance(data, Records) or data.preprocess != PREFIX:
+        return recipe
+    if isinstance(recipe.model, str) and not sources.is_foreign(recipe.model):
+        family = models.record_of(recipe.model)
+        size = data.size if keep_size else family.input_size
+        return replace(recipe, data=replace(data, preprocess=family.preprocess, size=size))
+    settings = sources.read_input(recipe.model) if isinstance(recipe.model, str) else sources.InputSettings()
+    views = SourceViews(settings.interpolation, settings.crop_share, settings.mean, settings.deviation)
+    size = data.size if keep_size else settings.size
+    return replace(recipe, data=replace(data, preprocess=views.name, size=size))
 
 
 def place_model(model: nn.Module, device: torch.device) -> nn.Module:

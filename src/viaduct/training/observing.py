@@ -22,8 +22,8 @@ from viaduct.data.png_encoder import encode_png
 from viaduct.devices.base import first_line
 from viaduct.recipes import Recipe
 from viaduct.training.callbacks import TensorBoard
-from viaduct.training.checkpoint import write_whole
-from viaduct.training.layout import untouched
+from viaduct.training.checkpoint import replace_contents
+from viaduct.training.layout import keep_unchanged
 
 if TYPE_CHECKING:
     from viaduct.training.loop import Training
@@ -53,12 +53,12 @@ class Observer(TensorBoard):
         if self.histograms.is_file():  # of steps that were not saved, and are taken again
             lines = self.histograms.read_text().splitlines()
             kept = [line for line in lines if step_of(line) <= training.step]
-            write_whole(self.histograms, "".join(f"{line}\n" for line in kept).encode())
+            replace_contents(self.histograms, "".join(f"{line}\n" for line in kept).encode())
         if "graph" in self.wanted and training.step == 0:
             try:
                 self.file.graph(describe_graph(training.model, training.recipe.data.size, training.torch_device))
             except Exception as error:  # a network of the user's own may do anything while it is traced
-                training.tell(f"--tensorboard graph: the network cannot be traced ({first_line(error)}).")
+                training.print_note(f"--tensorboard graph: the network cannot be traced ({first_line(error)}).")
 
     def gradients(self, training: Training, images: Tensor, labels: Tensor) -> None:
         step = training.step + 1
@@ -66,7 +66,7 @@ class Observer(TensorBoard):
             sheet = lay_out(to_pixels(images[:SHEET], training.recipe))
             encoded = encode_png(sheet)
             self.images.mkdir(exist_ok=True)
-            write_whole(self.images / f"step-{step:08d}.png", encoded)
+            replace_contents(self.images / f"step-{step:08d}.png", encoded)
             self.file.image(step, "input", sheet.shape[0], sheet.shape[1], encoded)
         if "histograms" in self.wanted:
             named = dict(training.model.named_parameters())
@@ -117,8 +117,8 @@ def to_histogram(row: list[float]) -> Histogram:
     low, high, count, total, squares, *counts = row
     if not count:  # nothing finite
         low = high = 0.0
-    whole = [int(number) for number in counts]
-    return {"min": low, "max": high, "num": int(count), "sum": total, "sum_squares": squares, "counts": whole}
+    totals = [int(number) for number in counts]
+    return {"min": low, "max": high, "num": int(count), "sum": total, "sum_squares": squares, "counts": totals}
 
 
 def to_pixels(images: Tensor, recipe: Recipe) -> Pixels:
@@ -148,7 +148,7 @@ def lay_out(pixels: Pixels) -> Pixels:
 
 def describe_graph(model: nn.Module, size: int, device: torch.device) -> list[tuple[str, str, list[str]]]:
     """Return (name, operation, inputs) of each node of the network in evaluation, named by its modules."""
-    with untouched(model), warnings.catch_warnings(), torch.no_grad():
+    with keep_unchanged(model), warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")  # tracing warns of every shape that Python looks at
         trace: Any = torch.jit.trace
         graph = trace(model.eval(), torch.zeros(1, 3, size, size, device=device), check_trace=False).inlined_graph

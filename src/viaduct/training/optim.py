@@ -10,9 +10,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from viaduct.recipes import AdamW, CrossEntropy, Lars, Recipe, RmsProp, Sgd, Thor
-from viaduct.training import light
-from viaduct.training.lars import LarsOptimizer, WholeNorms
-from viaduct.training.own_parts import made_by
+from viaduct.training import torch_optimizers
+from viaduct.training.lars import FullNorms, LarsOptimizer
+from viaduct.training.recipe_code import call_recipe_part
 from viaduct.training.rmsprop import TfRmsProp
 from viaduct.training.thor import ThorOptimizer
 
@@ -22,18 +22,18 @@ NORMS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm)
 
 
 def build_optimizer(recipe: Recipe, model: nn.Module) -> torch.optim.Optimizer:
-    """The optimizer over the model's trainable parameters, those that decay in the first group."""
+    """Return the optimizer over the model's trainable parameters, those that decay in the first group."""
     # One kernel for all weights where torch ships one; elsewhere its default.
     fused = next(model.parameters()).device.type in ("cpu", "cuda") or None
     match recipe.optimizer:
         case Sgd() as part:
             groups = decay_groups(model, part.decay, part.weight_decay)
-            return light.SGD(
+            return torch_optimizers.SGD(
                 groups, lr=part.lr, momentum=part.momentum, nesterov=part.nesterov and part.momentum > 0, fused=fused
             )
         case AdamW() as part:
             groups = decay_groups(model, part.decay, part.weight_decay)
-            return light.AdamW(groups, lr=part.lr, betas=part.betas, eps=part.epsilon, fused=fused)
+            return torch_optimizers.AdamW(groups, lr=part.lr, betas=part.betas, eps=part.epsilon, fused=fused)
         case RmsProp() as part:
             return build_rmsprop(part, model)
         case Lars() as part:
@@ -41,17 +41,20 @@ def build_optimizer(recipe: Recipe, model: nn.Module) -> torch.optim.Optimizer:
         case Thor() as part:
             return ThorOptimizer(decay_groups(model, part.decay, part.weight_decay), part, model, fused)
         case own:
-            built: torch.optim.Optimizer = made_by("optimizer", own, [p for p in model.parameters() if p.requires_grad])
+            built: torch.optim.Optimizer = call_recipe_part(
+                "optimizer", own, [p for p in model.parameters() if p.requires_grad]
+            )
             return built
 
 
 def build_rmsprop(part: RmsProp, model: nn.Module) -> TfRmsProp:
+    """Return RMSProp as the recipe describes it."""
     groups = decay_groups(model, part.decay, part.weight_decay)
     return TfRmsProp(groups, part.lr, square_decay=part.square_decay, momentum=part.momentum, epsilon=part.epsilon)
 
 
 def build_lars(part: Lars, model: nn.Module) -> LarsOptimizer:
-    """Kernels have trust ratios; what decays besides depends on the form."""
+    """Return LARS: kernels have trust ratios; what else decays depends on the form."""
     usual: dict[str, Decay] = {"contrib": "not_norm", "resnext": "weights"}
     kernels = {id(parameter) for parameter in decaying_parameters(model, "weights")}
     groups = [
@@ -66,6 +69,7 @@ def build_lars(part: Lars, model: nn.Module) -> LarsOptimizer:
 
 
 def decay_groups(model: nn.Module, decay: Decay, amount: float) -> list[dict[str, Any]]:
+    """Return parameter groups with and without weight decay."""
     decaying = {id(parameter) for parameter in decaying_parameters(model, decay)}
     trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
     groups = [
@@ -76,6 +80,7 @@ def decay_groups(model: nn.Module, decay: Decay, amount: float) -> list[dict[str
 
 
 def decaying_parameters(model: nn.Module, decay: Decay) -> Iterable[nn.Parameter]:
+    """Yield the parameters that decay."""
     for module in model.modules():
         for name, parameter in module.named_parameters(recurse=False):
             norm = isinstance(module, NORMS)
@@ -84,15 +89,15 @@ def decaying_parameters(model: nn.Module, decay: Decay) -> Iterable[nn.Parameter
 
 
 @torch.no_grad()
-def l2_loss(optimizer: torch.optim.Optimizer, whole_norms: WholeNorms = lambda parameters, norms: norms) -> Tensor:
-    """The weight decay as a term of the loss: half the decay times the squared weights.
+def l2_loss(optimizer: torch.optim.Optimizer, full_norms: FullNorms = lambda parameters, norms: norms) -> Tensor:
+    """Return the weight decay as a term of the loss: half the decay times the squared weights.
 
     Nothing for AdamW, for ResNeXt's LARS and for THOR, which add their decay elsewhere.
     """
     if isinstance(optimizer, torch.optim.AdamW) or not getattr(optimizer, "decay_in_loss", True):
         return torch.zeros(())
     terms = [
-        0.5 * group["weight_decay"] * whole_norms(group["params"], norms_of(group["params"])).square().sum()
+        0.5 * group["weight_decay"] * full_norms(group["params"], norms_of(group["params"])).square().sum()
         for group in optimizer.param_groups
         if group.get("weight_decay")
     ]
@@ -100,11 +105,12 @@ def l2_loss(optimizer: torch.optim.Optimizer, whole_norms: WholeNorms = lambda p
 
 
 def norms_of(parameters: list[Tensor]) -> Tensor:
+    """Return the 2-norm of each parameter."""
     return torch.stack(torch._foreach_norm(parameters))
 
 
 def smoothing_of(recipe: Recipe, *, training: bool) -> float:
-    """The label smoothing of the recipe's cross entropy, as torch counts it."""
+    """Return the label smoothing of the recipe's cross entropy, as torch counts it."""
     part = recipe.loss
     assert isinstance(part, CrossEntropy)
     smoothing = part.label_smoothing if training or part.smooth_evaluation else 0.0
@@ -114,7 +120,7 @@ def smoothing_of(recipe: Recipe, *, training: bool) -> float:
 
 
 def build_loss(recipe: Recipe, *, training: bool) -> Loss:
-    """The recipe's loss; smoothing belongs to training only, unless the recipe says otherwise.
+    """Return the recipe's loss; smoothing belongs to training only, unless the recipe says otherwise.
 
     Labels are class numbers, or with mixup one row of shares for each picture.
     """

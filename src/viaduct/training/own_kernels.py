@@ -26,7 +26,7 @@ def obstacle_to_kernels(recipe: Recipe, plan: Plan, device: str, closely: bool, 
 
 
 def kernels_for(recipe: Recipe, plan: Plan, device: str, closely: bool, mode: str) -> bool:
-    """Whether to look for parts of the network that they fit."""
+    """Return True if parts of the network may run on kernels of our own."""
     if recipe.kernels == "off":
         return False
     obstacle = obstacle_to_kernels(recipe, plan, device, closely, mode)

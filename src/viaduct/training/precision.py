@@ -24,7 +24,7 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 @dataclass(frozen=True)
 class Plan:
-    """What a recipe's precision means on one device."""
+    """Meaning of a recipe's precision on one device."""
 
     compute: str  # fp32 | bf16 | fp16
     cast_network: bool  # O2, O3: the network itself is cast, fp32 master weights stay with the optimizer
@@ -32,6 +32,7 @@ class Plan:
 
     @property
     def dtype(self) -> torch.dtype:
+        """torch's name of the compute type."""
         return DTYPES[self.compute]
 
 
@@ -41,16 +42,16 @@ def plan_for(precision: Precision, device: Device) -> Plan:
     `auto` is bf16 where the hardware computes in it, else fp16 with the recipe's loss scale, as the Ascend 910, the
     MLU370 and NVIDIA's Volta and Turing do; a level takes fp16, or bf16 where the hardware has no fp16.
     """
-    word = precision.compute
-    if word == "auto":
+    level = precision.compute
+    if level == "auto":
         able = device.autocast_dtypes()
         return Plan(next((dtype for dtype in ("bf16", "fp16") if dtype in able), "fp32"), False, False)
-    if word in ("fp32", "O0"):
+    if level in ("fp32", "O0"):
         return Plan("fp32", False, False)
-    if word in ("bf16", "fp16", "O1"):
-        return Plan(word if word != "O1" else reduced_dtype(device), False, False)
+    if level in ("bf16", "fp16", "O1"):
+        return Plan(level if level != "O1" else reduced_dtype(device), False, False)
     keep = precision.keep_batchnorm_fp32
-    return Plan(reduced_dtype(device), True, cast_norms=word == "O3" if keep is None else not keep)
+    return Plan(reduced_dtype(device), True, cast_norms=level == "O3" if keep is None else not keep)
 
 
 def reduced_dtype(device: Device) -> str:
@@ -94,10 +95,11 @@ class LossScale:
 
     @property
     def hopeless(self) -> bool:
-        """Whether overflow no longer comes from the scale: the weights themselves have gone bad."""
+        """Return True if overflow no longer comes from the scale: the weights themselves have gone bad."""
         return self.streak > 0 and self.value <= 1.0 if self.dynamic else self.streak >= 50
 
     def update(self, finite: bool) -> None:
+        """Update the scale after a step."""
         if finite:
             self.good, self.streak = self.good + 1, 0
             if self.dynamic and self.good >= self.grow_every:
@@ -108,9 +110,11 @@ class LossScale:
             self.value, self.overflows = max(self.value / 2, 1.0), 0
 
     def state(self) -> dict[str, Any]:
+        """Return what a checkpoint holds of the scale."""
         return {"value": self.value, "good": self.good, "overflows": self.overflows, "skipped": self.skipped}
 
     def restore(self, state: dict[str, Any]) -> None:
+        """Continue from a checkpoint's state."""
         self.value, self.good = state["value"], state["good"]
         self.overflows, self.skipped = state["overflows"], state["skipped"]
 
@@ -179,6 +183,7 @@ class Computation:
             yield
 
     def train(self, on: bool) -> None:
+        """Switch the network to training or evaluation."""
         self.master.train(on)
         self.whole.train(on)
 
@@ -213,6 +218,7 @@ class Computation:
 
 
 def cast_copy(model: nn.Module, plan: Plan) -> nn.Module:
+    """Return a copy of the model cast to the plan's type, with its norms where the plan says so."""
     network = copy.deepcopy(model).to(plan.dtype)
     if not plan.cast_norms:
         for module in network.modules():
@@ -222,13 +228,14 @@ def cast_copy(model: nn.Module, plan: Plan) -> nn.Module:
 
 
 def unscale(parameters: list[nn.Parameter], scale: float) -> None:
+    """Divide the gradients by the loss scale, in place."""
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     if scale != 1.0 and gradients:
         torch._foreach_mul_(gradients, 1.0 / scale)
 
 
 def all_finite(parameters: list[nn.Parameter]) -> bool:
-    """Whether no gradient holds NaN or infinity. Waits for the device."""
+    """Return True if no gradient holds NaN or infinity. Waits for the device."""
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     # The largest magnitude is infinite or NaN exactly if some element is; a 2-norm could overflow by itself.
     norms = torch._foreach_norm(gradients, float("inf"))

@@ -32,7 +32,7 @@ Settings = Sequence[tuple[str, str]]
 
 @dataclass(frozen=True)
 class Applied:
-    """What one change gave: median microseconds of a step in each turn, without and with it."""
+    """Effect of one change: median microseconds of a step in each turn, without and with it."""
 
     advice: Advice
     changes: dict[str, str]

@@ -43,7 +43,7 @@ FOLDER = "profile"
 
 @dataclass(frozen=True)
 class ProfileRequest:
-    """What of a run is profiled, and what it is called."""
+    """Steps of a run to profile, and the name of the profile."""
 
     window: Window | None  # None: the default of PROFILING_MODE
     options: ProfilingOptions = field(default_factory=ProfilingOptions)
@@ -91,7 +91,7 @@ class Profiling(Callback):
         self.window = self.choose_window(training)
         self.marks = ProfileMarks(training, lambda: self.collect(training))
         if self.window is not None:
-            training.marks = self.marks
+            training.train_step.marks = self.marks
 
     def choose_window(self, training: Training) -> Window | None:
         """Return the steps that are still to be profiled; None where all were taken before."""
@@ -154,7 +154,7 @@ class Profiling(Callback):
         if self.collector is not None and self.collector.done and not self.written:
             began = time.monotonic()
             self.write(training)
-            training.leave_out_of_window(time.monotonic() - began)
+            training.stopwatch.exclude(time.monotonic() - began)
 
     def end(self, training: Training, outcome: str) -> None:
         if self.collector is not None and not self.written:
@@ -228,7 +228,7 @@ class Profiling(Callback):
             description=training.device.description(),
             ranks=training.group.ranks,
             command=self.request.command,
-            batch=len(training.positions),
+            batch=len(training.parallel.positions),
             precision=training.plan.compute + (" network" if training.plan.cast_network else ""),
             mode=training.mode + captured,
             phases_found_by=tuple(self.marks.describe()),
@@ -275,7 +275,7 @@ def publish_profile(folder: Path) -> Profile:
 
 def count_undisturbed(training: Training, last: int) -> int:
     """Return how many steps up to `last` follow each other, and the one before, without a planned interruption."""
-    intervals = (training.evaluation_every, training.recipe.checkpoint.every_steps)
+    intervals = (training.progress.evaluation_every, training.recipe.checkpoint.every_steps)
     return min((last % every for every in intervals if every), default=last)
 
 

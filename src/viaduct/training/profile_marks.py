@@ -59,7 +59,7 @@ class ProfileMarks(StepMarks):
             self.active_collector.mark_forward_start()
 
     def watch_backward(self, loss: Tensor) -> None:
-        """With several ranks `backward` returns after the last bucket has arrived: be called before that wait."""
+        """Mark the end of the backward pass before the wait for the last bucket, after which `backward` returns."""
         if self.active_collector and self._watches_buckets and can_queue():
             loss.register_hook(self._queue_end)  # type: ignore[no-untyped-call]
 
@@ -90,7 +90,7 @@ class ProfileMarks(StepMarks):
         if self.active_collector:
             began = time.monotonic()
             self.active_collector.mark_step_end()  # after the last step this evaluates what was recorded
-            self.training.leave_out_of_window(time.monotonic() - began)
+            self.training.stopwatch.exclude(time.monotonic() - began)
 
     def note_interruption(self, kind: str) -> None:
         """Say what else lies between the step before and the coming one."""
@@ -136,13 +136,13 @@ class Points:
         """Watch the modules."""
         named = dict(network.named_modules())
         if self.forward:
-            self._handles.append(named[self.forward].register_forward_pre_hook(self._begin))
+            self._handles.append(named[self.forward].register_forward_pre_hook(self._mark_forward))
         if self.backward:
             module = named[self.backward]
             self._handles.append(module.register_forward_pre_hook(self._watch_inputs))
             for parameter in module.parameters():
                 if parameter.requires_grad:
-                    self._handles.append(parameter.register_post_accumulate_grad_hook(self._end))
+                    self._handles.append(parameter.register_post_accumulate_grad_hook(self._mark_backward))
 
     def detach(self) -> None:
         """Remove all hooks."""
@@ -150,16 +150,16 @@ class Points:
             handle.remove()
         self._handles.clear()
 
-    def _begin(self, module: nn.Module, inputs: Any) -> None:
+    def _mark_forward(self, module: nn.Module, inputs: Any) -> None:
         if self.marks.active_collector:
             self.marks.active_collector.mark_forward_start()
 
     def _watch_inputs(self, module: nn.Module, inputs: Any) -> None:
         for tensor in inputs:
             if self.marks.active_collector and isinstance(tensor, Tensor) and tensor.requires_grad:
-                tensor.register_hook(self._end)  # type: ignore[no-untyped-call]
+                tensor.register_hook(self._mark_backward)  # type: ignore[no-untyped-call]
 
-    def _end(self, gradient: Tensor) -> None:
+    def _mark_backward(self, gradient: Tensor) -> None:
         if self.marks.active_collector:
             self.marks.active_collector.mark_backward_end()
 

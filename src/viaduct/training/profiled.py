@@ -28,13 +28,14 @@ from viaduct.profiling.folder import read_profile
 from viaduct.profiling.record import Profile
 from viaduct.recipes import Checkpoint, Evaluation, Loaded, Recipe, load
 from viaduct.recipes._fields import override
-from viaduct.training.distributed import joined
+from viaduct.training.distributed import join_ranks
 from viaduct.training.interrupt import Interrupt
 from viaduct.training.loop import Training
-from viaduct.training.outlet import put
+from viaduct.training.networks import apply_source_settings
+from viaduct.training.output_streams import print_line
 from viaduct.training.profile_callback import ProfileRequest, Profiling, keep_profiles
 from viaduct.training.rundir import RunDir
-from viaduct.training.session import check_path, limits_named, load_images
+from viaduct.training.session import check_path, explain_limits, load_images
 
 CPU_BATCH = 8  # of each rank, unless a batch was asked for: a processor gets through it in seconds
 FOREVER = 10**9
@@ -45,7 +46,7 @@ BATCH = "data.global_batch"
 
 @dataclass(frozen=True)
 class Order:
-    """What is to be profiled and how."""
+    """Recipe to profile and how; sent to the process of each rank."""
 
     loaded: Loaded
     out: Path
@@ -87,7 +88,7 @@ class Order:
         recipe = self.loaded.recipe
         for path, text in self.settings:
             recipe = override(recipe, path, text)
-        return recipe
+        return apply_source_settings(recipe, keep_size=True)
 
 
 def profile_recipe(
@@ -132,7 +133,7 @@ def start_ranks(order: Order, ranks: int) -> None:
 
 def profile_here(order: Order) -> None:
     """Take the steps in this process, which may be one of several ranks."""
-    with joined(order.device, order.loaded.recipe.parallel.hang_seconds) as group:
+    with join_ranks(order.device, order.loaded.recipe.parallel.hang_seconds) as group:
         own, torch_device = devices.pick(order.device, group.local_rank)
         recipe, notes = prepare_recipe(order, torch_device.type, group.ranks)
         images = load_images(recipe.data, order.data)
@@ -140,12 +141,12 @@ def profile_here(order: Order) -> None:
         profiling = Profiling(request, order.out, order.plan)
         with tempfile.TemporaryDirectory(prefix="viaduct-profile-") as folder, Interrupt(quiet=True) as interrupt:
             run = RunDir(Path(folder))
-            with limits_named(run, recipe):
+            with explain_limits(run, recipe):
                 asked, callbacks = partial(read_signal, interrupt), [profiling, *recipe.callbacks]
                 training = Training(recipe, run, images, own, torch_device, callbacks, asked, group)
                 if training.sink is not None:
                     profiling.plan = replace(order.plan, skip=max(order.plan.skip, SINK_WARMUP))
-                training.share_start()
+                training.state.broadcast(training.run.checkpoints)
                 take_steps(training, profiling)
 
 
@@ -157,19 +158,16 @@ def take_steps(training: Training, profiling: Profiling) -> None:
     """Take steps until the plan is fulfilled or somebody interrupts; what was collected is written in any case."""
     with training.train_batches, training.validation, keep_profiles([profiling], training):
         training.emit("start")
-        training.to_training()
-        if training.shadow:
-            training.shadow.begin()
-        batches = training.fetched_batches()
-        while not profiling.written and not training.stopping and not training.interrupted():
-            training.proceed(batches)
+        batches = training.prepare()
+        while not profiling.written and not training.progress.stop_reason and not training.interrupted():
+            training.advance(batches)
         training.agreement.settle()
         if profiling.collector is None:
             raise BadRun("interrupted before the first step: there is nothing to profile.")
         if not profiling.written:
             profiling.write(training, f"interrupted after step {training.step}")
     for line in profiling.lines:
-        training.tell(line)
+        training.print_note(line)
 
 
 def prepare_recipe(order: Order, kind: str, ranks: int) -> tuple[Recipe, list[str]]:
@@ -200,7 +198,7 @@ def main() -> None:
         profile_here(Order.decode(Path(sys.argv[1]).read_text()))
     except ViaductError as error:
         if not error.told:
-            put(f"viaduct profile: {error}", sys.stderr)
+            print_line(f"viaduct profile: {error}", sys.stderr)
         sys.stderr.flush()
         os._exit(error.exit_code)  # the other ranks may be gone: nothing is waited for
 

@@ -18,8 +18,8 @@ from viaduct.recipes import AdamW, Lars, Log, Recipe
 from viaduct.training.interrupt import Interrupt
 from viaduct.training.loop import Training
 from viaduct.training.rundir import RunDir
-from viaduct.training.session import Request, limits_named, load_images
-from viaduct.training.transfer import begin_from
+from viaduct.training.session import Request, explain_limits, load_images
+from viaduct.training.transfer import load_initial_weights
 
 STEPS = 200
 DIVERGED = 4.0
@@ -56,11 +56,11 @@ def measure_rates(request: Request, steps: int = STEPS) -> Measured:
     with tempfile.TemporaryDirectory(prefix="viaduct-rates-") as folder, Interrupt() as interrupt:
         run = RunDir(Path(folder))
         recipe = rising(request.loaded.recipe, steps)
-        with limits_named(run, recipe):
+        with explain_limits(run, recipe):
             training = Training(recipe, run, images, device, torch_device, callbacks=[])
             with training.train_batches, training.validation:
                 if recipe.init.source:
-                    begin_from(training)
+                    load_initial_weights(training)
                 return take_steps(training, steps, low, high, lambda: interrupt.received is not None)
 
 
@@ -75,16 +75,16 @@ def rising(recipe: Recipe, steps: int) -> Recipe:
 def take_steps(training: Training, steps: int, low: float, high: float, is_interrupted: Callable[[], bool]) -> Measured:
     rates: list[float] = []
     losses: list[float] = []
-    batches = training.coming_batches()
-    training.to_training()
+    batches = training.iterate_batches()
+    training.set_training_mode()
     parts: list[Any] = training.optimizer.param_groups
     scales = [float(part["lr"]) for part in parts]
     relative = [scale / scales[0] if scales[0] > 0 else 1.0 for scale in scales]
     while len(losses) < steps and not is_interrupted():
         rate = rate_at(len(losses), steps, low, high)
-        training.initial_rates = [rate * share for share in relative]
-        training.take(next(batches))
-        loss, _ = training.pending.pop()
+        training.progress.initial_rates = [rate * share for share in relative]
+        training.run_step(next(batches))
+        loss, _ = training.train_step.results.pop()
         rates.append(rate)
         losses.append(float(loss))
         if has_diverged(losses):

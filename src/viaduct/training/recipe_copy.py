@@ -26,7 +26,7 @@ from typing import Any
 from viaduct.errors import BadRun
 from viaduct.recipes import Loaded, load_file
 from viaduct.terminal import escape_controls
-from viaduct.training.outlet import put
+from viaduct.training.output_streams import print_line
 
 RECIPE, MODULES = "recipe.py", "recipe_modules"
 LONGEST = 16 << 20  # bytes of one source file
@@ -80,7 +80,7 @@ def load_copy(run: Path, record: Mapping[str, Any]) -> Loaded:
     modules = Modules(run, {name: source for name, source in sources.items() if name != RECIPE})
     if os.environ.get("RANK", "0") == "0":
         beside = f", with {len(modules.files)} of {run / MODULES}" if modules.files else ""
-        put(f"Executing {run / RECIPE}, the recipe that this run keeps{beside}.", sys.stderr)
+        print_line(f"Executing {run / RECIPE}, the recipe that this run keeps{beside}.", sys.stderr)
     path = (run / RECIPE).resolve()
     name = f"viaduct_recipe_{hashlib.sha256(os.fsencode(path)).hexdigest()[:12]}"
     with modules.importable():

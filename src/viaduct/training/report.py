@@ -80,7 +80,7 @@ def length(training: Training) -> str:
 
 def reached_end(training: Training, stopped: str) -> bool:
     """Return True if the run took every step of its recipe and evaluated what came of it."""
-    return not stopped and training.step >= training.steps and training.complete
+    return not stopped and training.step >= training.steps and training.progress.is_complete
 
 
 def early_end(training: Training, stopped: str) -> list[Callout]:
@@ -88,9 +88,9 @@ def early_end(training: Training, stopped: str) -> list[Callout]:
     if reached_end(training, stopped):
         return []
     where = f"after step {training.step:,} of {training.steps:,}"
-    reason = (stopped or training.stopping or "").strip().rstrip(".")
+    reason = (stopped or training.progress.stop_reason or "").strip().rstrip(".")
     because = f": {reason}" if reason else ""
-    if training.complete and not stopped:
+    if training.progress.is_complete and not stopped:
         return [Callout("warn", f"Ended early, {where}{because}.")]
     if training.step >= training.steps and not stopped:
         headline = f"Stopped {where}: all steps are done, the final evaluation is missing."
@@ -136,7 +136,7 @@ def name_of(training: Training, label: int) -> str:
 def tiles(loaded: Loaded, training: Training, summary: dict[str, Any], at_end: bool) -> list[Tile]:
     found = []
     if training.score is not None:
-        score, step = training.score, f"at step {training.evaluated_at:,}" if not at_end else ""
+        score, step = training.score, f"at step {training.progress.evaluated_at:,}" if not at_end else ""
         found = [
             top1_tile(None if warn_of_noise(training) else loaded.recipe.expects, score, step),
             Tile("validation top-5", write_percent(score.top5), step),
@@ -193,7 +193,10 @@ def profile_section(training: Training) -> Section | None:
 
 def restarts(training: Training) -> Section:
     """Ranks were lost: which steps were done twice."""
-    rows = [[f"{one['first']}–{one['last']}", one["step"], one["ranks"]] for one in training.run.restarts()]
+    rows = [
+        [f"{restart['first']}–{restart['last']}", restart["step"], restart["ranks"]]
+        for restart in training.run.restarts()
+    ]
     table = Table(("steps done twice", "continued from step", "ranks"), rows)
     return Section("Restarts", "A rank was lost; all began again at the last checkpoint.", [table])
 

@@ -16,9 +16,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from viaduct.training.optimizer_support import DeviceRateSupport
+from viaduct.training.tensor_lists import decayed_gradients
+
 
 class TfRmsProp(torch.optim.Optimizer):
-    """A few kernels for all weights together; nothing is read back to the host."""
+    """TensorFlow 1's RMSProp, with a few kernels for all weights together; nothing is read back to the host."""
+
+    support = DeviceRateSupport
 
     def __init__(
         self,
@@ -46,9 +51,10 @@ class TfRmsProp(torch.optim.Optimizer):
         for group in self.param_groups:
             parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
             if parameters:
-                update(group, parameters, [self.slots(parameter) for parameter in parameters])
+                update_group(group, parameters, [self.find_slots(parameter) for parameter in parameters])
 
-    def slots(self, parameter: Tensor) -> dict[str, Tensor]:
+    def find_slots(self, parameter: Tensor) -> dict[str, Tensor]:
+        """Return the slots of a parameter, made at its first step."""
         state: dict[str, Tensor] = self.state[parameter]
         if not state:
             state["square_average"] = torch.ones_like(parameter)
@@ -56,7 +62,8 @@ class TfRmsProp(torch.optim.Optimizer):
         return state
 
 
-def update(group: dict[str, Any], parameters: list[Tensor], slots: list[dict[str, Tensor]]) -> None:
+def update_group(group: dict[str, Any], parameters: list[Tensor], slots: list[dict[str, Tensor]]) -> None:
+    """Update the parameters of one group and their slots in place."""
     squares = [slot["square_average"] for slot in slots]
     momenta = [slot["momentum_buffer"] for slot in slots]
     gradients = decayed_gradients(parameters, group["weight_decay"])
@@ -72,11 +79,3 @@ def update(group: dict[str, Any], parameters: list[Tensor], slots: list[dict[str
     else:
         torch._foreach_addcdiv_(momenta, gradients, roots, group["lr"])
     torch._foreach_sub_(parameters, momenta)
-
-
-def decayed_gradients(parameters: list[Tensor], weight_decay: float) -> list[Tensor]:
-    """The gradients of loss and L2 term together."""
-    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    if not weight_decay:
-        return gradients
-    return list(torch._foreach_add(gradients, parameters, alpha=weight_decay))

@@ -56,7 +56,7 @@ class StepHistograms:
 
 @dataclass(frozen=True)
 class RunContents:
-    """What a run directory holds now."""
+    """Contents of a run directory at this moment."""
 
     record: dict[str, Any]
     """recipe.json; empty before the run has begun."""
@@ -226,7 +226,7 @@ def spread(items: list[Any], most: int) -> list[Any]:
     """Return at most so many of them, evenly spread, the first and the last among them."""
     if len(items) <= most:
         return list(items)
-    return [items[round(place * (len(items) - 1) / (most - 1))] for place in range(most)]
+    return [items[round(index * (len(items) - 1) / (most - 1))] for index in range(most)]
 
 
 def gather_histograms(steps: list[StepHistograms]) -> dict[str, dict[str, list[Histogram]]]:

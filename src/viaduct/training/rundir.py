@@ -41,7 +41,7 @@ from viaduct.run_files import (
     read_summary,
 )
 from viaduct.terminal import escape_controls
-from viaduct.training.checkpoint import write_whole
+from viaduct.training.checkpoint import replace_contents
 from viaduct.training.recipe_copy import RECIPE, changed_files, keep_copy, load_copy, read_checksums
 
 # Fields that a resumed run may change: how long, what is watched on the way, and where the host looks.
@@ -74,10 +74,11 @@ class RunDir:
 
     @property
     def begun(self) -> bool:
+        """Return True if the directory holds a run."""
         return (self.path / "recipe.json").is_file()
 
-    def stored(self) -> dict[str, Any]:
-        """recipe.json, as written when the run began."""
+    def read_recipe(self) -> dict[str, Any]:
+        """Return recipe.json, as written when the run began."""
         return read_recipe_record(self.path)
 
     def summary(self) -> dict[str, Any] | None:
@@ -86,7 +87,7 @@ class RunDir:
 
     def recipe(self, file: Path | None = None) -> Loaded:
         """The recipe that this run was begun with: one of ours, the run's own copy, or the file that the user names."""
-        record = self.stored()
+        record = self.read_recipe()
         if file is not None:
             base = load_file(file)
         elif record["file"]:
@@ -107,14 +108,17 @@ class RunDir:
             raise BadRun(f"{self.path / 'recipe.json'} is damaged: its recipe is a {type(recipe).__name__}.")
         return Loaded(record["name"], recipe, base.docstring, base.file)
 
-    def begin(self, loaded: Loaded, record: dict[str, Any], anew: bool = True) -> None:
-        """Write down what this run is."""
+    def record_start(self, loaded: Loaded, record: dict[str, Any], anew: bool = True) -> None:
+        """Write recipe.json and the copy of the recipe file."""
         self.path.mkdir(parents=True, exist_ok=True)
         copied = self.path / RECIPE
         if loaded.file is not None and loaded.file != copied.resolve() and (anew or not copied.exists()):
             record = {**record, "files": keep_copy(self.path, loaded.file)}
         elif loaded.file is not None and self.begun:
-            record = {**record, **{name: value for name, value in self.stored().items() if name in ("file", "files")}}
+            record = {
+                **record,
+                **{name: value for name, value in self.read_recipe().items() if name in ("file", "files")},
+            }
         write_json(self.path / "recipe.json", record)
 
     def keep_labels(self, labels: tuple[str, ...]) -> None:
@@ -129,7 +133,7 @@ class RunDir:
 
     def refuse_another(self, loaded: Loaded, anew: bool = False) -> None:
         """Stop if the run that is here was begun with another recipe, or (unless it begins anew) with other values."""
-        record = self.stored()
+        record = self.read_recipe()
         if record["name"] != loaded.name:
             raise BadRun(
                 f"{str(self.path)!r} holds a run of {record['name']!r}, not of {loaded.name!r}.",
@@ -160,8 +164,8 @@ class RunDir:
             )
 
     @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
-        """Keep a second process out of this run; released when the process ends, however it ends."""
+    def lock(self) -> Iterator[None]:
+        """Keep a second process out of this run; the lock is released when the process ends, however it ends."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             file = (self.path / ".lock").open("a+")
@@ -197,7 +201,7 @@ class RunDir:
             if record is not None and (record["step"] <= step or record["kind"] == "restart")
         ]
         if self.metrics.is_file():
-            write_whole(self.metrics, "".join(line + "\n" for line in kept).encode())
+            replace_contents(self.metrics, "".join(line + "\n" for line in kept).encode())
 
     def records(self, kind: str) -> list[dict[str, Any]]:
         # The last of a step counts: a run stopped just before its end evaluates that step again.
@@ -207,8 +211,8 @@ class RunDir:
         """Each time that ranks were lost and steps had to be done again: first, last, and from which step."""
         return read_metrics(self.path, "restart")
 
-    def reached(self) -> int:
-        """The last step that was done here by several ranks, saved or not; 0 if that is not known."""
+    def read_reached_step(self) -> int:
+        """Return the last step done here by several ranks, saved or not; 0 if that is not known."""
         file = self.path / MARK
         if not file.is_file() or file.stat().st_size != MARK_BYTES:
             return 0
@@ -248,10 +252,12 @@ def with_younger_fields(record: Any, part: Any) -> Any:
 
 
 def show(value: Any) -> str:
+    """Return a recorded value in words."""
     if isinstance(value, dict):
         return str(value.get("callable") or value.get("is"))
     return str(value) if value != "" else "nothing"
 
 
 def write_json(path: Path, record: Any) -> None:
-    write_whole(path, (json.dumps(finite_or_null(record), indent=1, allow_nan=False) + "\n").encode())
+    """Replace a JSON file."""
+    replace_contents(path, (json.dumps(finite_or_null(record), indent=1, allow_nan=False) + "\n").encode())

@@ -57,7 +57,8 @@ class Pace:
         return step * self.global_batch / self.images
 
 
-def pace_of(recipe: Recipe, images: int) -> Pace:
+def find_pace(recipe: Recipe, images: int) -> Pace:
+    """Return how many steps the recipe takes over so many training images."""
     batch = recipe.data.global_batch
     return Pace(images, batch, recipe.steps or max(1, int(recipe.epochs * (images // batch))))
 
@@ -71,15 +72,15 @@ def learning_rate(recipe: Recipe | str, step: int, images: int | None = None) ->
         recipe = load(recipe).recipe
     if not isinstance(recipe, Recipe):
         raise BadValue(f"the recipe is {recipe!r}; it must be a Recipe or the name of one.", LIST_THEM)
-    step = counted(step, "step")
-    images = training_images(recipe.data) if images is None else counted(images, "images")
+    step = check_count(step, "step")
+    images = training_images(recipe.data) if images is None else check_count(images, "images")
     if images < recipe.data.global_batch:
         raise BadValue(f"images is {images}; it must be at least one global batch of {recipe.data.global_batch}.")
-    return peak_rate(recipe) * rate_factor(recipe, step, pace_of(recipe, images))
+    return peak_rate(recipe) * rate_factor(recipe, step, find_pace(recipe, images))
 
 
-def counted(value: Any, name: str) -> int:
-    """A whole number from 0 on: between two steps there is no rate."""
+def check_count(value: Any, name: str) -> int:
+    """Return a whole number from 0 on: between two steps there is no rate."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -110,7 +111,7 @@ def peak_rate(recipe: Recipe) -> float:
 
 
 def rate_factor(recipe: Recipe, step: int, pace: Pace) -> float:
-    """What the optimizer's learning rate is multiplied by at this step (counted from 0)."""
+    """Return the factor of the optimizer's learning rate at this step (counted from 0)."""
     for kind, formula in FORMULAS.items():
         if isinstance(recipe.schedule, kind):
             return formula(recipe.schedule, step, pace)
@@ -127,20 +128,24 @@ def piecewise(schedule: Steps, step: int, pace: Pace) -> float:
     warmup = int(schedule.warmup_epochs * per_epoch)
     if step < warmup:
         return step / warmup
-    return stepped(schedule.boundaries, schedule.factors, step, per_epoch)
+    return find_piecewise_value(schedule.boundaries, schedule.factors, step, per_epoch)
 
 
-def stepped(boundaries: tuple[float, ...], factors: tuple[float, ...], step: int, per_epoch: float) -> float:
-    """TensorFlow's piecewise_constant: a value holds up to and including its boundary."""
+def find_piecewise_value(
+    boundaries: tuple[float, ...], factors: tuple[float, ...], step: int, per_epoch: float
+) -> float:
+    """Return TensorFlow's piecewise_constant: a value holds up to and including its boundary."""
     return factors[sum(step > int(per_epoch * epoch) for epoch in boundaries)]
 
 
 def tenths(boundaries: tuple[float, ...], step: int, per_epoch: float) -> float:
-    return stepped(boundaries, tuple(0.1**passed for passed in range(len(boundaries) + 1)), step, per_epoch)
+    return find_piecewise_value(
+        boundaries, tuple(0.1**passed for passed in range(len(boundaries) + 1)), step, per_epoch
+    )
 
 
 def falling_cosine(done: float) -> float:
-    """From 1 to 0 while `done` goes from 0 to 1."""
+    """Return the half cosine that falls from 1 to 0 while `done` goes from 0 to 1."""
     return 0.5 * (1 + math.cos(math.pi * min(done, 1.0)))
 
 
@@ -170,10 +175,10 @@ def v15(schedule: V15Decay, step: int, pace: Pace) -> float:
     if step < warmup:
         return step / warmup
     if schedule.mode == "steps":
-        return stepped(schedule.boundaries, schedule.factors, step, pace.steps_per_epoch)
+        return find_piecewise_value(schedule.boundaries, schedule.factors, step, pace.steps_per_epoch)
     # Counted from step 0, so the rate drops a little where the warm-up ends.
-    whole = pace.steps if schedule.iter_unit == "epoch" else 90 * pace.images // pace.global_batch
-    return falling_cosine(step / whole)
+    total = pace.steps if schedule.iter_unit == "epoch" else 90 * pace.images // pace.global_batch
+    return falling_cosine(step / total)
 
 
 def resnext(schedule: ResnextDecay, step: int, pace: Pace, peak: float) -> float:

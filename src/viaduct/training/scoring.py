@@ -19,17 +19,17 @@ from viaduct.recipes import Loaded, Recipe
 from viaduct.recipes._fields import override
 from viaduct.training import checkpoint
 from viaduct.training.batch_norm import recompute_statistics, training_batches
-from viaduct.training.distributed import ALONE, Group, joined
-from viaduct.training.foreign import find_weights
+from viaduct.training.distributed import ALONE, Group, join_ranks
 from viaduct.training.freezing import freeze
 from viaduct.training.metrics import evaluate
 from viaduct.training.networks import build_model, describe_model, place_model
 from viaduct.training.optim import build_loss
-from viaduct.training.own_parts import blame_own_parts
 from viaduct.training.precision import Computation, plan_for, software_note
+from viaduct.training.recipe_code import explain_recipe_errors
 from viaduct.training.rundir import RunDir
 from viaduct.training.session import load_images
-from viaduct.training.trained import Weights, choose_weights, load_weights
+from viaduct.training.trained_weights import Weights, choose_weights, load_weights
+from viaduct.training.weight_files import find_weights
 from viaduct.weights.exporting import write_safetensors
 
 
@@ -53,10 +53,10 @@ def score_checkpoints(
     """
     check_saving(recompute, save, every)
     run = RunDir(path)
-    stored, recipe = run.stored(), run.recipe(file).recipe
+    stored, recipe = run.read_recipe(), run.recipe(file).recipe
     if precision is not None:
         recipe = override(recipe, "precision.compute", precision)
-    with joined(device, recipe.parallel.hang_seconds) as group:
+    with join_ranks(device, recipe.parallel.hang_seconds) as group:
         chosen = group.first_does(lambda: choose_weights(run, recipe, step, every))
         found = score_all(chosen, recipe, stored, data, device, group, Recomputing(recompute, save))
     return found if group.first else []
@@ -81,7 +81,7 @@ def score_weights(
     check_saving(recompute, save, every)
     recipe = loaded.recipe
     averages = ema if ema is not None else (None if recipe.ema else False)
-    with joined(device, recipe.parallel.hang_seconds) as group:
+    with join_ranks(device, recipe.parallel.hang_seconds) as group:
         chosen = group.first_does(lambda: find_weights(path, every))
         found = score_all(chosen, recipe, {}, data, device, group, Recomputing(recompute, save), averages)
     return found if group.first else []
@@ -180,7 +180,7 @@ def rows(
     if renew:
         renew(step)
     loss = build_loss(recipe, training=False)
-    with blame_own_parts(recipe, step=None):
+    with explain_recipe_errors(recipe, step=None):
         score = evaluate(computation, batches, recipe.data.classes, loss, group=group, own=recipe.metrics)
     if score is not None:
         yield {

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from viaduct import devices
+from viaduct.atomic_files import replace_file
 from viaduct.data.batches import Share
 from viaduct.data.records import Records
 from viaduct.data.source import Arrays, PictureSet, Source
@@ -45,24 +46,26 @@ from viaduct.training.callbacks import (
     StopAtThreshold,
 )
 from viaduct.training.compiling import unheard_compile
-from viaduct.training.distributed import Group, joined
+from viaduct.training.distributed import Group, join_ranks
 from viaduct.training.dumping import Dumping, DumpOptions
-from viaduct.training.ending import failure_recorded, remove_ending, write_ending
 from viaduct.training.interrupt import Interrupt
 from viaduct.training.live import Ending, LivePage
 from viaduct.training.logs import append, lines_for
 from viaduct.training.loop import FINISHED, Training
 from viaduct.training.observing import build_board
-from viaduct.training.outlet import put
-from viaduct.training.own_parts import ONE_VALUE, name_own_part
+from viaduct.training.output_streams import print_line
 from viaduct.training.profile_callback import ProfileRequest, Profiling, keep_profiles
 from viaduct.training.provenance import describe_init, describe_provenance, describe_session
+from viaduct.training.recipe_code import ONE_VALUE, explain_part_errors
 from viaduct.training.report import write_report
+from viaduct.training.run_ending import failure_recorded, remove_ending, write_ending
 from viaduct.training.rundir import RunDir, write_json
 from viaduct.training.sink import describe_sink
 from viaduct.training.summary import commit, machine, summarise
-from viaduct.training.transfer import begin_from
-from viaduct.training.watchdog import watched
+from viaduct.training.tracking import build_trackers
+from viaduct.training.transfer import load_initial_weights
+from viaduct.training.watchdog import watch_ranks
+from viaduct.tuning.location import Location
 
 Resume = Literal["auto", "never", "must"]
 RATE_PAGE = "rate_finder.html"  # of `--lr find`, which comes before a run
@@ -70,7 +73,7 @@ RATE_PAGE = "rate_finder.html"  # of `--lr find`, which comes before a run
 
 @dataclass(frozen=True)
 class Request:
-    """What a person asked for: everything about a run that is not the recipe."""
+    """Everything about a run that is not the recipe."""
 
     loaded: Loaded
     run: RunDir
@@ -82,10 +85,14 @@ class Request:
     watch: int | None = None
     """Port of the live page, 0: any that is free; None: no page."""
     profile: ProfileRequest | None = None
+    bank: Location | None = None
+    """Where tuned operators are looked up; None: nowhere."""
 
 
 @dataclass(frozen=True)
 class Outcome:
+    """How a session ended."""
+
     finished: bool
     signal: int | None = None
     step: int = 0
@@ -94,21 +101,21 @@ class Outcome:
     """Why a run has finished before its last step."""
 
 
-def conduct(request: Request) -> Outcome:
+def run_training(request: Request) -> Outcome:
     """Train; everything that can be refused is refused before anything is written."""
-    with joined(request.device, request.loaded.recipe.parallel.hang_seconds) as group:
+    with join_ranks(request.device, request.loaded.recipe.parallel.hang_seconds) as group:
         if request.dump is not None:
             request.dump.refuse(request.loaded.recipe, group.ranks)
         if request.profile is not None:
             request.profile.refuse(request.loaded.recipe)
         if group.first_does(lambda: refuse_or_find_finished(request)):
-            for line in finished_already(request):
-                tell(group, line)
+            for line in describe_finished(request):
+                print_on_first(group, line)
             return Outcome(finished=True)
         with live_page(request, group) as page:
-            outcome = conduct_together(request, group, page)
+            outcome = run_rank(request, group, page)
             if page is not None:
-                page.end(describe_end(request, group, outcome))
+                page.show_ending(describe_end(request, group, outcome))
         return outcome
 
 
@@ -123,23 +130,26 @@ def live_page(request: Request, group: Group) -> Iterator[LivePage | None]:
         yield None
         return
     page = opened[0]
-    say(f"Watch it at {page.url}")
+    print_note(f"Watch it at {page.url}")
     with contextlib.closing(page):
         try:
             yield page
         except ViaductError as error:
-            page.end(Ending("stopped", f"Stopped: {error.what}", tuple(Remark("Hint", hint) for hint in error.hints)))
+            page.show_ending(
+                Ending("stopped", f"Stopped: {error.what}", tuple(Remark("Hint", hint) for hint in error.hints))
+            )
             raise
         except Exception as error:
-            page.end(Ending("stopped", f"Stopped by an error: {type(error).__name__}: {error}"))
+            page.show_ending(Ending("stopped", f"Stopped by an error: {type(error).__name__}: {error}"))
             raise
 
 
 def describe_end(request: Request, group: Group, outcome: Outcome) -> Ending:
+    """Return how the run ended, for the live page."""
     run = request.run
     if not outcome.finished:
         by = f" by {name_signal(outcome.signal)}" if outcome.signal else ""
-        resume = Remark("Resume", f"viaduct train --run {shlex.quote(str(run.path))}{ranks_again(group)}")
+        resume = Remark("Resume", f"viaduct train --run {shlex.quote(str(run.path))}{repeat_ranks_flag(group)}")
         return Ending("interrupted", f"Interrupted{by} after step {outcome.step:,} of {outcome.steps:,}.", (resume,))
     early = f", early: {outcome.stopping}" if outcome.stopping else ""
     report = Remark("Report", str(run.report))
@@ -147,18 +157,18 @@ def describe_end(request: Request, group: Group, outcome: Outcome) -> Ending:
 
 
 def refuse_ranks(request: Request, ranks: int) -> None:
-    """What so many ranks would refuse of a request, whichever machine's they are; for whoever starts them."""
+    """Refuse a request as so many ranks would; for the process that starts them."""
     recipe = request.loaded.recipe
     if request.dump is not None:
         request.dump.refuse(recipe, ranks)
     if request.profile is not None:
         request.profile.refuse(recipe)
-    Share(0, ranks, recipe.accumulate, recipe.mixup > 0).of(recipe.data.global_batch, train=True)
+    Share(0, ranks, recipe.accumulate, recipe.mixes_images).of(recipe.data.global_batch, train=True)
     check_path(recipe.data, request.data)
 
 
-def finished_already(request: Request) -> Iterator[str]:
-    """What is said of a run that has nothing left to do."""
+def describe_finished(request: Request) -> Iterator[str]:
+    """Yield lines about a run that has nothing left to do."""
     run = request.run
     yield f"{run.path} has finished already: {run.model} and {run.report} are there."
     yield "A larger --steps or --epochs continues it."
@@ -170,16 +180,16 @@ def finished_already(request: Request) -> Iterator[str]:
         yield f"There is nothing to watch: the page of the finished run is {run.report}."
 
 
-def conduct_together(request: Request, group: Group, page: LivePage | None = None) -> Outcome:
-    """One rank's part, or all of it; rank 0 looks at the disk, writes and speaks."""
+def run_rank(request: Request, group: Group, page: LivePage | None = None) -> Outcome:
+    """Run one rank's part; rank 0 reads and writes the disk and prints."""
     run, recipe = request.run, request.loaded.recipe
     device, torch_device = devices.pick(request.device, group.local_rank)
     images = load_images(recipe.data, request.data)
-    with limits_named(run, recipe), contextlib.ExitStack() as held, Interrupt(quiet=not group.first) as interrupt:
-        group.first_does(lambda: held.enter_context(run.locked()))
+    with explain_limits(run, recipe), contextlib.ExitStack() as held, Interrupt(quiet=not group.first) as interrupt:
+        group.first_does(lambda: held.enter_context(run.lock()))
         saved = group.first_does(lambda: find_start(request))
         progress = ProgressBar()
-        watchers = onlookers(recipe) if recipe.evaluation.eval_only else guardians(recipe, group)
+        watchers = build_log_callbacks(recipe) if recipe.evaluation.eval_only else build_callbacks(recipe, group)
         dumping = [Dumping(request.dump)] if request.dump else []
         profiling = [Profiling(request.profile)] if request.profile and not recipe.evaluation.eval_only else []
         training = Training(
@@ -195,36 +205,53 @@ def conduct_together(request: Request, group: Group, page: LivePage | None = Non
         interrupt.compiling = lambda: training.computation.compilation.underway
         for profile in profiling:
             group.first_does(partial(profile.request.refuse_training, training))
+        group.first_does(lambda: use_bank(request, training, resumed=saved is not None))
         group.first_does(lambda: start(request, training, saved))
-        training.share_start()
+        training.state.broadcast(training.run.checkpoints)
         if page is not None:
             page.follow(lambda: (training.step, training.steps))
         for dump in dumping:
             held.callback(dump.close)
         streams = training.train_batches, training.validation
-        observers = watching(training), reported(request, training), failure_recorded(training)
+        observers = start_watchdog(training), report_failure(request, training), failure_recorded(training)
         with contextlib.ExitStack() as opened:
             for context in (contextlib.closing(progress), *streams, *observers, keep_profiles(profiling, training)):
                 opened.enter_context(context)
-            outcome = fitted(training)
-        for line in (line for dump in dumping for line in dump.told()):
-            tell(group, line)
+            outcome = fit_and_save(training)
+        for line in (line for dump in dumping for line in dump.describe_result()):
+            print_on_first(group, line)
         for line in (line for profile in profiling for line in profile.describe_outcome()):
-            tell(group, line)
+            print_on_first(group, line)
         if outcome != FINISHED:
-            tell(group, f"Stopped after step {training.step} of {training.steps}. Continue with:")
-            tell(group, f"  viaduct train --run {run.path}{ranks_again(group)}")
+            print_on_first(group, f"Stopped after step {training.step} of {training.steps}. Continue with:")
+            print_on_first(group, f"  viaduct train --run {run.path}{repeat_ranks_flag(group)}")
             write_ending(training, "interrupted", name_signal(training.interrupted()))
             report_stop(request, training, name_signal(training.interrupted()))
         elif group.first and not recipe.evaluation.eval_only:
             hand_over(request, training)
     signal_number = training.interrupted() or None
-    return Outcome(outcome == FINISHED, signal_number, training.step, training.steps, training.stopping or "")
+    stop_reason = training.progress.stop_reason or ""
+    return Outcome(outcome == FINISHED, signal_number, training.step, training.steps, stop_reason)
+
+
+def use_bank(request: Request, training: Training, resumed: bool) -> None:
+    """Put tuned operators to work: those that the run was begun with, or what the bank has for one that begins."""
+    stored = request.run.read_recipe() if resumed else {}
+    if request.bank is None and stored.get("tuning") is None:
+        return
+    from viaduct.training.bank_choices import apply_bank, restore_choices
+
+    if resumed:
+        line = restore_choices(training, stored, request.bank, request.loaded.name)
+    else:
+        line = apply_bank(training, request.bank, request.loaded.name)
+    if line:
+        print_note(line)
 
 
 @contextlib.contextmanager
-def reported(request: Request, training: Training) -> Iterator[None]:
-    """A run that diverges, or meets what it cannot read, leaves its page too: how it came to that."""
+def report_failure(request: Request, training: Training) -> Iterator[None]:
+    """Write the report of a run that diverges or meets unreadable data."""
     try:
         yield
     except LostRank:  # whoever started the ranks is about to start them again
@@ -241,46 +268,47 @@ def report_stop(request: Request, training: Training, reason: str) -> None:
     try:
         write_report(request.loaded, training, summarise(request.loaded, training, request.command), stopped=reason)
     except (OSError, BadData) as error:
-        say(f"The report could not be written: {error}")
+        print_note(f"The report could not be written: {error}")
         return
-    say(f"Report so far: {request.run.report}")
+    print_note(f"Report so far: {request.run.report}")
 
 
 def name_signal(number: int) -> str:
+    """Return the name of a signal, empty for 0."""
     return signal.Signals(number).name if number else ""
 
 
-def fitted(training: Training) -> str:
-    """Train. What was learned before a picture that cannot be read is kept: the weights have not seen it yet."""
+def fit_and_save(training: Training) -> str:
+    """Train; before an image that cannot be read, save what was learned: the weights have not seen it yet."""
     began = training.step
     try:
         return training.fit()
     except (BadData, MetricFails):
         # Of several ranks, the others would wait for this one.
         if training.step > began and training.group.ranks == 1:
-            training.conclude("interrupted")
-            say(f"Stopped after step {training.step} of {training.steps}. Continue with:")
-            say(f"  viaduct train --run {training.run.path}")
+            training.finish("interrupted")
+            print_note(f"Stopped after step {training.step} of {training.steps}. Continue with:")
+            print_note(f"  viaduct train --run {training.run.path}")
         raise
 
 
 def start(request: Request, training: Training, saved: checkpoint.Saved | None) -> None:
-    """Stand where the run was left, or begin with given weights; then write down what this run is."""
+    """Restore the run, or load its initial weights; then record what this run is."""
     recipe, group = request.loaded.recipe, training.group
     if saved is not None:
-        refuse_other_pictures(request, training)
+        refuse_other_images(request, training)
         training.restore(saved)
-        refuse_less(request, training)
-        tell(group, f"Continuing from {saved.path}.")
+        refuse_fewer_steps(request, training)
+        print_on_first(group, f"Continuing from {saved.path}.")
     elif recipe.init.source:
-        for line in begin_from(training):
-            tell(group, line)
+        for line in load_initial_weights(training):
+            print_on_first(group, line)
     if not recipe.evaluation.eval_only:
-        begin(request, training, resumed=saved is not None)
+        record_start(request, training, resumed=saved is not None)
 
 
-def refuse_less(request: Request, training: Training) -> None:
-    """A run that has gone farther than it is now told to go has not finished: it was to be longer."""
+def refuse_fewer_steps(request: Request, training: Training) -> None:
+    """Refuse fewer steps than are done already: the run was to be longer."""
     if training.step > training.steps and not request.loaded.recipe.evaluation.eval_only:
         raise BadRun(
             f"{training.step:,} steps are done already in {str(request.run.path)!r}, more than the "
@@ -289,9 +317,9 @@ def refuse_less(request: Request, training: Training) -> None:
         )
 
 
-def refuse_other_pictures(request: Request, training: Training) -> None:
-    """The order of the samples and the length of an epoch follow from the pictures: they must be the same."""
-    before, now = request.run.stored().get("pictures"), fingerprint(training.images)
+def refuse_other_images(request: Request, training: Training) -> None:
+    """Refuse other images on resume: the sample order and the length of an epoch follow from them."""
+    before, now = request.run.read_recipe().get("pictures"), fingerprint(training.images)
     for split in now:
         if before is not None and before[split] != now[split]:
             counts = f"{before[split]['count']:,} pictures then, {now[split]['count']:,} now"
@@ -303,6 +331,7 @@ def refuse_other_pictures(request: Request, training: Training) -> None:
 
 
 def fingerprint(images: PictureSet) -> dict[str, dict[str, int]]:
+    """Return image counts and label checksums of both splits."""
     splits = {"training": images.train, "validation": images.validation}
     return {name: {"count": len(split), "labels": zlib.crc32(split.labels.tobytes())} for name, split in splits.items()}
 
@@ -313,36 +342,38 @@ def find_image_shape(images: PictureSet) -> list[int] | None:
     return None if stored is None else [int(side) for side in stored.shape[1:3]]
 
 
-def ranks_again(group: Group) -> str:
-    """For ranks on one machine, how they are asked for; across machines it is `viaduct launch` that is repeated."""
+def repeat_ranks_flag(group: Group) -> str:
+    """Return the --ranks flag of ranks on one machine; across machines `viaduct launch` is repeated."""
     return f" --ranks {group.ranks}" if 1 < group.ranks == group.local_ranks else ""
 
 
-def watching(training: Training) -> contextlib.AbstractContextManager[None]:
-    """What the watchdog finds goes where the run's other words go."""
+def start_watchdog(training: Training) -> contextlib.AbstractContextManager[None]:
+    """Watch the ranks; what the watchdog finds goes to stderr and the run's log."""
 
     def note(line: str) -> None:
-        say(line)
+        print_note(line)
         append(training.run.path / "log.txt", line)
 
-    return watched(training.group, training.pulse, training.recipe.parallel.hang_seconds, note)
+    return watch_ranks(training.group, training.pulse, training.recipe.parallel.hang_seconds, note)
 
 
-def guardians(recipe: Recipe, group: Group) -> list[Callback]:
-    """The loop's own callbacks around the recipe's. A bad loss is stopped before it is written down as progress;
-    a checkpoint is written after everybody else has seen the step."""
+def build_callbacks(recipe: Recipe, group: Group) -> list[Callback]:
+    """Return the loop's callbacks around the recipe's. A bad loss is stopped before it is recorded as progress;
+    a checkpoint is written after all others have seen the step."""
     mark = [] if group.local_rank is None else [StepMark()]
-    watchers = [*mark, MetricsFile(), build_board(recipe), *onlookers(recipe), StopAtThreshold()]
+    trackers = build_trackers(recipe) if group.first else []
+    watchers = [*mark, MetricsFile(), build_board(recipe), *trackers, *build_log_callbacks(recipe), StopAtThreshold()]
     return [NanStop(), *watchers, *recipe.callbacks, Checkpointing()]
 
 
-def onlookers(recipe: Recipe) -> list[Callback]:
+def build_log_callbacks(recipe: Recipe) -> list[Callback]:
+    """Return the callbacks that print log lines."""
     return [lines_for(recipe.log.format)]
 
 
 @contextlib.contextmanager
-def limits_named(run: RunDir, recipe: Recipe) -> Iterator[None]:
-    """A full disk, memory that does not suffice, and a batch too small to be normalised, in words."""
+def explain_limits(run: RunDir, recipe: Recipe) -> Iterator[None]:
+    """Explain a full disk, lack of memory, and a batch too small to be normalised."""
     try:
         yield
     except OSError as error:
@@ -369,7 +400,7 @@ def limits_named(run: RunDir, recipe: Recipe) -> Iterator[None]:
 
 
 def refuse_or_find_finished(request: Request) -> bool:
-    """Whether there is nothing left to do; raises where the directory is not this run's."""
+    """Return True if there is nothing left to do; raise where the directory is not this run's."""
     run = request.run
     if run.path.exists() and not run.path.is_dir():
         raise BadRun(f"{str(run.path)!r} is a file, not a run's directory.", "Choose another place with --run.")
@@ -384,21 +415,21 @@ def refuse_or_find_finished(request: Request) -> bool:
     if request.resume == "never":
         raise BadRun(f"{str(run.path)!r} holds a run already.", "Choose another place with --run, or --resume auto.")
     run.refuse_special_files()
-    run.refuse_another(request.loaded, anew=nothing_to_lose(request))
+    run.refuse_another(request.loaded, anew=has_no_checkpoint(request))
     if request.loaded.recipe.evaluation.eval_only:
         return False
     summary = run.summary()
-    whole = run.model.is_file() and run.report.is_file()  # what was removed since is written again
-    return summary is not None and whole and long_enough(summary, request.loaded.recipe)
+    is_complete = run.model.is_file() and run.report.is_file()  # what was removed since is written again
+    return summary is not None and is_complete and is_long_enough(summary, request.loaded.recipe)
 
 
-def nothing_to_lose(request: Request) -> bool:
-    """Whether the run ended before its first checkpoint, and may begin anew with other values."""
+def has_no_checkpoint(request: Request) -> bool:
+    """Return True if the run ended before its first checkpoint, and may begin again with other values."""
     return request.resume == "auto" and not checkpoint.checkpoints(request.run.checkpoints)
 
 
-def long_enough(summary: dict[str, Any], recipe: Recipe) -> bool:
-    """Whether a finished run has gone as far as it is now asked to."""
+def is_long_enough(summary: dict[str, Any], recipe: Recipe) -> bool:
+    """Return True if a finished run has as many steps or epochs as it is now asked for."""
     length = summary["length"]
     if recipe.steps:
         return bool(max(summary["steps"], length["steps"]) >= recipe.steps)
@@ -406,14 +437,16 @@ def long_enough(summary: dict[str, Any], recipe: Recipe) -> bool:
 
 
 def load_images(data: Source, path: Path | None) -> PictureSet:
+    """Return the recipe's images, with errors of its own code explained."""
     check_path(data, path)
     if not isinstance(data, Arrays):
         return data.open_images(path)
-    with name_own_part("data.make", data.make):
+    with explain_part_errors("data.make", data.make):
         return data.open_images(path)
 
 
 def check_path(data: Source, path: Path | None) -> None:
+    """Refuse --data that the source needs and does not get, or gets and does not take."""
     if path == SYNTHETIC:
         return
     if data.needs_path and path is None:
@@ -427,19 +460,20 @@ def check_path(data: Source, path: Path | None) -> None:
 
 
 def find_start(request: Request) -> checkpoint.Saved | None:
-    """The newest whole checkpoint; damaged ones that are newer are named."""
+    """Return the newest complete checkpoint; newer damaged ones are named."""
     checkpoint.sweep(request.run.checkpoints)
     saved, damaged = checkpoint.newest_whole(request.run.checkpoints)
     for damage in damaged:
-        say(f"Skipping a damaged checkpoint: {damage}.")
+        print_note(f"Skipping a damaged checkpoint: {damage}.")
     if saved is None and (damaged or request.resume == "must" or request.loaded.recipe.evaluation.eval_only):
         raise BadRun(f"no whole checkpoint is left in {request.run.checkpoints}.", "Begin anew with another --run.")
     return saved
 
 
-def begin(request: Request, training: Training, resumed: bool) -> None:
+def record_start(request: Request, training: Training, resumed: bool) -> None:
+    """Write recipe.json and print what this run is."""
     run, loaded = request.run, request.loaded
-    reached = run.reached()
+    reached = run.read_reached_step()
     run.forget_after(training.step)
     record = {
         "name": loaded.name,
@@ -451,23 +485,24 @@ def begin(request: Request, training: Training, resumed: bool) -> None:
         "pictures": fingerprint(training.images),
         "image_shape": find_image_shape(training.images),
         "provenance": trace_provenance(request, training, resumed),
+        "tuning": training.tuned,
     }
     remove_ending(run)
-    run.begin(loaded, record, anew=training.step == 0)
+    run.record_start(loaded, record, anew=training.step == 0)
     run.keep_labels(tuple(training.images.names))
     if training.group.local_rank is not None and reached > training.step:
-        name_redone(training, reached)
-    if told := training.layout.told():
-        say(told)
-    for line in manner(training):
-        say(line)
+        report_redone_steps(training, reached)
+    if layout := training.layout.describe():
+        print_note(layout)
+    for line in describe_execution(training):
+        print_note(line)
     if request.data == SYNTHETIC:
-        say(noise_note(training))
-    elif note := unused_outputs_note(loaded.recipe.data, request.data, training):
-        say(note)
+        print_note(describe_noise(training))
+    elif note := describe_unused_outputs(loaded.recipe.data, request.data, training):
+        print_note(note)
     precision = training.plan.compute + (" network" if training.plan.cast_network else "")
     ranks = f"{training.group.ranks} ranks of " if training.group.ranks > 1 else ""
-    say(
+    print_note(
         f"{loaded.name}: {training.steps:,} steps of {loaded.recipe.data.global_batch} images on "
         f"{ranks}{training.device.description()} in {precision}, {training.mode} mode; run {run.path}"
     )
@@ -479,21 +514,21 @@ def trace_provenance(request: Request, training: Training, resumed: bool) -> dic
     session = describe_session(
         training.step, group.ranks, machine(training.device), commit(), training.images, request.data
     )
-    earlier = run.stored().get("provenance") if run.begun else None
+    earlier = run.read_recipe().get("provenance") if run.begun else None
     init = None if resumed else describe_init(request.loaded.recipe.init.source)
     return describe_provenance(earlier, session, init, resumed)
 
 
-def noise_note(training: Training) -> str:
-    """What is said of a run on noise, and of a folder that somebody may have meant."""
+def describe_noise(training: Training) -> str:
+    """Return a note about training on noise, and about a folder of that name that may have been meant."""
     note = f"Training on noise: losses and accuracies say nothing; {len(training.images.validation):,} images of it are"
     folder = SYNTHETIC.resolve()
     meant = f" The folder of that name here would be --data {folder}." if folder.is_dir() else ""
     return f"{note} evaluated.{meant}"
 
 
-def unused_outputs_note(data: Source, path: Path | None, training: Training) -> str:
-    """What is said where records do not name their classes and have far fewer labels than the network has outputs."""
+def describe_unused_outputs(data: Source, path: Path | None, training: Training) -> str:
+    """Return a note where records do not name their classes and have far fewer labels than the network has outputs."""
     if not isinstance(data, Records) or path is None or data.stated_classes(path) is not None:
         return ""
     highest = int(training.images.train.labels.max())
@@ -503,8 +538,8 @@ def unused_outputs_note(data: Source, path: Path | None, training: Training) -> 
     return f"The training labels of {path} go up to {highest:,} (it has no labels.txt): {fitting}."
 
 
-def manner(training: Training) -> Iterator[str]:
-    """What is said of how the steps are run."""
+def describe_execution(training: Training) -> Iterator[str]:
+    """Yield lines about how the steps are executed."""
     if training.computation.fused:
         yield f"{training.computation.fused} parts of the network run on kernels of our own."
     if note := describe_sink(training):
@@ -513,37 +548,36 @@ def manner(training: Training) -> Iterator[str]:
         yield unheard
 
 
-def name_redone(training: Training, reached: int) -> None:
-    """After a lost rank: which steps were done and will be done again."""
+def report_redone_steps(training: Training, reached: int) -> None:
+    """Name the steps that a lost rank makes necessary again."""
     training.run.note_restart(training.step, reached, training.group.ranks)
     first = training.step + 1
     steps = f"steps {first}-{reached} were" if reached > first else f"step {first} was"
     line = f"{steps} done before and not saved: done twice."
-    say(line[0].upper() + line[1:])
+    print_note(line[0].upper() + line[1:])
     append(training.run.path / "log.txt", line[0].upper() + line[1:])
 
 
 def hand_over(request: Request, training: Training) -> None:
-    """The finished run's own files; the summary last, for it says that the rest is there."""
+    """Write the finished run's own files; the summary last, for it says that the others are complete."""
     run = request.run
     for name in (checkpoint.MODEL, checkpoint.EMA):
         final = run.checkpoints / f"step-{training.step}" / name
         if final.is_file():
-            temporary = run.path / ".model.tmp"
-            shutil.copyfile(final, temporary)
-            temporary.replace(run.path / name)
+            with replace_file(run.path / name) as copy, final.open("rb") as file:
+                shutil.copyfileobj(file, copy)
     summary = summarise(request.loaded, training, request.command)
     averages = suspect_averages(training)
     summary["batch_norm"] = averages.record() if averages else None
     write_report(request.loaded, training, summary)
     write_json(run.path / "summary.json", summary)
-    say(f"Finished: {headline(training)}. Report: {run.report}")
-    for line in averages.lines(run.path) if averages and averages.unsettled else ():
-        say(line)
+    print_note(f"Finished: {describe_score(training)}. Report: {run.report}")
+    for line in averages.lines(run.path) if averages and averages.is_unsettled else ():
+        print_note(line)
 
 
 def suspect_averages(training: Training) -> Averages | None:
-    """Where validation is far behind training: measure whether the batch norms' averages are the reason."""
+    """Measure, where validation is far behind training, whether the batch norms' averages are the reason."""
     logs, score = training.run.records("log"), training.score
     if not logs or score is None or isinstance(training.images, SyntheticSet):
         return None
@@ -562,17 +596,19 @@ def suspect_averages(training: Training) -> Averages | None:
         raise
 
 
-def headline(training: Training) -> str:
+def describe_score(training: Training) -> str:
+    """Return the final score in words."""
     score = training.score
     what = "top-1 on noise" if isinstance(training.images, SyntheticSet) else "validation top-1"
     return f"{what} {100 * score.top1:.2f} % after step {training.step}" if score else "no evaluation"
 
 
-def tell(group: Group, line: str) -> None:
-    """One rank speaks for all."""
+def print_on_first(group: Group, line: str) -> None:
+    """Print a line on rank 0 only."""
     if group.first:
-        say(line)
+        print_note(line)
 
 
-def say(line: str) -> None:
-    put(line, sys.stderr)
+def print_note(line: str) -> None:
+    """Print a line on stderr."""
+    print_line(line, sys.stderr)

@@ -31,8 +31,8 @@ def _forward(layer: nn.Conv2d, usual: Forward, x_NCHW: Tensor) -> Tensor:
     down, across = cells_before(layer)  # the one cell of the kernel that meets the pixel
     weight = layer.weight[:, :, down : down + 1, across : across + 1]
     with torch.autocast(x_NCHW.device.type, enabled=False):
-        whole = torch.conv2d(x_NCHW.float(), weight.float(), None, groups=layer.groups)
-    return whole.to(torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else x_NCHW.dtype)
+        full = torch.conv2d(x_NCHW.float(), weight.float(), None, groups=layer.groups)
+    return full.to(torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else x_NCHW.dtype)
 
 
 def cells_before(layer: nn.Conv2d) -> tuple[int, int]:
@@ -45,7 +45,7 @@ def cells_before(layer: nn.Conv2d) -> tuple[int, int]:
 
 
 def meets_once(layer: nn.Conv2d) -> bool:
-    """Whether the output is a single pixel too, and so one cell of the kernel meets the input."""
+    """Return True if the output is a single pixel too, so that one cell of the kernel meets the input."""
     if isinstance(layer, SameConv2d):
         return True
     sizes = zip(layer.kernel_size, layer.stride, cells_before(layer), strict=True)

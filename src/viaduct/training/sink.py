@@ -5,7 +5,7 @@ own, and waits for nothing. What the steps have found is read once, at the end o
 looks: at a multiple of N, an evaluation, a checkpoint, the end of the run; an interruption ends it early.
 
     sink = build_sink(training)
-    sink.take(batches)
+    sink.run_steps(batches)
 
 With `--sink auto`, the default, a sink lasts about a second and ends at every log line, which comes as often as
 without sinks; where no step can be captured there are none. With `--sink N` the host then drives each step, with the
@@ -21,7 +21,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
@@ -31,139 +31,155 @@ from viaduct.data.batches import Batch
 from viaduct.devices.base import Device, first_line
 from viaduct.training.callbacks import Callback
 from viaduct.training.device_step import DeviceStep
-from viaduct.training.lars import LarsOptimizer
-from viaduct.training.light import AdamW, is_plain_sgd
-from viaduct.training.rmsprop import TfRmsProp
-from viaduct.training.thor import ThorOptimizer
+from viaduct.training.step import TrainingStep
 
 if TYPE_CHECKING:
     from viaduct.training.loop import Training
 
 Work = Callable[[], None]
-REHEARSALS = 2  # steps that run as they will be captured, before they are: libraries settle what they do the first time
-AHEAD = 2  # steps that the host may be ahead: one runs, the next one's pictures are being made
+WARM_UP_STEPS = 2  # that run as they will be captured, before they are: libraries settle what they do the first time
+AHEAD = 2  # steps that the host may be ahead: one runs, the next one's images are being made
 FIRST_LENGTH, LONGEST = 10, 1000  # steps of an automatic sink: before a step's time is known, and at most
 SECONDS = 1.0  # that an automatic sink should take
 MODULE_PARTS = frozenset(vars(nn.Module()))  # what torch itself keeps in each module
 PLAIN_VALUES = (bool, int, float, str, type(None))
 
 
+class Host(Protocol):
+    """Methods of the loop that a sink calls between its steps."""
+
+    def run_step(self, batch: Batch) -> None:
+        """Take one step that the host drives."""
+
+    def exchange_requests(self) -> None:
+        """Hear the other ranks."""
+
+    def is_stopping(self) -> bool:
+        """Return True if no further step is to be begun."""
+        ...
+
+    def print_note(self, line: str) -> None:
+        """Print a line for the user."""
+
+
 class Sink:
     """Takes the steps of a run N at a time."""
 
-    def __init__(self, training: Training, length: int | None) -> None:
+    def __init__(
+        self,
+        step: TrainingStep,
+        host: Host,
+        device: Device,
+        length: int | None,
+        obstacle: str | None,
+    ) -> None:
         """Make sinks of `length` steps; None: of about a second, measured while the run goes on."""
-        self.training = training
+        self.step, self.host, self.progress, self.recipe = step, host, step.progress, step.recipe
         self.automatic = length is None
-        self.longest = length or min(training.recipe.log.every_steps, LONGEST)
+        self.longest = length or min(self.recipe.log.every_steps, LONGEST)
         self.length = length or min(FIRST_LENGTH, self.longest)
-        self.obstacle = obstacle(training)
-        self.feed = Feed(training.torch_device.type if self.obstacle is None else "cpu")
-        self.capture: Callable[[Work], Work] = Capture(training.device, training.torch_device.type)
+        self.obstacle = obstacle
+        kind = step.computation.device.type
+        self.feed = Feed(kind if obstacle is None else "cpu")
+        self.capture: Callable[[Work], Work] = Capture(device, kind)
         self.device_step: DeviceStep | None = None
         self.replay: Work | None = None
-        self.rehearsed = 0
+        self.warmed_up = 0
         self.ready = False  # the optimizer has its state: an update was made, or a checkpoint was restored
 
     def describe_obstacle(self) -> str | None:
         """Return a line for the user on why the host drives each step; None if it does not."""
         if self.obstacle is None:
             return None
-        return f"--sink {self.training.recipe.sink}: the host drives each step, because {self.obstacle}."
+        return f"--sink {self.recipe.sink}: the host drives each step, because {self.obstacle}."
 
-    def end(self) -> int:
+    def find_end(self) -> int:
         """Return the step at which this sink ends."""
-        training, rules = self.training, self.training.recipe
-        own = (rules.log.every_steps, training.pace.steps_per_epoch) if self.automatic else (self.length,)
-        intervals = (*own, training.evaluation_every, rules.checkpoint.every_steps)
-        ends = [next_multiple(training.step, steps) for steps in intervals if steps]
-        return min(training.steps, training.step + self.length, *ends)
+        progress, rules = self.progress, self.recipe
+        own = (rules.log.every_steps, progress.pace.steps_per_epoch) if self.automatic else (self.length,)
+        intervals = (*own, progress.evaluation_every, rules.checkpoint.every_steps)
+        ends = [next_multiple(progress.step, steps) for steps in intervals if steps]
+        return min(progress.steps, progress.step + self.length, *ends)
 
     def is_log_due(self) -> bool:
         """Return True if a log line belongs to the end of this sink: of an automatic one as without sinks."""
-        return not self.automatic or self.training.step % self.training.recipe.log.every_steps == 0
+        return not self.automatic or self.progress.step % self.recipe.log.every_steps == 0
 
-    def take(self, batches: Iterator[Batch]) -> None:
+    def run_steps(self, batches: Iterator[Batch]) -> None:
         """Take the steps of one sink; none of their results has been read then."""
-        training, first, end = self.training, self.training.step, self.end()
-        self.ready = self.ready or bool(training.step and training.optimizer.state)
+        progress, first, end = self.progress, self.progress.step, self.find_end()
+        self.ready = self.ready or bool(progress.step and self.step.optimizer.state)
         began, settled = time.monotonic(), self.replay is not None
-        while training.step < end and not self.called_off():
-            count = self.on_device(end)
+        while progress.step < end and not self.host.is_stopping():
+            count = self.count_device_steps(end)
             if count:
-                self.take_on_device(batches, count)
+                self.run_on_device(batches, count)
             else:
-                self.take_from_host(batches)
-            if training.step < end:
-                training.hear_others()
-        if self.automatic and settled and training.step > first:
-            self.adapt((time.monotonic() - began) / (training.step - first))
+                self.run_on_host(batches)
+            if progress.step < end:
+                self.host.exchange_requests()
+        if self.automatic and settled and progress.step > first:
+            self.adapt_length((time.monotonic() - began) / (progress.step - first))
 
-    def adapt(self, step_seconds: float) -> None:
+    def adapt_length(self, step_seconds: float) -> None:
         """Choose the length of the next sinks from the time of a step."""
         self.length = max(1, min(self.longest, round(SECONDS / max(step_seconds, 1e-9))))
 
-    def called_off(self) -> bool:
-        return bool(self.training.interrupted() or self.training.stopping)
-
-    def on_device(self, end: int) -> int:
-        """How many of the coming steps need no host."""
-        optimizer = self.training.optimizer
+    def count_device_steps(self, end: int) -> int:
+        """Return how many of the coming steps need no host."""
         if self.obstacle is not None or not self.ready:
             return 0
-        if isinstance(optimizer, ThorOptimizer):
-            frequency = optimizer.part.frequency
-            refresh = -optimizer.steps % frequency  # steps until the next one that takes new factors
-            return min(end - self.training.step, refresh)
-        return end - self.training.step
+        return self.step.support.count_device_steps(end - self.progress.step)
 
-    def take_from_host(self, batches: Iterator[Batch]) -> None:
-        training = self.training
-        skipped = training.scale.skipped
-        training.take(self.feed.now(batches))
-        self.ready = training.scale.skipped == skipped or self.ready
+    def run_on_host(self, batches: Iterator[Batch]) -> None:
+        """Take one step that the host drives."""
+        scale = self.step.scale
+        skipped = scale.skipped
+        self.host.run_step(self.feed.take_batch(batches))
+        self.ready = scale.skipped == skipped or self.ready
 
-    def take_on_device(self, batches: Iterator[Batch], count: int) -> None:
-        training, done = self.training, 0
-        batch = self.feed.now(batches)
-        step = self.device_step = self.device_step or DeviceStep(training, batch, self.longest)
-        step.begin(count)
+    def run_on_device(self, batches: Iterator[Batch], count: int) -> None:
+        """Take so many steps on the device, or as many as can be until something stops them."""
+        progress, done = self.progress, 0
+        batch = self.feed.take_batch(batches)
+        step = self.device_step = self.device_step or DeviceStep(self.step, batch, self.longest)
+        step.prepare(count)
         try:
-            while self.run(batch):
-                training.marks.end_step()
-                step.note()
+            while self.run_device_step(step, batch):
+                self.step.marks.end_step()
+                step.count_step()
                 done += 1
-                self.feed.ran()
+                self.feed.mark_step()
                 last = done == count
-                if training.step < training.steps and not (last and training.at_epoch_end):
+                if progress.step < progress.steps and not (last and progress.is_epoch_end):
                     self.feed.prepare(batches)  # a callback may still change the order of the next epoch
-                if last or self.called_off():
+                if last or self.host.is_stopping():
                     break
-                batch = self.feed.now(batches)
+                batch = self.feed.take_batch(batches)
         finally:  # also after an image that cannot be read: the steps before it are done, and are kept
-            step.tell(done)
-            self.leave_rate()
+            step.finish(done)
+            # The rate that a checkpoint keeps is that of the last step.
+            self.step.set_rates(progress.step - 1, round_rates=self.obstacle is None)
         if self.obstacle is not None:  # found with the last batch: it is the host's, and so are all that follow
-            training.take(batch)
+            self.host.run_step(batch)
 
-    def run(self, batch: Batch) -> bool:
-        """One step: replayed, or one of the first, which run as they will be captured. False: it cannot be."""
-        step = self.device_step
-        assert step is not None
-        self.training.pulse.at("a sink", self.training.step + 1)
+    def run_device_step(self, step: DeviceStep, batch: Batch) -> bool:
+        """Take one step: replayed, or one of the first, which run as they will be captured. False: it cannot be."""
+        number, marks = self.progress.step + 1, self.step.marks
+        self.step.pulse.at("a sink", number)
         step.load(batch)
-        if self.training.observes(self.training.step + 1):
+        if self.step.is_observed(number):
             step.observed = True
             try:
-                self.feed.aside(step)
+                self.feed.run_on_side_stream(step)
             finally:
                 step.observed = False
             return True
-        if self.rehearsed < REHEARSALS:
-            before = read_host_state(self.training)
-            self.feed.aside(step)
-            self.rehearsed += 1
-            if self.rehearsed == REHEARSALS:  # in the first one, parts may still set themselves up
+        if self.warmed_up < WARM_UP_STEPS:
+            before = read_host_state(self.step)
+            self.feed.run_on_side_stream(step)
+            self.warmed_up += 1
+            if self.warmed_up == WARM_UP_STEPS:  # in the first one, parts may still set themselves up
                 self.refuse_host_state(before)
             return True
         if self.obstacle is not None:
@@ -171,49 +187,43 @@ class Sink:
         if self.replay is None:
             try:
                 step.capturing = True
-                with self.training.marks.pause():
+                with marks.pause():
                     self.replay = self.capture(step)
             except RuntimeError as error:
                 self.give_up(error)
                 return False
             finally:
                 step.capturing = False
-        self.training.marks.begin_replay()
+        marks.begin_replay()
         self.replay()
-        self.training.marks.end_replay()
+        marks.end_replay()
         return True
 
-    def capture_anew(self) -> None:
-        """Forget the captured step: something that it reads on the host has changed."""
+    def discard_capture(self) -> None:
+        """Capture the step anew: something that it reads on the host has changed."""
         self.replay = None
 
     def refuse_host_state(self, before: dict[str, Any]) -> None:
         """Capture no step that changes something in Python: a replay runs no Python."""
-        after = read_host_state(self.training)
+        after = read_host_state(self.step)
         changed = [name for name in after if name not in before or before[name] != after[name]]
         if changed:
             self.fall_back(f"each step changes {changed[0]} on the host, which a replay would not")
 
     def give_up(self, error: RuntimeError) -> None:
-        """Let the host drive: what cannot be captured is found out only by trying."""
-        self.training.optimizer.zero_grad(set_to_none=True)
+        """Let the host drive after a capture that failed: only trying shows what cannot be captured."""
+        self.step.optimizer.zero_grad(set_to_none=True)
         self.fall_back(f"a step of it cannot be captured ({first_line(cause_of(error))})")
 
     def fall_back(self, reason: str) -> None:
+        """Let the host drive all further steps, and say why."""
         self.obstacle = reason
         if line := self.describe_obstacle():
-            self.training.tell(line)
-
-    def leave_rate(self) -> None:
-        """The rate that a checkpoint keeps is that of the last step."""
-        training = self.training
-        training.step -= 1
-        training.set_rate()
-        training.step += 1
+            self.host.print_note(line)
 
 
 class Capture:
-    """Makes a graph of what some work would do; the answer does it, as often as it is called."""
+    """Captures some work as a graph; the returned function replays it."""
 
     def __init__(self, device: Device, kind: str) -> None:
         self.device, self.kind = device, kind
@@ -225,11 +235,11 @@ class Capture:
         options = {"capture_error_mode": "thread_local"} if self.kind == "cuda" else {}
         graph, before = make(), vendor.current_stream()
         try:
-            with garbage_kept(), vendor.graph(graph, **options):
+            with pause_garbage_collection(), vendor.graph(graph, **options):
                 work()
         except BaseException:
             vendor.set_stream(before)
-            renew_random_numbers(vendor)
+            renew_generator(vendor)
             raise
         finally:
             vendor.set_stream(before)  # after an error torch leaves its own stream in place
@@ -238,9 +248,9 @@ class Capture:
 
 
 @contextmanager
-def garbage_kept() -> Iterator[None]:
-    """Nothing is collected meanwhile: an older graph among it would be destroyed, which no device allows while it
-    captures another (pytorch/pytorch#161037)."""
+def pause_garbage_collection() -> Iterator[None]:
+    """Collect nothing meanwhile: an older graph would be destroyed, which no device allows while it captures another
+    (pytorch/pytorch#161037)."""
     collecting = gc.isenabled()
     gc.collect()
     gc.disable()
@@ -251,9 +261,8 @@ def garbage_kept() -> Iterator[None]:
             gc.enable()
 
 
-def renew_random_numbers(vendor: Any) -> None:
-    """The device's generator would wait for ever for a graph that did not come: it gets another state, which stands
-    where the old one stood."""
+def renew_generator(vendor: Any) -> None:
+    """Give the device's generator a copy of its state: the old one would wait for a graph that did not come."""
     generators = getattr(vendor, "default_generators", ())
     if not generators or not hasattr(generators[0], "graphsafe_set_state"):
         return
@@ -274,12 +283,12 @@ class Feed:
         self.usual: Any = None  # the event after which is there what the usual stream made of an epoch
         self.running: deque[Any] = deque()
 
-    def now(self, batches: Iterator[Batch]) -> Batch:
-        """The batch of the coming step, for the stream that steps run on."""
+    def take_batch(self, batches: Iterator[Batch]) -> Batch:
+        """Return the batch of the coming step, ready for the stream that steps run on."""
         batch, self.batch = self.batch, None
         if batch is None:
             batch = next(batches)
-            self.usual = self.event()
+            self.usual = self.record_event()
             return batch
         stream = self.vendor.current_stream()
         stream.wait_event(self.made)
@@ -287,13 +296,13 @@ class Feed:
             tensor.record_stream(stream)  # its memory is not used again before that stream has read it
         return batch
 
-    def ran(self) -> None:
-        """A step was given to the device."""
+    def mark_step(self) -> None:
+        """Record that a step was given to the device."""
         if self.vendor:
-            self.running.append(self.event())
+            self.running.append(self.record_event())
 
-    def event(self) -> Any:
-        """After all that the current stream was given so far."""
+    def record_event(self) -> Any:
+        """Return an event after all that the current stream was given so far."""
         if not self.vendor:
             return None
         event = self.vendor.Event()
@@ -301,7 +310,7 @@ class Feed:
         return event
 
     def prepare(self, batches: Iterator[Batch]) -> None:
-        """Begin with the next batch, but never farther ahead than memory is meant for."""
+        """Begin to make the next batch, but never farther ahead than memory is meant for."""
         if not self.vendor:
             return
         if len(self.running) >= AHEAD:
@@ -310,10 +319,10 @@ class Feed:
             self.side.wait_event(self.usual)
             self.usual = None
         with self.vendor.stream(self.side):
-            self.batch, self.made = next(batches), self.event()
+            self.batch, self.made = next(batches), self.record_event()
 
-    def aside(self, work: Work) -> None:
-        """Some work on another stream than the usual one, as while it is captured."""
+    def run_on_side_stream(self, work: Work) -> None:
+        """Run some work on another stream than the usual one, as while it is captured."""
         if not self.vendor:
             work()
             return
@@ -325,22 +334,25 @@ class Feed:
 
 
 def cause_of(error: BaseException) -> BaseException:
-    """What was raised first: the end of a capture that has failed raises once more, and says less."""
+    """Return what was raised first: the end of a capture that has failed raises once more, and says less."""
     while error.__context__ is not None:
         error = error.__context__
     return error
 
 
-def next_multiple(step: int, of: int) -> int:
-    return (step // of + 1) * of
+def next_multiple(step: int, interval: int) -> int:
+    """Return the first multiple of the interval after a step."""
+    return (step // interval + 1) * interval
 
 
 def build_sink(training: Training) -> Sink | None:
     """Return what takes this run's steps; None if the host takes them one by one."""
     length = training.recipe.sink
-    if length == "auto":
-        return Sink(training, None) if automatic_obstacle(training) is None else None
-    return Sink(training, length) if length and not training.closely else None
+    automatic = length == "auto"
+    if not length or training.needs_every_step or (automatic and automatic_obstacle(training) is not None):
+        return None
+    obstacle = find_obstacle(training)
+    return Sink(training.train_step, training, training.device, None if length == "auto" else length, obstacle)
 
 
 def describe_sink(training: Training) -> str | None:
@@ -350,16 +362,16 @@ def describe_sink(training: Training) -> str | None:
         return training.sink.describe_obstacle()
     if not asked or (asked == "auto" and training.device.graph_capture() is None):
         return None
-    if training.closely:
+    if training.needs_every_step:
         return f"--sink {asked}: not in this run, whose every step is looked at."
     return f"--sink {asked}: the host drives each step, because {automatic_obstacle(training)}."
 
 
 def automatic_obstacle(training: Training) -> str | None:
     """Return why `--sink auto` means no sinks in this run; None if it has them."""
-    if reason := obstacle(training):
+    if reason := find_obstacle(training):
         return reason
-    if training.closely:
+    if training.needs_every_step:
         return "a callback looks at every step"
     for callback in training.callbacks:
         if type(callback).step is not Callback.step and callback.every_step:
@@ -367,38 +379,27 @@ def automatic_obstacle(training: Training) -> str | None:
     return None
 
 
-def obstacle(training: Training) -> str | None:
+def find_obstacle(training: Training) -> str | None:
     """Return why no step of this run can be captured; None if nothing is known against it."""
+    step = training.train_step
     if training.device.graph_capture() is None:
         return f"{training.device.NAME} captures no graphs"
-    if training.group.ranks > 1:
-        return "several ranks take part"
+    if step.parallel.capture_obstacle:
+        return step.parallel.capture_obstacle
     for callback in training.callbacks:
         if type(callback).forward is not Callback.forward:
             return f"{type(callback).__name__} looks at every forward pass"
-    progress = getattr(training.computation.network, "set_progress", None)
-    if callable(progress) and not hasattr(training.computation.network, "drop_path_progress"):
+    network = step.computation.network
+    if callable(getattr(network, "set_progress", None)) and not hasattr(network, "drop_path_progress"):
         return "the network is told its progress in every step"
-    return obstacle_of_optimizer(training.optimizer, skips=training.scale.watching)
+    return step.support.find_capture_obstacle(skips_steps=step.scale.watching)
 
 
-def obstacle_of_optimizer(optimizer: torch.optim.Optimizer, skips: bool) -> str | None:
-    name = type(optimizer).__name__
-    fused = all(group.get("fused") for group in optimizer.param_groups)
-    if fused and (is_plain_sgd(optimizer) or type(optimizer) in (AdamW, torch.optim.AdamW)):
-        return None
-    if isinstance(optimizer, ThorOptimizer | torch.optim.AdamW) and not fused:
-        return f"{name} has no fused form on this device, which could read its rate there"
-    if not isinstance(optimizer, TfRmsProp | LarsOptimizer | ThorOptimizer) and not is_plain_sgd(optimizer):
-        return f"{name} may ask the host for its rate"
-    return f"{name} cannot skip a step by itself, as fp16 needs it" if skips else None
-
-
-def read_host_state(training: Training) -> dict[str, Any]:
+def read_host_state(step: TrainingStep) -> dict[str, Any]:
     """Return what a step could change in Python: plain attributes of the network and the loss, random states."""
     found: dict[str, Any] = {}
-    parts = training.computation.network.named_modules(prefix="network")
-    for prefix, owner in [*parts, ("loss", training.loss)]:
+    parts = step.computation.network.named_modules(prefix="network")
+    for prefix, owner in [*parts, ("loss", step.loss)]:
         for name, value in getattr(owner, "__dict__", {}).items():
             if isinstance(value, PLAIN_VALUES):
                 found[f"{prefix}.{name}"] = value
@@ -406,6 +407,6 @@ def read_host_state(training: Training) -> dict[str, Any]:
                 found[f"the size of {prefix}.{name}"] = len(value)
     found["Python's random numbers"] = random.getstate()
     found["NumPy's random numbers"] = pickle.dumps(np.random.get_state(legacy=False))
-    if training.torch_device.type != "cpu":
+    if step.computation.device.type != "cpu":
         found["torch's random numbers on the CPU"] = torch.get_rng_state().numpy().tobytes()
     return found

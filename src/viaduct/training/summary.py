@@ -23,7 +23,7 @@ def summarise(loaded: Loaded, training: Training, command: str) -> dict[str, Any
     logs, evaluations = training.run.records("log"), training.run.records("evaluation")
     rates = [record["images_per_s"] for record in logs]
     steady = rates[1:] or rates  # the first window holds the warm-up
-    minutes = {kind: round(seconds / 60, 3) for kind, seconds in training.seconds.items()}
+    minutes = {kind: round(seconds / 60, 3) for kind, seconds in training.stopwatch.seconds.items()}
     return {
         "kind": "training",
         "recipe": loaded.name,
@@ -37,29 +37,30 @@ def summarise(loaded: Loaded, training: Training, command: str) -> dict[str, Any
         "precision": training.plan.compute,
         "mode": training.mode,
         "compile": loaded.recipe.compile,
-        "compiled": training.computation.compilation.came_of_it,
+        "compiled": training.computation.compilation.outcome,
         "sink": loaded.recipe.sink,
         "sink_length": training.sink.length if training.sink else 0,
         "sink_on_device": training.sink is not None and training.sink.replay is not None,
         "sink_obstacle": training.sink_obstacle,
         "kernels": loaded.recipe.kernels,
         "own_kernels": training.computation.fused,
+        "tuning": training.tuned,
         "seed": loaded.recipe.seed,
         "global_batch": loaded.recipe.data.global_batch,
         "length": {name: to_record(loaded.recipe)[name] for name in ("epochs", "steps")},
         "steps": training.step,
         "epochs": training.epoch,
-        "stopped": training.stopping,
+        "stopped": training.progress.stop_reason,
         "minutes": minutes,
         "images_per_s": median(steady) if steady else None,
         "peak_memory_bytes": training.device.memory_used(),
         "skipped_steps": training.scale.skipped,
         "redone_steps": sum(restart["last"] - restart["step"] for restart in training.run.restarts()),
-        "parallel": "hybrid" if training.hybrid else "data",
+        "parallel": training.parallel.name,
         "parameters": sum(parameter.numel() for parameter in training.model.parameters())
-        + (training.hybrid.missing() if training.hybrid else 0),
+        + training.parallel.count_missing_parameters(),
         "final": training.score.headline() if training.score else None,
-        "best": training.best,
+        "best": training.progress.best,
         "samples": {"images_per_s": rates, "evaluations": evaluations},
     }
 

@@ -25,7 +25,7 @@ class Normalise(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor | None, bias: Tensor | None, epsilon: float) -> Any:
-        total, mean, variance = merged(x)
+        total, mean, variance = merge_statistics(x)
         scale = torch.rsqrt(variance + epsilon)
         normed = (exact(x) - wide(mean, x)) * wide(scale, x)
         ctx.save_for_backward(normed, scale, weight)
@@ -52,8 +52,8 @@ class Normalise(torch.autograd.Function):
         return back.to(gradients[0].dtype), of_weight, of_bias, None
 
 
-def merged(x: Tensor) -> tuple[float, Tensor, Tensor]:
-    """How many values a channel has over all ranks, their mean, and their variance (divided by that number)."""
+def merge_statistics(x: Tensor) -> tuple[float, Tensor, Tensor]:
+    """Return the number of values a channel has over all ranks, their mean and their biased variance."""
     own = exact(x)
     variance, mean = torch.var_mean(own, places(x), correction=0)
     count = own.numel() // own.shape[1]
@@ -68,7 +68,7 @@ def merged(x: Tensor) -> tuple[float, Tensor, Tensor]:
 
 
 def exact(x: Tensor) -> Tensor:
-    """In fp32, or fp64 if it is that already."""
+    """Return the tensor in fp32, or fp64 if it is that already."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
@@ -132,7 +132,7 @@ ON_CPU = {nn.BatchNorm1d: Norm1d, nn.BatchNorm2d: Norm2d, nn.BatchNorm3d: Norm3d
 ON_DEVICE = {nn.BatchNorm1d: DeviceNorm1d, nn.BatchNorm2d: DeviceNorm2d, nn.BatchNorm3d: DeviceNorm3d}
 
 
-def synchronise(model: nn.Module, device: str) -> None:
+def synchronise_norms(model: nn.Module, device: str) -> None:
     """Let every batch norm of the model, which is on that kind of device, compute over all ranks."""
     kinds: dict[Any, Any] = ON_CPU if device == "cpu" else ON_DEVICE
     for name, module in model.named_modules():

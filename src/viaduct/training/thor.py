@@ -25,23 +25,63 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, distributed, nn
 
 from viaduct.recipes import Thor
-from viaduct.training.curvature import Factor, Watch, find_layers, invert, stacked
-from viaduct.training.light import SGD
+from viaduct.training.curvature import Factor, Watch, find_layers, invert, stack_layers
+from viaduct.training.optimizer_support import OptimizerSupport, find_fused_obstacle, find_skip_obstacle
+from viaduct.training.torch_optimizers import SGD
+
+if TYPE_CHECKING:
+    from viaduct.training.precision import Computation
 
 
 def damping_at(part: Thor, epoch: float) -> float:
-    """The damping of the step that ends at this epoch."""
+    """Return the damping of the step that ends at this epoch."""
     return float(part.damping_init * part.damping_decay ** (epoch / 10))
+
+
+class ThorSupport(OptimizerSupport):
+    """Support of THOR: the steps between two refreshes can be captured, a refresh needs the host."""
+
+    optimizer: ThorOptimizer
+
+    def find_capture_obstacle(self, skips_steps: bool) -> str | None:
+        return find_skip_obstacle(self.name, skips_steps) if self.is_fused else find_fused_obstacle(self.name)
+
+    def step_with_device_rates(self) -> None:
+        counted = self.optimizer.steps
+        try:
+            self.optimizer.step()
+        finally:
+            self.optimizer.steps = counted  # `count_device_step` counts it: a replay runs no Python
+
+    def count_device_steps(self, most: int) -> int:
+        return min(most, -self.optimizer.steps % self.optimizer.part.frequency)
+
+    def count_device_step(self) -> None:
+        self.optimizer.steps += 1
+
+    def set_epoch(self, epoch: float) -> None:
+        self.optimizer.set_epoch(epoch)
+
+    @contextmanager
+    def watch_passes(self, computation: Computation, scale: float) -> Iterator[None]:
+        """Collect factors in refresh steps, which then run uncompiled."""
+        if not self.optimizer.refreshing:
+            yield
+            return
+        with computation.eagerly() as network, self.optimizer.watching(network, scale):
+            yield
 
 
 class ThorOptimizer(SGD):
     """SGD over preconditioned gradients."""
+
+    support = ThorSupport  # type: ignore[assignment]
 
     decay_in_loss = False
 
@@ -52,7 +92,7 @@ class ThorOptimizer(SGD):
         self.damping = part.damping_init
         self.steps = 0
         self.layers = find_layers(model, part.block)
-        self.stacks = stacked(self.layers)
+        self.stacks = stack_layers(self.layers)
         found = {layer.name: inverses for stack in self.stacks for layer, inverses in stack.inverses()}
         self.inverses = {layer.name: found[layer.name] for layer in self.layers}
         self.watch: Watch | None = None
@@ -60,15 +100,16 @@ class ThorOptimizer(SGD):
 
     @property
     def refreshing(self) -> bool:
-        """Whether the coming step takes new factors."""
+        """Return True if the coming step computes new factors."""
         return self.steps % self.part.frequency == 0
 
     def set_epoch(self, epoch: float) -> None:
+        """Set the damping of the step that ends at this epoch."""
         self.damping = damping_at(self.part, epoch)
 
     @contextmanager
     def watching(self, network: nn.Module, scale: float) -> Iterator[None]:
-        """Meanwhile the network's passes are looked at; it holds the layers under the names of the model."""
+        """Observe the network's passes meanwhile; it holds the layers under the names of the model."""
         frozen = self.traces.frozen_names() if self.traces else set()
         weights = {id(network.get_parameter(layer.name)): layer for layer in self.layers if layer.name not in frozen}
         self.watch = Watch(weights, self.part.form, scale)
@@ -88,10 +129,12 @@ class ThorOptimizer(SGD):
         self.steps += 1
 
     def refresh(self, factors: dict[str, tuple[Factor, Factor]]) -> None:
-        """Invert the factors of this batch and keep them."""
+        """Invert the factors of this batch and keep the inverses."""
         both = [factor for name in factors for factor in factors[name]]
         old = [inverse for name in factors for inverse in self.inverses[name]]
-        new = invert([factor.damped(self.damping) for factor in both], old, [factor.inverse_scale for factor in both])
+        new = invert(
+            [factor.add_damping(self.damping) for factor in both], old, [factor.inverse_scale for factor in both]
+        )
         average(new, self.buckets(list(factors)))
         if self.traces:
             new = self.traces.choose(factors, new, old)
@@ -99,8 +142,8 @@ class ThorOptimizer(SGD):
             torch._foreach_copy_(old, new)
 
     def buckets(self, names: list[str]) -> list[list[int]]:
-        """Which of the inverses, two for each layer, are averaged in one message."""
-        order = {layer.name: place for place, layer in enumerate(self.layers)}
+        """Return which of the inverses, two for each layer, are averaged in one message."""
+        order = {layer.name: index for index, layer in enumerate(self.layers)}
         ends = self.part.split_indices or (len(self.layers) // 2 - 1,)
         shares = [sum(order[name] > end for end in ends) for name in names]
         shares = [share for share in shares for _ in range(2)]
@@ -125,7 +168,7 @@ class ThorOptimizer(SGD):
 
 
 def average(inverses: list[Tensor], buckets: list[list[int]]) -> None:
-    """Each inverse becomes the mean over the ranks, in place."""
+    """Average each inverse over the ranks, in place."""
     if not distributed.is_available() or not distributed.is_initialized():
         return
     ranks = distributed.get_world_size()
@@ -139,7 +182,7 @@ def average(inverses: list[Tensor], buckets: list[list[int]]) -> None:
 
 
 class TraceRule:
-    """Whether a layer takes its new inverses: by how much tr(A) * tr(G) has changed since they were last taken.
+    """Rule for keeping inverses: it compares how much tr(A) * tr(G) has changed since they were last computed.
 
     More than `trace_renew`: it does. Below `trace_freeze`: it never does again, and is not watched any more.
     Between them: it keeps the old ones until the next refresh. Decided on the device; which layers are frozen
@@ -152,32 +195,35 @@ class TraceRule:
         self.frozen: dict[str, Tensor] = {}
 
     def frozen_names(self) -> set[str]:
+        """Return the layers that are not refreshed any more."""
         names = list(self.frozen)
         flags = torch.stack([self.frozen[name] for name in names]).tolist() if names else []
         return {name for name, flag in zip(names, flags, strict=True) if flag}
 
     def choose(self, factors: dict[str, tuple[Factor, Factor]], new: list[Tensor], old: list[Tensor]) -> list[Tensor]:
-        """Of each layer's two inverses, the new or the old."""
+        """Return the new or the old one of each layer's two inverses."""
         chosen = []
-        for place, (name, trace) in enumerate(mean_traces(factors).items()):
+        for number, (name, trace) in enumerate(mean_traces(factors).items()):
             before = self.traces.get(name, torch.zeros_like(trace))
             change = (trace - before).abs() / before  # infinite the first time
             taken = change > self.renew
             self.traces[name] = torch.where(taken, trace, before)
             self.frozen[name] = change < self.freeze
-            chosen += [torch.where(taken, new[index], old[index]) for index in (2 * place, 2 * place + 1)]
+            chosen += [torch.where(taken, new[index], old[index]) for index in (2 * number, 2 * number + 1)]
         return chosen
 
     def state(self) -> dict[str, Any]:
+        """Return what a checkpoint holds of the rule."""
         return {"traces": dict(self.traces), "frozen": dict(self.frozen)}
 
     def restore(self, state: dict[str, Any], device: torch.device) -> None:
+        """Continue from a checkpoint's state."""
         self.traces = {name: trace.to(device) for name, trace in state["traces"].items()}
         self.frozen = {name: flag.to(device) for name, flag in state["frozen"].items()}
 
 
 def mean_traces(factors: dict[str, tuple[Factor, Factor]]) -> dict[str, Tensor]:
-    """tr(A) * tr(G) of each layer, summed over its groups, as a mean over the ranks."""
+    """Return tr(A) * tr(G) of each layer, summed over its groups, as a mean over the ranks."""
     own = [(trace_of(inputs) * trace_of(outputs)).sum() for inputs, outputs in factors.values()]
     held = [torch.stack(own)] if own else []
     average(held, [[0]] if own else [])
@@ -185,5 +231,5 @@ def mean_traces(factors: dict[str, tuple[Factor, Factor]]) -> dict[str, Tensor]:
 
 
 def trace_of(factor: Factor) -> Tensor:
-    """Of each group, before damping."""
+    """Return the trace of each group, before damping."""
     return factor.blocks.diagonal(dim1=-2, dim2=-1).flatten(1).sum(1)

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from viaduct.errors import BadData, BadRun, BadValue
+from viaduct.models import sources
 from viaduct.recipes import Recipe
 from viaduct.training import checkpoint
 from viaduct.training.freezing import freeze, matching
@@ -28,6 +29,7 @@ from viaduct.weights.importing import Checkpoint, Slots, read_values, some
 from viaduct.weights.maps import foreign_names
 from viaduct.weights.mindspore import MindsporeNames
 from viaduct.weights.stored import Stored, open_weights
+from viaduct.weights.torch_import import rename_stored
 
 if TYPE_CHECKING:
     from viaduct.training.loop import Training
@@ -43,7 +45,7 @@ State = dict[str, dict[str, Any]]  # parameter -> what its optimizer keeps of it
 
 @dataclass
 class Donor:
-    """What was found where the weights come from."""
+    """Weights to start from, with what their source says about them."""
 
     tensors: dict[str, Tensor]
     excluded: set[str]
@@ -54,15 +56,15 @@ class Donor:
     state: Callable[[], tuple[State, str]] = lambda: ({}, "")  # the optimizer's state, and why it is not there
 
 
-def begin_from(training: Training) -> list[str]:
-    """Give a run its first weights, and its first step where it continues; returns what a person should know."""
+def load_initial_weights(training: Training) -> list[str]:
+    """Load the first weights of a run, and its first step where it continues; returns lines for the user."""
     init, model = training.recipe.init, training.model
     source = Path(init.source)
     donor = read_donor(source, training)
     own = model.state_dict()
     with torch.no_grad():
         for name, value in donor.tensors.items():
-            own[name].copy_(rows_of(training, ("model", name), value))
+            own[name].copy_(training.parallel.take_rows_of(("model", name), value))
     training.computation.publish_weights()
     training.computation.publish_statistics()
     names = [name for name in own if not name.endswith(COUNTER)]
@@ -73,18 +75,25 @@ def begin_from(training: Training) -> list[str]:
 
 
 def without(excluded: set[str]) -> str:
+    """Return the excluded tensors in words."""
     return f", without {some(sorted(excluded))}" if excluded else ""
 
 
 def read_donor(source: Path, training: Training) -> Donor:
-    shapes = training.whole_shapes()
+    """Return the weights at the source that fit the network."""
+    shapes = training.parallel.full_shapes(training.model)
     exclude = training.recipe.init.exclude
     foreign = foreign_names(whole_model(training)) if exclude else {}
     with open_weights(source) as stored:
         if isinstance(stored.reader, Bundle | MindsporeNames):
             return from_foreign_names(stored.reader, training, matching(exclude, shapes, "--init-exclude", foreign))
+        if stored.kind != "run":
+            stored = rename_stored(stored, whole_model(training))
         excluded = matching(exclude, {**shapes, **stored.shapes}, "--init-exclude", foreign)
+        classifier = find_new_classifier(training.recipe, stored, shapes, excluded)
+        excluded |= classifier
         taken, notes = fitting(stored, shapes, excluded)
+        notes += describe_new_classifier(classifier, stored, shapes)
         tensors = {name: stored.read(name) for name in taken}
         donor = Donor(tensors, excluded, stored.facts.step, stored.facts.trained, notes, stored.warnings)
     if stored.kind == "run":
@@ -92,6 +101,29 @@ def read_donor(source: Path, training: Training) -> Donor:
     else:
         donor.state = lambda: state_of_slots(read_slots_file(slots_beside(source)), training)
     return donor
+
+
+def find_new_classifier(
+    recipe: Recipe, stored: Stored, shapes: dict[str, tuple[int, ...]], excluded: set[str]
+) -> set[str]:
+    """Return the tensors of a classifier of another number of classes, which begin anew.
+
+    Only for networks of other packages, whose weights are published for their own classes; one of ours is refused.
+    """
+    if not sources.is_foreign(recipe.model):
+        return set()
+    wrong = {name for name, shape in shapes.items() if name in stored.shapes and stored.shapes[name] != shape}
+    wrong -= excluded
+    fits = all(shapes[name][0] == recipe.data.classes and stored.shapes[name][1:] == shapes[name][1:] for name in wrong)
+    return wrong if fits else set()
+
+
+def describe_new_classifier(names: set[str], stored: Stored, shapes: dict[str, tuple[int, ...]]) -> list[str]:
+    if not names:
+        return []
+    first = min(names)
+    there, here = stored.shapes[first][0], shapes[first][0]
+    return [f"the classifier ({', '.join(sorted(names))}) begins anew: {there:,} classes there, {here:,} here"]
 
 
 def from_foreign_names(checkpoint: Checkpoint, training: Training, excluded: set[str]) -> Donor:
@@ -102,19 +134,13 @@ def from_foreign_names(checkpoint: Checkpoint, training: Training, excluded: set
 
 
 def whole_model(training: Training) -> nn.Module:
-    """The network with all of its classifier, though without values where other ranks have a part of it."""
+    """Return the network with its full classifier, though without values where other ranks have a part of it."""
     from viaduct.training.networks import build_model
 
-    if not training.hybrid:
+    if training.parallel.has_full_model():
         return training.model
     with torch.device("meta"):
         return build_model(training.recipe)
-
-
-def rows_of(training: Training, key: tuple[Any, ...], value: Any) -> Any:
-    """What this rank has of a whole tensor, where others have a part of it."""
-    split_up = training.hybrid is not None and (key[1] in training.hybrid.names or key[1] in training.hybrid.indices)
-    return training.hybrid.keep(key, value) if training.hybrid and split_up and value.ndim else value
 
 
 def fitting(stored: Stored, shapes: dict[str, tuple[int, ...]], excluded: set[str]) -> tuple[list[str], list[str]]:
@@ -167,6 +193,7 @@ def looks_like(stored: Stored) -> list[str]:
 
 
 def continue_from(donor: Donor, source: Path, training: Training) -> list[str]:
+    """Continue at the step at which the weights were saved, with their optimizer state."""
     if donor.step is None:
         raise BadData(f"{source} does not say after which step it was saved.", "Begin with --init-schedule restart.")
     if donor.step >= training.steps:
@@ -174,7 +201,7 @@ def continue_from(donor: Donor, source: Path, training: Training) -> list[str]:
             f"{source} was saved after step {donor.step:,}; this run ends after {training.steps:,}.",
             "Give more --steps or --epochs, or begin again: --init-schedule restart.",
         )
-    training.step = training.evaluated_at = donor.step
+    training.progress.step = training.progress.evaluated_at = donor.step
     state, reason = donor.state()
     taken = load_state(training, {name: kept for name, kept in state.items() if name not in donor.excluded})
     optimizer = f"with the optimizer's state of {taken} parameters" if taken else f"with a fresh optimizer ({reason})"
@@ -197,19 +224,20 @@ def warnings(donor: Donor, source: Path, recipe: Recipe) -> list[str]:
 
 
 def load_state(training: Training, state: State) -> int:
-    """Put what an optimizer kept of each parameter into this run's; of how many."""
-    optimizer, names = training.optimizer, {id(value): name for name, value in training.model.named_parameters()}
+    """Load optimizer state by parameter; returns for how many parameters."""
+    optimizer, take_rows_of = training.optimizer, training.parallel.take_rows_of
+    names = {id(value): name for name, value in training.model.named_parameters()}
     record = optimizer.state_dict()
     order = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     found = {
         index: {
-            key: rows_of(training, ("optimizer", index, key), value) if isinstance(value, Tensor) else value
+            key: take_rows_of(("optimizer", index, key), value) if isinstance(value, Tensor) else value
             for key, value in state.get(names[id(parameter)], {}).items()
         }
         for index, parameter in enumerate(order)
     }
     record["state"] = {
-        index: {key: laid_out(value, order[index]) for key, value in kept.items()}
+        index: {key: match_layout(value, order[index]) for key, value in kept.items()}
         for index, kept in found.items()
         if fits(kept, order[index])
     }
@@ -218,19 +246,20 @@ def load_state(training: Training, state: State) -> int:
 
 
 def fits(kept: dict[str, Any], parameter: Tensor) -> bool:
+    """Return True if the stored state has the shape of the parameter."""
     tensors = [value for value in kept.values() if isinstance(value, Tensor) and value.ndim]
     return bool(kept) and all(value.shape == parameter.shape for value in tensors)
 
 
-def laid_out(value: Any, parameter: Tensor) -> Any:
-    """In memory as the parameter is (channels last): fused optimizers walk through both as they lie."""
+def match_layout(value: Any, parameter: Tensor) -> Any:
+    """Return the value in the memory layout of the parameter (channels last), which fused optimizers rely on."""
     if isinstance(value, Tensor) and value.shape == parameter.shape and value.ndim:
         return torch.empty_like(parameter).copy_(value)
     return value
 
 
 def state_of_slots(slots: Slots, training: Training) -> tuple[State, str]:
-    """TensorFlow's slots as the state of this run's optimizer."""
+    """Return TensorFlow's slots as the state of this run's optimizer, or why there is none."""
     if not slots:
         return {}, "no state of one is stored there"
     kind = type(training.optimizer).__name__
@@ -242,7 +271,7 @@ def state_of_slots(slots: Slots, training: Training) -> tuple[State, str]:
 
 
 def read_slots_file(file: Path) -> Slots:
-    """What `viaduct weights import --slots` wrote beside the weights."""
+    """Return what `viaduct weights import --slots` wrote beside the weights."""
     slots: Slots = {}
     if file.is_file():
         with open_weights(file) as stored:
@@ -253,7 +282,7 @@ def read_slots_file(file: Path) -> Slots:
 
 
 def state_of_run(folder: Path, training: Training) -> tuple[State, str]:
-    """The optimizer's state in a run's checkpoint, by parameter: its recipe says in which order they are."""
+    """Return the optimizer state of a run's checkpoint by parameter, or why there is none."""
     from viaduct.training.networks import build_model
     from viaduct.training.optim import build_optimizer
 

@@ -30,14 +30,14 @@ from torch import distributed
 
 from viaduct.cluster.environment import LAUNCHER
 from viaduct.errors import LostRank
-from viaduct.training.distributed import ADDRESS, Group, job_corner
+from viaduct.training.distributed import ADDRESS, Group, name_job_prefix
 
 WAIT_FOR_STACK = 5.0  # seconds that the others give the rank behind to say where it stands
 SECONDS_FOR_STORE = 10.0
 
 
 class Pulse:
-    """Where a rank is: how many places it has passed, and the last of them."""
+    """Position of a rank: how many points it has passed, and the last of them."""
 
     def __init__(self) -> None:
         self.count, self.place, self.step = 0, "the start", 0
@@ -51,7 +51,7 @@ class Pulse:
 
 @dataclass(frozen=True)
 class Sign:
-    """What a rank last said of itself."""
+    """Position that a rank last published."""
 
     count: int
     place: str
@@ -92,11 +92,11 @@ class Watchdog:
                 self.launcher = None
                 os.kill(os.getpid(), signal.SIGTERM)
             with contextlib.suppress(RuntimeError):  # a store that is gone is for the others to notice
-                self._say()
+                self._publish()
             if self.pulse.steady and time.monotonic() - self.pulse.since > self.hang_seconds:
                 self._give_up()
 
-    def _say(self) -> None:
+    def _publish(self) -> None:
         sign = Sign(self.pulse.count, self.pulse.place, self.pulse.step)
         self.store.set(f"sign/{self.group.rank}", json.dumps(asdict(sign)))
 
@@ -134,7 +134,7 @@ class Watchdog:
             self.note(line)
 
     def _stacks(self, ranks: list[int]) -> dict[int, str]:
-        """Where each of these stands, as far as it can still say so."""
+        """Return where each of these ranks is, as far as it can still say so."""
         until = time.monotonic() + WAIT_FOR_STACK
         keys = {rank: f"stack/{rank}" for rank in ranks}
         while time.monotonic() < until and not self.store.check(list(keys.values())):
@@ -168,12 +168,12 @@ def open_store() -> Any:
     store = distributed.TCPStore(host, int(port), is_master=False, wait_for_workers=False, timeout=timeout)  # type: ignore[attr-defined]
     # Each start of the ranks has signs of its own.
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    return distributed.PrefixStore(f"viaduct/{job_corner()}/watchdog/{attempt}", store)  # type: ignore[attr-defined]
+    return distributed.PrefixStore(f"viaduct/{name_job_prefix()}/watchdog/{attempt}", store)  # type: ignore[attr-defined]
 
 
 @contextlib.contextmanager
-def watched(group: Group, pulse: Pulse, hang_seconds: float, note: Callable[[str], None]) -> Iterator[None]:
-    """Meanwhile a rank that hangs is noticed; alone, nobody would wait for it."""
+def watch_ranks(group: Group, pulse: Pulse, hang_seconds: float, note: Callable[[str], None]) -> Iterator[None]:
+    """Watch for ranks that hang while the block runs; a single rank is not watched."""
     if group.ranks == 1:
         yield
         return

@@ -123,7 +123,7 @@ def load_recipe(
 ) -> Loaded:
     """Return the recipe, changed as asked, by which weights that no run of ours trained are measured."""
     from viaduct.recipes._classes import match_classes
-    from viaduct.verbs.train import changes_from, resolve
+    from viaduct.verbs.train import merge_changes, resolve_recipe
 
     if weights.is_dir() and (weights.parent / "recipe.json").is_file():
         raise BadValue(f"{weights} is a folder of the run {weights.parent}.", f"Give the run itself: {weights.parent}")
@@ -134,8 +134,8 @@ def load_recipe(
     if step is not None:
         raise BadValue("--step is for runs.", "Name the checkpoint itself, such as model.ckpt-601000.")
     flags = {"classes": ("data.classes", classes), "precision": ("precision.compute", precision)}
-    changes = changes_from({name: (path, str(value)) for name, (path, value) in flags.items() if value}, settings)
-    loaded, _ = resolve(recipe, None, changes)
+    changes = merge_changes({name: (path, str(value)) for name, (path, value) in flags.items() if value}, settings)
+    loaded, _ = resolve_recipe(recipe, None, changes)
     given, note = "data.classes" in dict(changes), ""
     if not given or not has_room(loaded, data):  # weights may have more classes than the pictures that measure them
         loaded, note = match_classes(loaded, data, given, shift_given="data.label_shift" in dict(changes))
@@ -146,7 +146,7 @@ def load_recipe(
 
 @contextmanager
 def advising_recipe(weights: Path) -> Iterator[None]:
-    """Where weights do not fit the recipe's network, name the recipes that they fit, not what only training can do."""
+    """Name the recipes that the weights fit, where they do not fit the given one."""
     try:
         yield
     except BadData as error:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import shlex
 import sys
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from viaduct.verbs.train import changes_from
+from viaduct.terminal import print_note
+from viaduct.verbs.train import merge_changes
 
 if TYPE_CHECKING:
     from viaduct.benching.peers import Peer
@@ -29,7 +29,7 @@ def main(
         int | None,
         typer.Option(help="Batch size.", min=1, show_default=f"the recipe's; on the CPU {CPU_BATCH} at most"),
     ] = None,
-    size: Annotated[int | None, typer.Option(help="Side of the pictures.", min=1, show_default="the recipe's")] = None,
+    size: Annotated[int | None, typer.Option(help="Side of the images.", min=1, show_default="the recipe's")] = None,
     precision: Annotated[
         str | None, typer.Option(help="auto, fp32, bf16, fp16, or a level O0 to O3.", show_default="the recipe's")
     ] = None,
@@ -91,17 +91,18 @@ def main(
     """
     given = dict(locals())
     try:
-        begin(given)
+        run_bench(given)
     except KeyboardInterrupt:
-        tell("Interrupted: nothing was written.")
+        print_note("Interrupted: nothing was written.")
         raise typer.Exit(130) from None
 
 
-def begin(given: dict[str, Any]) -> None:
+def run_bench(given: dict[str, Any]) -> None:
+    """Load the recipe with its changes and measure it."""
     from viaduct.recipes import load
 
     loaded = load(given["recipe"])
-    loaded = replace(loaded, recipe=changed(loaded.recipe, given))
+    loaded = replace(loaded, recipe=change_recipe(loaded.recipe, given))
     # torch is imported from here on: mistakes above are answered at once.
     from viaduct.benching.record import check_json_place
 
@@ -111,6 +112,7 @@ def begin(given: dict[str, Any]) -> None:
 
 
 def measure(loaded: Loaded, given: dict[str, Any]) -> None:
+    """Measure the recipe and its peers, print and store the figures."""
     import tempfile
 
     from viaduct import devices
@@ -120,23 +122,25 @@ def measure(loaded: Loaded, given: dict[str, Any]) -> None:
     from viaduct.benching.ours import Setting, fix_sink
     from viaduct.benching.record import make_record, write_record
     from viaduct.benching.table import show
+    from viaduct.training.networks import apply_source_settings
 
     names = peers.names_in(given["peer"], peers.NAMES, "peer") if given["peer"] is not None else []
-    room, place = devices.pick(given["device"])
-    ways = peers.ways_for(given["way"], place.type)
+    device, torch_device = devices.pick(given["device"])
+    modes = peers.ways_for(given["way"], torch_device.type)
     if given["way"] is not None and not names:
-        tell(f"--way {given['way']} has no say without --peer: it is how peers run.")
-    recipe = fix_sink(small_on_cpu(loaded.recipe, place.type, given["batch"]), room)
+        print_note(f"--way {given['way']} has no say without --peer: it is how peers run.")
+    recipe = apply_source_settings(loaded.recipe, keep_size=given["size"] is not None or loaded.file is not None)
+    recipe = fix_sink(small_on_cpu(recipe, torch_device.type, given["batch"]), device)
     lengths = Lengths.of(
-        place.type, fixed_length(recipe), given["steps"], given["windows"], given["warmup"], given["profile"]
+        torch_device.type, fixed_length(recipe), given["steps"], given["windows"], given["warmup"], given["profile"]
     )
     with tempfile.TemporaryDirectory() as scratch:
-        setting = Setting(recipe, given["data"], room, place, Path(scratch))
+        setting = Setting(recipe, given["data"], device, torch_device, Path(scratch))
         setting.refuse()
-        found, absent = peers.find(names, ways, recipe)
+        found, absent = peers.find(names, modes, recipe)
         started = start_apart(str(loaded.file or loaded.name), recipe, given, found) if given["starts"] else None
-        outcomes = [measure_once(setting, found, absent, lengths, tell) for _ in range(given["repeat"])]
-    record = make_record(loaded.name, setting, lengths, outcomes, command(), started)
+        outcomes = [measure_once(setting, found, absent, lengths, print_note) for _ in range(given["repeat"])]
+    record = make_record(loaded.name, setting, lengths, outcomes, build_command(), started)
     kept = None
     try:
         if given["json"]:  # first: nobody may be there to read the table
@@ -146,17 +150,17 @@ def measure(loaded: Loaded, given: dict[str, Any]) -> None:
         show(record, kept)
 
 
-def start_apart(word: str, recipe: Recipe, given: dict[str, Any], found: list[Peer]) -> Started:
+def start_apart(recipe_name: str, recipe: Recipe, given: dict[str, Any], found: list[Peer]) -> Started:
     """Ours and each peer in processes of their own, with the same recipe and the same changes."""
     from viaduct.benching.starts import Order, measure
 
     small = [("accumulate", str(recipe.accumulate)), ("data.global_batch", str(recipe.data.global_batch))]
-    order = Order(word, changes_in(given) + small, given["device"], str(given["data"]))
-    orders = [("viaduct", order), *((one.title, replace(order, peer=one.name, way=one.way)) for one in found)]
-    return measure(orders, tell)
+    order = Order(recipe_name, changes_in(given) + small, given["device"], str(given["data"]))
+    orders = [("viaduct", order), *((peer.title, replace(order, peer=peer.name, way=peer.way)) for peer in found)]
+    return measure(orders, print_note)
 
 
-def changed(recipe: Recipe, given: dict[str, Any]) -> Recipe:
+def change_recipe(recipe: Recipe, given: dict[str, Any]) -> Recipe:
     """The recipe as the flags say, each checked as `viaduct train` checks it."""
     from viaduct.recipes._fields import override
 
@@ -177,7 +181,7 @@ def changes_in(given: dict[str, Any]) -> list[tuple[str, str]]:
         "sink": given["sink"],
     }
     flags = {NAMED.get(path, path): (path, str(value)) for path, value in fields.items() if value is not None}
-    return changes_from(flags, given["settings"])
+    return merge_changes(flags, given["settings"])
 
 
 def small_on_cpu(recipe: Recipe, kind: str, batch: int | None) -> Recipe:
@@ -187,18 +191,12 @@ def small_on_cpu(recipe: Recipe, kind: str, batch: int | None) -> Recipe:
     return replace(recipe, data=replace(recipe.data, global_batch=CPU_BATCH), accumulate=1)
 
 
-def command() -> str:
-    """As anyone would repeat it: without the place where the figures go."""
+def build_command() -> str:
+    """Return the command that repeats the measurement, without the file that gets the figures."""
     words = sys.argv[1:]
     kept = [
-        word
-        for place, word in enumerate(words)
-        if not word.startswith("--json") and (place == 0 or words[place - 1] != "--json")
+        argument
+        for index, argument in enumerate(words)
+        if not argument.startswith("--json") and (index == 0 or words[index - 1] != "--json")
     ]
     return shlex.join(["viaduct", *kept])
-
-
-def tell(line: str) -> None:
-    with suppress(OSError):  # a reader who has left is no reason to stop measuring
-        sys.stderr.write(f"{line}\n")  # in one piece: print's line end may come after an interrupt
-        sys.stderr.flush()

@@ -101,7 +101,7 @@ def main(
     """
     switches = ",".join([limits_mode, *(limit or [])])
     limits.parse(switches)
-    from viaduct.carrying.asked import Asked
+    from viaduct.carrying.request import Request
     from viaduct.migration.checks import check_options
     from viaduct.migration.options import Options
     from viaduct.rehearsal.project import find_module
@@ -118,7 +118,7 @@ def main(
         **more,
     )
     check_options(options)
-    asked = Asked(
+    asked = Request(
         source=find_module(str(source)) if module else source,
         module=str(source) if module else "",
         out=out,
@@ -143,7 +143,7 @@ def main(
     from viaduct.carrying.carry import carry
 
     with interruptible():
-        carried = carry(asked, tell, finish)
+        carried = carry(asked, print_note, finish)
     raise typer.Exit(show(carried))
 
 
@@ -164,39 +164,41 @@ def interruptible() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def check_way(word: str) -> str:
-    if word not in ("report", "unwrap", "ddp"):
-        raise BadValue(f"--data-parallel {word}: there is no such way.", "It is report, unwrap or ddp.")
-    return word
+def check_way(mode: str) -> str:
+    """Refuse an unknown --data-parallel."""
+    if mode not in ("report", "unwrap", "ddp"):
+        raise BadValue(f"--data-parallel {mode}: there is no such way.", "It is report, unwrap or ddp.")
+    return mode
 
 
 def finish(carried: Carried) -> None:
+    """Write record, page and reproducer, and print the verdict."""
     from viaduct.carrying import record, report, reproducer
-    from viaduct.carrying.places import BASELINE, COMPARISON, PAGE, RECORD, REPRODUCER
+    from viaduct.carrying.output_folder import BASELINE, COMPARISON, PAGE, RECORD, REPRODUCER
     from viaduct.carrying.speed import write_baseline
     from viaduct.comparison.pages import write_drift
-    from viaduct.comparison.summary import summary
+    from viaduct.comparison.summary import make_summary
 
     if carried.drift is not None:
-        write_drift(carried.drift, summary(carried.drift), carried.asked.out / COMPARISON)
-    record.write(carried, carried.asked.out / RECORD)
-    report.write(carried, carried.asked.out / PAGE)
-    if carried.migrated is not None and carried.migrated.finished:
-        (carried.asked.out / BASELINE).write_text(write_baseline(carried), encoding="utf-8")
-    reproducer.write(carried, carried.asked.out / REPRODUCER)
+        write_drift(carried.drift, make_summary(carried.drift), carried.request.out / COMPARISON)
+    record.write(carried, carried.request.out / RECORD)
+    report.write(carried, carried.request.out / PAGE)
+    if carried.migrated is not None and carried.migrated.is_finished:
+        (carried.request.out / BASELINE).write_text(write_baseline(carried), encoding="utf-8")
+    reproducer.write(carried, carried.request.out / REPRODUCER)
 
 
 def show(carried: Carried) -> int:
     """The answer is the result; everything else was talk."""
-    from viaduct.carrying.places import PAGE
-    from viaduct.carrying.words import headline, remarks
+    from viaduct.carrying.output_folder import PAGE
+    from viaduct.carrying.sentences import list_remarks, make_headline
 
-    print(headline(carried))
-    for name, text in remarks(carried):
+    print(make_headline(carried))
+    for name, text in list_remarks(carried):
         print(f"  {name}: {text}")
-    print(f"  Page: {carried.asked.out / PAGE}", flush=True)
+    print(f"  Page: {carried.request.out / PAGE}", flush=True)
     return carried.exit_code
 
 
-def tell(line: str) -> None:
+def print_note(line: str) -> None:
     print(f"viaduct carry: {line}", file=sys.stderr, flush=True)

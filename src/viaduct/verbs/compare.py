@@ -47,19 +47,19 @@ def main(
     without dumps the loss curves are compared.
     """
     from viaduct.comparison.curves import has_curve
-    from viaduct.comparison.output import check_out
+    from viaduct.comparison.output import check_output_folder
 
-    options = chosen(graph, graph_right, rules, steps, only, (cosine, euclid, max_abs), kld, workers)
+    options = choose_thresholds(graph, graph_right, rules, steps, only, (cosine, euclid, max_abs), kld, workers)
     if out is not None:
-        check_out(out, force)
+        check_output_folder(out, force)
     if has_curve(left) and has_curve(right) and not ((left / "dump").is_dir() and (right / "dump").is_dir()):
-        code = of_curves(left, right, out, as_json)
+        code = compare_runs(left, right, out, as_json)
     else:
-        code = of_dumps(left, right, options, out, explain, as_json)
+        code = compare_dumps(left, right, options, out, explain, as_json)
     raise typer.Exit(code)
 
 
-def chosen(
+def choose_thresholds(
     graph: Path | None,
     graph_right: Path | None,
     rules: Path | None,
@@ -72,7 +72,7 @@ def chosen(
     """The flags, checked."""
     from viaduct.comparison.drift import Options
     from viaduct.comparison.naming import parse_steps
-    from viaduct.comparison.thresholds import from_flags
+    from viaduct.comparison.thresholds import thresholds_from_flags
     from viaduct.errors import BadValue
 
     for flag, value, low, high in zip(
@@ -90,22 +90,23 @@ def chosen(
         if path is not None and not path.is_file():
             raise BadValue(f"--{flag} {str(path)!r} is not a file.", "Give the path of the file.")
     wanted = None if steps is None else parse_steps(steps, "--steps")
-    return Options(graph, graph_right, rules, wanted, only, from_flags(*limits), kld, workers)  # type: ignore[arg-type]
+    return Options(graph, graph_right, rules, wanted, only, thresholds_from_flags(*limits), kld, workers)  # type: ignore[arg-type]
 
 
-def of_dumps(left: Path, right: Path, options: Options, out: Path | None, explain: bool, as_json: bool) -> int:
+def compare_dumps(left: Path, right: Path, options: Options, out: Path | None, explain: bool, as_json: bool) -> int:
+    """Compare two dumps; return the exit code."""
     from viaduct.comparison.drift import compare
     from viaduct.comparison.pages import write_drift
-    from viaduct.comparison.summary import summary
+    from viaduct.comparison.summary import make_summary
 
     drift = compare(left, right, options, progress)
-    record = summary(drift)
+    record = make_summary(drift)
     if out is not None:
         write_drift(drift, record, out)
     if as_json:
         print(json.dumps(record, indent=1))
     else:
-        show(drift, out, explain)
+        print_drift(drift, out, explain)
     return drift.exit_code
 
 
@@ -118,46 +119,49 @@ def progress(found: Iterable[Measured], total: int) -> Iterable[Measured]:
     return track(found, "comparing", total=total, console=console, transient=True, disable=not console.is_terminal)
 
 
-def show(drift: Drift, out: Path | None, explain: bool) -> None:
-    from viaduct.comparison.spoken import counts_table, explanation_text, worst_table
+def print_drift(drift: Drift, out: Path | None, explain: bool) -> None:
+    """Print counts, the worst tensors and the explanation."""
+    from viaduct.comparison.text_report import counts_table, explanation_text, worst_table
     from viaduct.terminal import make_console, print_table
 
     talk, console = make_console(stderr=True), make_console()
     for note in drift.notes:
-        say(talk, f"note: {note}")
+        print_text(talk, f"note: {note}")
     print_table(counts_table(drift), console)
     worst = worst_table(drift, WORST)
     if worst is not None:
         print_table(worst, console)
-    say(console, explanation_text(drift, explain))
+    print_text(console, explanation_text(drift, explain))
     if out is not None:
-        say(console, f"{out / 'report.html'} shows all of it; {out / 'drift.csv'} has the rows.")
+        print_text(console, f"{out / 'report.html'} shows all of it; {out / 'drift.csv'} has the rows.")
 
 
-def say(console: Console, text: str) -> None:
-    from viaduct.comparison.spoken import printable
+def print_text(console: Console, text: str) -> None:
+    """Print a text without breaking its lines."""
+    from viaduct.comparison.text_report import printable
 
     console.print(printable(text), soft_wrap=True)
 
 
-def of_curves(left: Path, right: Path, out: Path | None, as_json: bool) -> int:
+def compare_runs(left: Path, right: Path, out: Path | None, as_json: bool) -> int:
+    """Compare the loss curves of two runs; return the exit code."""
     from viaduct.comparison.curves import compare_curves
     from viaduct.comparison.curves_page import write_curves_report
-    from viaduct.comparison.output import write_out
-    from viaduct.comparison.spoken import sentence
-    from viaduct.comparison.summary import curve_summary
+    from viaduct.comparison.output import write_output
+    from viaduct.comparison.summary import make_curve_summary
+    from viaduct.comparison.text_report import sentence
     from viaduct.terminal import make_console
 
     curves = compare_curves(left, right)
-    record = curve_summary(curves)
+    record = make_curve_summary(curves)
     if out is not None:
-        write_out(out, record, {"report.html": lambda path: write_curves_report(path, curves)})
+        write_output(out, record, {"report.html": lambda path: write_curves_report(path, curves)})
     if as_json:
         print(json.dumps(record, indent=1))
     else:
         talk = make_console(stderr=True)
-        say(talk, "Not both runs have a dump; their loss curves are compared.")
+        print_text(talk, "Not both runs have a dump; their loss curves are compared.")
         for note in curves.notes:
-            say(talk, f"note: {note}")
-        say(make_console(), sentence(curves.headline))
+            print_text(talk, f"note: {note}")
+        print_text(make_console(), sentence(curves.headline))
     return curves.exit_code

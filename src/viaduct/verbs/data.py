@@ -41,7 +41,7 @@ def build(
     ] = None,
     validation_share: Annotated[
         float,
-        typer.Option(help="Set aside of every class, where the source has no validation pictures; 0: none."),
+        typer.Option(help="Set aside of every class, where the source has no validation images; 0: none."),
     ] = 0.1,
     shards: Annotated[int | None, typer.Option(help="Training files.", show_default="of about 128 MiB")] = None,
     seed: Annotated[int, typer.Option(help="Of the shuffle and the setting aside.")] = 0,
@@ -57,8 +57,8 @@ def build(
     """Make sharded TFRecords and labels.txt. A build that was stopped goes on; the result has the same bytes."""
     from viaduct.data.build import build_records
 
-    origin = origin_of(source, idx, idx_validation, ignore or [])
-    with show_progress("pictures") as on_progress, in_flags(BUILD_FLAGS), going_on(out):
+    origin = find_origin(source, idx, idx_validation, ignore or [])
+    with show_progress("images") as on_progress, in_flags(BUILD_FLAGS), explain_interrupt(out):
         built = build_records(
             origin,
             out,
@@ -71,9 +71,9 @@ def build(
         )
     kept = f", {built.kept} were there already" if built.kept else ""
     classes = f"{len(built.labels)} classes"
-    print(f"{out}: {built.train:,} training and {built.validation:,} validation pictures of {classes}, ", end="")
+    print(f"{out}: {built.train:,} training and {built.validation:,} validation images of {classes}, ", end="")
     print(f"{built.written} files written{kept}")
-    warn_of(built)
+    print_warnings(built)
 
 
 @app.command()
@@ -88,8 +88,8 @@ def fetch(
     from viaduct.data.fetch import fetch as get
 
     with show_progress("bytes") as on_progress:
-        place = get(name, out, source=source, on_progress=lambda done, total: on_progress(done, total or done))
-    print(place)
+        folder = get(name, out, source=source, on_progress=lambda done, total: on_progress(done, total or done))
+    print(folder)
 
 
 @app.command()
@@ -114,7 +114,7 @@ def index(
 @app.command()
 def check(
     records: Records,
-    deep: Annotated[bool, typer.Option("--deep", help="Decode every picture, too.")] = False,
+    deep: Annotated[bool, typer.Option("--deep", help="Decode every image, too.")] = False,
     classes: Annotated[
         int | None,
         typer.Option(help="How many classes, with or without the spare output 0.", show_default=False, min=1),
@@ -128,7 +128,7 @@ def check(
     with show_progress("bytes") as on_progress:
         report = check_records(records, deep, decode=decode, classes=classes, on_progress=on_progress)
     if as_json:
-        print(json.dumps(check_rows(report), indent=1))
+        print(json.dumps(build_check_rows(report), indent=1))
     else:
         show_check(report)
     raise typer.Exit(1 if report.errors else 0)
@@ -147,7 +147,7 @@ def show(
         typer.Option(help="imagenet, cifar10, randaugment or randaugment-N-M.", show_default="none", metavar="POLICY"),
     ] = "",
 ) -> None:
-    """A contact sheet: each picture, what evaluation sees of it, and what training may see of it."""
+    """A contact sheet: each image, what evaluation sees of it, and what training may see of it."""
     from viaduct.data.sheet import contact_sheet
 
     sheet = contact_sheet(records, out, preprocess, count, split, seed, auto_augment)
@@ -173,7 +173,7 @@ def bench(
 
     if out is not None:
         check_figures_place(out)
-    result = measure(records, preprocess, [word for word in peer.split(",") if word], batch, workers, seconds, turns)
+    result = measure(records, preprocess, [name for name in peer.split(",") if name], batch, workers, seconds, turns)
     if as_json:
         print(json.dumps(result, indent=1))
     else:
@@ -182,10 +182,10 @@ def bench(
         write_figures(out, result)  # last: what was measured is not lost where it cannot be written
 
 
-def origin_of(
+def find_origin(
     source: Path | None, idx: tuple[Path, Path] | None, idx_validation: tuple[Path, Path] | None, ignore: list[str]
 ) -> Any:
-    """What to build from; exactly one thing must be named."""
+    """Return the source to build from; refuse none and more than one."""
     from viaduct.data.mindrecord_folder import holds_mindrecords, mindrecord_origin
     from viaduct.data.origins import find_origin, idx_files
 
@@ -205,8 +205,8 @@ def origin_of(
 
 
 @contextlib.contextmanager
-def going_on(out: Path) -> Iterator[None]:
-    """Who presses Ctrl-C is told that nothing is lost."""
+def explain_interrupt(out: Path) -> Iterator[None]:
+    """Explain on Ctrl-C that nothing is lost."""
     from viaduct.data.notices import tell
 
     try:
@@ -232,16 +232,18 @@ def in_flags(flags: dict[str, str]) -> Iterator[None]:
         raise BadValue(*lines) from None
 
 
-def warn_of(built: Any) -> None:
+def print_warnings(built: Any) -> None:
+    """Warn of damaged JPEGs and a missing validation split."""
     from viaduct.data.notices import tell, tell_some
 
     named = [f"warning: {name}: the JPEG is cut short, and training will stop at it" for name in built.cut_short]
     tell_some(named, "more are cut short; `viaduct data check --deep` names all that cannot be decoded")
     if not built.validation:
-        tell("warning: there are no validation pictures; training needs some to evaluate with.")
+        tell("warning: there are no validation images; training needs some to evaluate with.")
 
 
-def check_rows(report: Any) -> dict[str, Any]:
+def build_check_rows(report: Any) -> dict[str, Any]:
+    """Return a check as JSON can hold it."""
     names = ("records", "bytes", "corrupt", "undecodable", "mislabelled")
     shards = [{"file": shard.path.name, **{name: getattr(shard, name) for name in names}} for shard in report.shards]
     findings = [vars(finding) for finding in report.findings]
@@ -249,6 +251,7 @@ def check_rows(report: Any) -> dict[str, Any]:
 
 
 def show_check(report: Any) -> None:
+    """Print the table of a check."""
     from rich.table import Table
 
     from viaduct.terminal import figure_columns, print_table
@@ -269,6 +272,7 @@ def show_check(report: Any) -> None:
 
 
 def show_bench(result: dict[str, Any]) -> None:
+    """Print the table of a measurement."""
     from rich.table import Table
 
     from viaduct.terminal import figure_columns, print_table

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from viaduct.errors import BadRun, BadValue
+from viaduct.terminal import print_note
 
 if TYPE_CHECKING:
-    from viaduct.comparison.scripted import ScriptDump
+    from viaduct.comparison.script_dump import ScriptDump
     from viaduct.rehearsal.tf1_stage.golden import Golden
     from viaduct.scripts.runner import Ended, Script
 
@@ -64,7 +64,7 @@ def main(
 
     # torch is imported from here on: mistakes above are answered at once.
     from viaduct.comparison.dump import clear_dump, make_plan
-    from viaduct.comparison.scripted import ScriptDump
+    from viaduct.comparison.script_dump import ScriptDump
 
     plan = make_plan(steps, mode, only, level, statistics_only)
     if force and out.is_dir():
@@ -74,6 +74,7 @@ def main(
 
 
 def refuse_occupied(out: Path, force: bool) -> None:
+    """Refuse an --out that is a file or has content."""
     if out.exists() and not out.is_dir():
         raise BadRun(f"--out {out} is a file, not a folder.")
     if out.is_dir() and any(out.iterdir()):
@@ -88,10 +89,11 @@ def is_tensorflow(file: Path) -> bool:
     from viaduct.rehearsal.project import FRAMEWORKS, read, stage_of
 
     project = read(file)
-    return bool(project.imported() & set(FRAMEWORKS)) and stage_of(project) == "tf1"
+    return bool(project.imported_packages() & set(FRAMEWORKS)) and stage_of(project) == "tf1"
 
 
 def refuse_options(given: list[str | Literal[False]]) -> None:
+    """Refuse flags that a TensorFlow script does not support."""
     if wrong := [name for name in given if name]:
         raise BadValue(
             f"{wrong[0]} does not go with a TensorFlow script.",
@@ -100,7 +102,7 @@ def refuse_options(given: list[str | Literal[False]]) -> None:
 
 
 def dump_graph(script: Script, steps: str, out: Path, only: str | None, run_on: bool, force: bool) -> int:
-    """Of a TensorFlow 1 script; the exit code is the script's, or 2 where nothing was dumped."""
+    """Dump a TensorFlow 1 script; return its exit code, or 2 if nothing was dumped."""
     from viaduct.comparison.naming import parse_steps
     from viaduct.rehearsal.tf1_stage import golden, need_tensorflow
 
@@ -112,21 +114,21 @@ def dump_graph(script: Script, steps: str, out: Path, only: str | None, run_on: 
     dump = golden.Golden(out.resolve(), chosen.__contains__, chosen.last, run_on, patterns)
     ended = golden.dump(dump, script)
     if ended.failure:
-        tell(f"viaduct dump: the script failed: {ended.failure}")
+        print_note(f"viaduct dump: the script failed: {ended.failure}")
     if not any(dump.written.values()):
         if ended.code:
             return ended.code
         shutil.rmtree(out, ignore_errors=True)
         raise nothing_of_graph(dump, script)
-    return tell_of_graph(dump, script, chosen.missing(dump.written), out) or ended.code
+    return report_graph(dump, script, chosen.describe_missing(dump.written), out) or ended.code
 
 
 def nothing_of_graph(dump: Golden, script: Script) -> BadValue:
     """No operator fits, or no step does."""
-    from viaduct.comparison.naming import none_like
+    from viaduct.comparison.naming import explain_no_match
 
     if dump.written:
-        names = none_like(dump.only, dump.met)
+        names = explain_no_match(dump.only, dump.met)
         return BadValue(f"--only: {names}", "Write names with * and ?: 'layer3/*,fc/MatMul'. Nothing was dumped.")
     return BadValue(
         f"nothing of {script.name} was dumped: it took {dump.taken} training steps.",
@@ -134,40 +136,44 @@ def nothing_of_graph(dump: Golden, script: Script) -> BadValue:
     )
 
 
-def tell_of_graph(dump: Golden, script: Script, missing: str, out: Path) -> int:
+def report_graph(dump: Golden, script: Script, missing: str, out: Path) -> int:
+    """Report the dump of a TensorFlow 1 script; return the exit code."""
     if missing:
-        tell(f"Not reached: step {missing}. The script took {dump.taken}.")
+        print_note(f"Not reached: step {missing}. The script took {dump.taken}.")
     if dump.left_out:
-        tell(f"Left out: {dump.left_out} tensors inside tf.cond or tf.while_loop, which may have no value or many.")
+        print_note(f"Left out: {dump.left_out} tensors in tf.cond or tf.while_loop, which may have no value or many.")
     counts = ", ".join(f"{step} ({count} tensors)" for step, count in dump.written.items())
-    tell(f"Dumped step {counts} of {script.name} to {out}. Compare the NPU's with it:")
-    tell(f"  viaduct compare NPU_DUMP {out}/step_{max(dump.written):06d} --explain")
+    print_note(f"Dumped step {counts} of {script.name} to {out}. Compare the NPU's with it:")
+    print_note(f"  viaduct compare NPU_DUMP {out}/step_{max(dump.written):06d} --explain")
     return 0
 
 
 def conclude(dump: ScriptDump, ended: Ended, out: Path) -> int:
     """Say what came of it; the exit code is the script's, or 2 where nothing was dumped."""
     if ended.failure:
-        tell(f"viaduct dump: the script failed: {ended.failure}")
+        print_note(f"viaduct dump: the script failed: {ended.failure}")
     if not dump.written:
         if ended.code:
-            tell(f"viaduct dump: nothing was dumped: the script ended with exit code {ended.code}.")
+            print_note(f"viaduct dump: nothing was dumped: the script ended with exit code {ended.code}.")
             return ended.code
-        raise BadValue(f"no step of {dump.script.name} was dumped: {sight(dump)}.", *advice(dump))
-    if misses := dump.plan.misses():
+        raise BadValue(f"no step of {dump.script.name} was dumped: {describe_sight(dump)}.", *list_advice(dump))
+    if misses := dump.plan.explain_no_match():
         from viaduct.comparison.dump import clear_dump
 
         clear_dump(out)  # steps without a tensor are of no use
         raise BadValue(f"--only: {misses}", "Write names with * and ?: 'layer3.*,fc'. Nothing was dumped.")
-    if missing := dump.plan.steps.missing(dump.written):
-        tell(f"Not reached: step {missing}. The script took {dump.seen.steps}.")
+    if missing := dump.plan.steps.describe_missing(dump.written):
+        print_note(f"Not reached: step {missing}. The script took {dump.seen.steps}.")
     steps = ", ".join(str(step) for step in dump.written)
-    tell(f"Dumped step {steps} of {dump.script.name} to {out}. If it is the truth, compare the accelerator's with it:")
-    tell(f"  viaduct compare ACCELERATOR_DUMP {out} --explain")
+    print_note(
+        f"Dumped step {steps} of {dump.script.name} to {out}. If it is the truth, compare the accelerator's with it:"
+    )
+    print_note(f"  viaduct compare ACCELERATOR_DUMP {out} --explain")
     return ended.code
 
 
-def sight(dump: ScriptDump) -> str:
+def describe_sight(dump: ScriptDump) -> str:
+    """Describe what the script did, if nothing was dumped."""
     seen = dump.seen
     if not seen.networks and not seen.passes and not seen.optimizers:
         return "it ended without calling a torch.nn.Module or making an optimizer"
@@ -175,13 +181,10 @@ def sight(dump: ScriptDump) -> str:
     return f"it called {kinds}, made {seen.optimizers} optimizers and took {seen.steps} steps"
 
 
-def advice(dump: ScriptDump) -> list[str]:
+def list_advice(dump: ScriptDump) -> list[str]:
+    """Suggest what to try, if nothing was dumped."""
     if dump.seen.steps:
         return [f"Its steps are 0 to {dump.seen.steps - 1}: choose among them with --steps."]
     if dump.seen.networks and dump.by == "optimizer":
         return ["Its optimizer never stepped; with --step-by forward each forward pass is a step."]
     return ["Work done in other processes (spawned ranks) is not seen; dump a single process."]
-
-
-def tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

@@ -69,15 +69,15 @@ def main(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON, with each class's figures.")] = False,
 ) -> None:
-    """Measure a run's checkpoints, or weights from elsewhere, on the validation pictures; each counts exactly once.
+    """Measure a run's checkpoints, or weights from elsewhere, on the validation images; each counts exactly once.
 
     Where the recipe averages its weights (ema), the averages are measured. A run of somebody's own recipe
     file keeps a copy of it, which is executed: evaluate runs of people whom you trust. A short run may end
     before the running averages of its batch norms have settled: --recompute-batch-norm 100 shows what its
     weights are worth with better ones.
 
-    Weights that viaduct did not train need a recipe, which says the network and how pictures are prepared:
-    viaduct evaluate model.ckpt-601000 --recipe resnext50_imagenet --data records/
+    Weights that viaduct did not train need a recipe, which says the network and how images are prepared:
+    viaduct evaluate model.ckpt-601000 --recipe resnet50_imagenet --data records/
 
     With --latency no image is scored: calls of the network, made fast as `viaduct serve` makes it, are timed for each
     batch size from prepared images in host memory to their logits there.
@@ -119,10 +119,11 @@ def main(
 
         print(json.dumps(finite_or_null(rows if every else rows[-1]), indent=1))
     else:
-        show(rows)
+        print_evaluations(rows)
 
 
-def show(rows: list[dict[str, Any]]) -> None:
+def print_evaluations(rows: list[dict[str, Any]]) -> None:
+    """Print the table of evaluations."""
     from rich.table import Table
 
     from viaduct.terminal import figure_columns, print_table

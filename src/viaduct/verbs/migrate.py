@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-import typer.core
 
 from viaduct.errors import BadValue
+from viaduct.verbs._grouped_help import GroupedCommand
 
 if TYPE_CHECKING:
     from viaduct.migration.options import Options
@@ -24,55 +24,44 @@ RULES, REPORTS = "Rules", "Reports"
 TORCH, TF1 = "PyTorch scripts", "TensorFlow 1 scripts"
 
 
-class Command(typer.core.TyperCommand):
-    """Shows its many options in groups."""
-
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        groups: dict[str, list[tuple[str, str]]] = {}
-        for one in self.get_params(ctx):
-            row = one.get_help_record(ctx)
-            title = "Arguments" if one.param_type_name == "argument" else getattr(one, "rich_help_panel", None)
-            if row is not None:
-                groups.setdefault(title or "Options", []).append(row)
-        for title, rows in groups.items():
-            with formatter.section(title):
-                formatter.write_dl(rows)
+Command = GroupedCommand
 
 
-def named(words: str) -> Path:
+def parse_path(words: str) -> Path:
     """A path that was given: pathlib would take nothing for the current folder."""
     if not words:
         raise BadValue("a path is empty.", "Perhaps a variable is not set? The current folder is `.`.")
     return Path(words)
 
 
-def rules(meaning: str, **more: Any) -> Any:
+def rule_option(meaning: str, **more: Any) -> Any:
     return typer.Option(help=meaning, rich_help_panel=RULES, metavar="RULE", show_default=False, **more)
 
 
-def reports(meaning: str, *names: str, **more: Any) -> Any:
+def report_option(meaning: str, *names: str, **more: Any) -> Any:
     return typer.Option(*names, help=meaning, rich_help_panel=REPORTS, **more)
 
 
-def torch(meaning: str, *names: str) -> Any:
+def torch_option(meaning: str, *names: str) -> Any:
     return typer.Option(*names, help=meaning, rich_help_panel=TORCH)
 
 
-def tf1(meaning: str, *names: str, **more: Any) -> Any:
+def tf1_option(meaning: str, *names: str, **more: Any) -> Any:
     return typer.Option(*names, help=meaning, rich_help_panel=TF1, **more)
 
 
 def main(
     path: Annotated[
         Path | None,
-        typer.Argument(help="A script, a notebook or a project's folder.", show_default=False, parser=named),
+        typer.Argument(help="A script, a notebook or a project's folder.", show_default=False, parser=parse_path),
     ] = None,
     to: Annotated[
         Literal["npu", "mlu", "any"],
         typer.Option(help="The accelerator; any (PyTorch only): one source for cuda, npu, mlu and cpu."),
     ] = "npu",
     out: Annotated[
-        Path | None, typer.Option(help="Write a migrated copy there, with start scripts.", metavar="DIR", parser=named)
+        Path | None,
+        typer.Option(help="Write a migrated copy there, with start scripts.", metavar="DIR", parser=parse_path),
     ] = None,
     in_place: Annotated[bool, typer.Option("--in-place", help="Change the files themselves, all or none.")] = False,
     force: Annotated[
@@ -95,73 +84,86 @@ def main(
     quiet: Annotated[bool, typer.Option("--quiet", help="Only the summary.")] = False,
     mode: Annotated[
         Literal["rewrite", "patch"],
-        torch("rewrite, or only import the vendor's run-time patch and say what it cannot fix."),
+        torch_option("rewrite, or only import the vendor's run-time patch and say what it cannot fix."),
     ] = "rewrite",
     data_parallel: Annotated[
         Literal["report", "unwrap", "ddp"],
-        torch("nn.DataParallel: report it, take it off, or make it DistributedDataParallel."),
+        torch_option("nn.DataParallel: report it, take it off, or make it DistributedDataParallel."),
     ] = "report",
     int32_targets: Annotated[
-        bool, torch("On the NPU: cast class numbers to int32 before the move.", "--int32-targets")
+        bool, torch_option("On the NPU: cast class numbers to int32 before the move.", "--int32-targets")
     ] = False,
     start_up: Annotated[
-        bool, torch("On the NPU: write the settings that are advised for speed.", "--start-up")
+        bool, torch_option("On the NPU: write the settings that are advised for speed.", "--start-up")
     ] = False,
-    distributed: Annotated[bool, tf1("For several devices.", "--distributed")] = False,
+    distributed: Annotated[bool, tf1_option("For several devices.", "--distributed")] = False,
     precision: Annotated[
-        str, tf1("precision_mode, or a mode of precision_mode_v2.", metavar="MODE", show_default=False)
+        str, tf1_option("precision_mode, or a mode of precision_mode_v2.", metavar="MODE", show_default=False)
     ] = "",
-    loop: Annotated[int, tf1("iterations_per_loop: steps on the device between visits of the host.")] = 1,
+    loop: Annotated[int, tf1_option("iterations_per_loop: steps on the device between visits of the host.")] = 1,
     style: Annotated[
-        Literal["explicit", "wrapper"], tf1("Sessions: options written out, or the vendor's helpers.")
+        Literal["explicit", "wrapper"], tf1_option("Sessions: options written out, or the vendor's helpers.")
     ] = "explicit",
-    imports: Annotated[Literal["explicit", "star"], tf1("Names one by one, or npu_init's star import.")] = "explicit",
-    rank: Annotated[Literal["hccl", "env"], tf1("Where rank and size come from: hccl, or the environment.")] = "hccl",
+    imports: Annotated[
+        Literal["explicit", "star"], tf1_option("Names one by one, or npu_init's star import.")
+    ] = "explicit",
+    rank: Annotated[
+        Literal["hccl", "env"], tf1_option("Where rank and size come from: hccl, or the environment.")
+    ] = "hccl",
     reduction: Annotated[
-        Literal["average", "sum"], tf1("With --distributed: what becomes of the ranks' gradients.")
+        Literal["average", "sum"], tf1_option("With --distributed: what becomes of the ranks' gradients.")
     ] = "average",
     resources: Annotated[
-        Literal["session", "plugin"], tf1("What starts communication: a session of its own, or npu_plugin.")
+        Literal["session", "plugin"], tf1_option("What starts communication: a session of its own, or npu_plugin.")
     ] = "session",
-    device: Annotated[Literal["remove", "cpu"], tf1("`with tf.device('/gpu:0')`: remove, or name the CPU.")] = "remove",
-    tpu: Annotated[Literal["convert", "keep"], tf1("TPUEstimator: convert, or keep with the TPU off.")] = "convert",
+    device: Annotated[
+        Literal["remove", "cpu"], tf1_option("`with tf.device('/gpu:0')`: remove, or name the CPU.")
+    ] = "remove",
+    tpu: Annotated[
+        Literal["convert", "keep"], tf1_option("TPUEstimator: convert, or keep with the TPU off.")
+    ] = "convert",
     keep_defaults: Annotated[
-        bool, tf1("Write out TensorFlow's defaults where NPURunConfig has others.", "--keep-defaults")
+        bool, tf1_option("Write out TensorFlow's defaults where NPURunConfig has others.", "--keep-defaults")
     ] = False,
     pad_predict: Annotated[
-        bool, tf1("Pad the last batch of a prediction instead of dropping it.", "--pad-predict")
+        bool, tf1_option("Pad the last batch of a prediction instead of dropping it.", "--pad-predict")
     ] = False,
     metrics_allreduce: Annotated[
-        bool, tf1("Average evaluation metrics over the ranks.", "--metrics-allreduce")
+        bool, tf1_option("Average evaluation metrics over the ranks.", "--metrics-allreduce")
     ] = False,
     dropout_layers: Annotated[
-        bool, tf1("Also let Keras' dropout layers use the device's dropout.", "--dropout-layers")
+        bool, tf1_option("Also let Keras' dropout layers use the device's dropout.", "--dropout-layers")
     ] = False,
-    preset: Annotated[str, tf1("Advice for one model: resnet-seed.", show_default=False)] = "",
+    preset: Annotated[str, tf1_option("Advice for one model: resnet-seed.", show_default=False)] = "",
     fusion_switch: Annotated[
-        str, tf1("The graph compiler's switches of fusion rules, on the device.", metavar="FILE", show_default=False)
+        str,
+        tf1_option("The graph compiler's switches of fusion rules, on the device.", metavar="FILE", show_default=False),
     ] = "",
-    profile: Annotated[str, tf1("Record profiles there.", metavar="DIR", show_default=False)] = "",
+    profile: Annotated[str, tf1_option("Record profiles there.", metavar="DIR", show_default=False)] = "",
     profile_points: Annotated[
         Path | None,
-        tf1("With --profile: fp_point and bp_point from this record of a rehearsal.", metavar="RECORD"),
+        tf1_option("With --profile: fp_point and bp_point from this record of a rehearsal.", metavar="RECORD"),
     ] = None,
-    dump: Annotated[str, tf1("Dump tensors there.", metavar="DIR", show_default=False)] = "",
+    dump: Annotated[str, tf1_option("Dump tensors there.", metavar="DIR", show_default=False)] = "",
     dump_step: Annotated[
-        str, tf1("With --dump: which steps, such as 0|5-10.", metavar="STEPS", show_default=False)
+        str, tf1_option("With --dump: which steps, such as 0|5-10.", metavar="STEPS", show_default=False)
     ] = "",
     show_rules: Annotated[
         bool, typer.Option("--list", help="The rules, and what each does.", rich_help_panel=RULES)
     ] = False,
-    explain: Annotated[str | None, rules("One rule: example, reason.")] = None,
-    only: Annotated[list[str] | None, rules("Only this rule; may be repeated.")] = None,
-    skip: Annotated[list[str] | None, rules("Not this rule; may be repeated.")] = None,
-    report: Annotated[Path | None, reports("Write a page with all changes.", metavar="HTML", parser=named)] = None,
-    sarif: Annotated[Path | None, reports("Write the findings as SARIF 2.1.0.", metavar="FILE", parser=named)] = None,
-    json_file: Annotated[
-        Path | None, reports("Write everything as JSON.", "--json", metavar="FILE", parser=named)
+    explain: Annotated[str | None, rule_option("One rule: example, reason.")] = None,
+    only: Annotated[list[str] | None, rule_option("Only this rule; may be repeated.")] = None,
+    skip: Annotated[list[str] | None, rule_option("Not this rule; may be repeated.")] = None,
+    report: Annotated[
+        Path | None, report_option("Write a page with all changes.", metavar="HTML", parser=parse_path)
     ] = None,
-    lang: Annotated[Literal["en", "zh"], reports("The language of the findings.")] = "en",
+    sarif: Annotated[
+        Path | None, report_option("Write the findings as SARIF 2.1.0.", metavar="FILE", parser=parse_path)
+    ] = None,
+    json_file: Annotated[
+        Path | None, report_option("Write everything as JSON.", "--json", metavar="FILE", parser=parse_path)
+    ] = None,
+    lang: Annotated[Literal["en", "zh"], report_option("The language of the findings.")] = "en",
 ) -> None:
     """Carry PyTorch CUDA scripts and TensorFlow 1 scripts to the NPU or MLU by rewriting their text. Without --out or
     --in-place nothing is written: the changes are shown. Nothing of the project is imported or run.
@@ -177,8 +179,8 @@ def main(
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What the command line says."""
+class Arguments:
+    """Values of the command line."""
 
     path: Path
     options: Options
@@ -195,7 +197,7 @@ class Asked:
     lang: str
 
 
-def asked_for(given: dict[str, Any]) -> Asked:
+def asked_for(given: dict[str, Any]) -> Arguments:
     """The flags, sorted: what the migration is to know, and what this verb does with its outcome."""
     from viaduct.migration.checks import check_options
     from viaduct.migration.options import Options
@@ -205,24 +207,25 @@ def asked_for(given: dict[str, Any]) -> Asked:
     given["profile_points"] = ("", "") if given["profile_points"] is None else read_points(given["profile_points"])
     options = Options(**{field.name: given[field.name] for field in dataclasses.fields(Options)})
     check_options(options)
-    own = {field.name for field in dataclasses.fields(Asked)} - {"options"}
-    return Asked(options=options, **{name: value for name, value in given.items() if name in own})
+    own = {field.name for field in dataclasses.fields(Arguments)} - {"options"}
+    return Arguments(options=options, **{name: value for name, value in given.items() if name in own})
 
 
-def carry(asked: Asked) -> int:
+def carry(asked: Arguments) -> int:
     """Look, write, report, show; the exit code."""
     check_modes(asked)
     check_reports(asked)
-    outcome = migrate(asked.path, asked.options, asked.jobs, asked.quiet)
+    outcome = migrate_files(asked.path, asked.options, asked.jobs, asked.quiet)
     if asked.in_place and not asked.force:
         warn_without_git(outcome)
-    write(outcome, asked)
+    write_files(outcome, asked)
     write_reports(outcome, asked)
-    show(outcome, asked)
-    return exit_code(outcome, asked)
+    print_outcome(outcome, asked)
+    return get_exit_code(outcome, asked)
 
 
 def list_rules() -> None:
+    """Print every rule with its summary."""
     from viaduct.migration.catalogue import summary_of
     from viaduct.migration.rule import all_rules
 
@@ -234,17 +237,19 @@ def list_rules() -> None:
     print(f"{len(rules)} rules; `viaduct migrate --explain RULE` shows one with its example.", file=sys.stderr)
 
 
-def explain_rule(word: str) -> None:
+def explain_rule(name: str) -> None:
+    """Print the documentation of a rule."""
     from viaduct.migration.catalogue import find
 
-    for place, rule in enumerate(find(word)):
+    for index, rule in enumerate(find(name)):
         head = f"{rule.name}: {rule.kind}, for {', '.join(rule.targets)}, rows {rule.spec}"
-        print(("\n" if place else "") + f"{head}\n\n{rule.doc.strip()}")
+        print(("\n" if index else "") + f"{head}\n\n{rule.doc.strip()}")
 
 
-def check_modes(asked: Asked) -> None:
+def check_modes(asked: Arguments) -> None:
+    """Refuse contradictory flags."""
     modes = {"--out": asked.out, "--in-place": asked.in_place, "--check": asked.check}
-    chosen = [word for word, given in modes.items() if given]
+    chosen = [flag for flag, given in modes.items() if given]
     if len(chosen) > 1:
         raise BadValue(f"{' and '.join(chosen)} together.", "--out copies, --in-place changes, --check only asks.")
     if asked.in_place:
@@ -257,18 +262,20 @@ def check_modes(asked: Asked) -> None:
         check_out(asked.path, asked.out)
 
 
-def check_reports(asked: Asked) -> None:
-    from viaduct.migration.report_places import check_places
+def check_reports(asked: Arguments) -> None:
+    """Refuse reports that cannot be written, before any work."""
+    from viaduct.migration.report_paths import check_places
 
-    places = {"--report": asked.report, "--sarif": asked.sarif, "--json": asked.json_file}
-    if asked.force and not asked.in_place and not any(places.values()):
+    files = {"--report": asked.report, "--sarif": asked.sarif, "--json": asked.json_file}
+    if asked.force and not asked.in_place and not any(files.values()):
         raise BadValue("--force is for --in-place and for reports.")
-    check_places(asked.path, places, asked.out, asked.force)
+    check_places(asked.path, files, asked.out, asked.force)
 
 
-def migrate(path: Path, options: Options, jobs: int, quiet: bool = False) -> Outcome:
+def migrate_files(path: Path, options: Options, jobs: int, quiet: bool = False) -> Outcome:
+    """Migrate a project; return the outcome."""
     from viaduct.migration.run import migrate_project
-    from viaduct.migration.walk import shown
+    from viaduct.migration.walk import printable_path
     from viaduct.terminal import show_progress
 
     command = shlex.join(["viaduct", *sys.argv[1:]])
@@ -281,20 +288,20 @@ def migrate(path: Path, options: Options, jobs: int, quiet: bool = False) -> Out
         raise typer.Exit(130) from None
     for file in outcome.files:
         if file.traceback:
-            print(f"{shown(file.path)}:\n{file.traceback}", file=sys.stderr)
+            print(f"{printable_path(file.path)}:\n{file.traceback}", file=sys.stderr)
     if outcome.walk.single:
         check_script(path, outcome)
     if not outcome.files and not outcome.unread:
-        raise BadValue(f"{shown(str(path))} has no Python file.", "Give the folder in which the scripts are.")
+        raise BadValue(f"{printable_path(str(path))} has no Python file.", "Give the folder in which the scripts are.")
     return outcome
 
 
 def check_script(path: Path, outcome: Outcome) -> None:
     """Refuse a script that cannot be read or understood: there is nothing else to migrate."""
-    from viaduct.migration.walk import shown
+    from viaduct.migration.walk import printable_path
 
     for skipped in outcome.walk.skipped:
-        raise BadValue(f"{shown(str(path))} {skipped.reason}.", "Give a script that you may read.")
+        raise BadValue(f"{printable_path(str(path))} {skipped.reason}.", "Give a script that you may read.")
     for file in outcome.files:
         if file.reason and not file.traceback:
             remedy = (
@@ -302,19 +309,21 @@ def check_script(path: Path, outcome: Outcome) -> None:
                 if file.remedy
                 else "It was left as it is."
             )
-            raise BadValue(f"{shown(str(path))}, {file.reason}.", remedy)
+            raise BadValue(f"{printable_path(str(path))}, {file.reason}.", remedy)
 
 
 def warn_without_git(outcome: Outcome) -> None:
+    """Warn that changes in place cannot be undone with git."""
     from viaduct.migration.writing import check_clean
 
     if outcome.changed and not check_clean(outcome):
         print("Note: this is no git repository, so there is no way back but your own copy.", file=sys.stderr)
 
 
-def write(outcome: Outcome, asked: Asked) -> None:
+def write_files(outcome: Outcome, asked: Arguments) -> None:
+    """Write the migrated files."""
     from viaduct.migration.inplace import write_in_place
-    from viaduct.migration.starting import start_scripts
+    from viaduct.migration.start_scripts import start_scripts
     from viaduct.migration.writing import write_out
 
     if asked.in_place:
@@ -323,7 +332,8 @@ def write(outcome: Outcome, asked: Asked) -> None:
         write_out(outcome, asked.out, start_scripts(outcome))
 
 
-def write_reports(outcome: Outcome, asked: Asked) -> None:
+def write_reports(outcome: Outcome, asked: Arguments) -> None:
+    """Write HTML, JSON and SARIF reports."""
     from viaduct.cluster.generate import write as write_whole
 
     try:
@@ -343,9 +353,10 @@ def write_reports(outcome: Outcome, asked: Asked) -> None:
         raise BadValue(f"{error.filename} cannot be written: {error.strerror}.") from error
 
 
-def show(outcome: Outcome, asked: Asked) -> None:
+def print_outcome(outcome: Outcome, asked: Arguments) -> None:
+    """Print findings and summary."""
     from viaduct.migration import terminal
-    from viaduct.migration.walk import shown
+    from viaduct.migration.walk import printable_path
 
     console = terminal.make_console()
     terminal.show_unread(console, outcome, asked.lang)
@@ -356,15 +367,16 @@ def show(outcome: Outcome, asked: Asked) -> None:
         terminal.show_skipped(console, outcome, asked.lang)
     if asked.check:
         for file in outcome.written:
-            print(f"would {'change' if file.before else 'add'} {shown(file.path)}")
+            print(f"would {'change' if file.before else 'add'} {printable_path(file.path)}")
     terminal.show_summary(console, outcome, asked.lang)
     if not asked.check and (outcome.changed or asked.out is not None or asked.in_place):
-        print(what_was_written(outcome, asked), file=sys.stderr)
+        print(describe_written(outcome, asked), file=sys.stderr)
 
 
-def what_was_written(outcome: Outcome, asked: Asked) -> str:
+def describe_written(outcome: Outcome, asked: Arguments) -> str:
+    """Describe the files that were written."""
     from viaduct.migration.summary import plural
-    from viaduct.migration.walk import shown
+    from viaduct.migration.walk import printable_path
 
     if asked.out is not None:
         return f"Written: {asked.out}"
@@ -373,10 +385,11 @@ def what_was_written(outcome: Outcome, asked: Asked) -> str:
     if not outcome.changed:
         return "Nothing was changed: there is nothing to write."
     if len(outcome.written) == 1:
-        return f"Written: {shown(str(outcome.root / outcome.written[0].path))}"
-    return f"Written: {plural(len(outcome.written), 'file')} in {shown(str(outcome.root))}"
+        return f"Written: {printable_path(str(outcome.root / outcome.written[0].path))}"
+    return f"Written: {plural(len(outcome.written), 'file')} in {printable_path(str(outcome.root))}"
 
 
-def exit_code(outcome: Outcome, asked: Asked) -> int:
+def get_exit_code(outcome: Outcome, asked: Arguments) -> int:
+    """Return 1 for changes with --check, reviews with --strict and unread files."""
     left = asked.strict and bool(outcome.by_risk)
     return 1 if left or outcome.unread or (asked.check and outcome.changed) else 0

@@ -21,33 +21,51 @@ def main(
         int | None, typer.Option(help="Count for this many classes.", show_default="as the reference has", min=1)
     ] = None,
     layers: Annotated[bool, typer.Option("--layers", help="With NAME: every layer instead of blocks.")] = False,
+    source: Annotated[
+        str,
+        typer.Option(
+            help="List networks of timm or torchvision that match NAME, such as 'convnext*'.", metavar="PACKAGE"
+        ),
+    ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
     """List the networks: parameters, multiplications, input size, the recipes that use them, and their source.
 
-    Multiplications are those of convolutions and classifiers on one picture; papers call them MACs or FLOPs.
+    Multiplications are those of convolutions and classifiers on one image; papers call them MACs or FLOPs.
     """
+    if source:
+        return show_source(source, name, as_json)
     if layers and not name:
         raise BadValue("--layers without a network.", "Name one: `viaduct models resnet50_v1 --layers`.")
     if name:
-        show_one(name, classes, layers, as_json)
+        print_model(name, classes, layers, as_json)
     else:
-        show_all(classes, as_json)
+        print_all(classes, as_json)
+    return None
 
 
-def show_all(classes: int | None, as_json: bool) -> None:
+def show_source(source: str, pattern: str, as_json: bool) -> None:
+    """Print the names of another package's networks, as `train --model` takes them."""
+    from viaduct.models.sources import list_names
+
+    names = list_names(source, pattern)
+    print(json.dumps(names, indent=1) if as_json else "\n".join(names))
+
+
+def print_all(classes: int | None, as_json: bool) -> None:
+    """Print all networks."""
     from viaduct.models import checked_classes
     from viaduct.models.catalogue import entries
 
     if classes is not None:
         checked_classes(classes)
-    users = recipes_by_model()
-    rows = [summary(name, entry, classes or entry.classes, users) for name, entry in entries().items()]
+    users = list_recipes_by_model()
+    rows = [build_row(name, entry, classes or entry.classes, users) for name, entry in entries().items()]
     if as_json:
         print(json.dumps(rows, indent=1))
         return
-    cells = [cells_of(row) for row in rows]
-    lines = aligned([("name", "classes", "parameters", "MACs", "input", "recipes"), *cells], words=(0, 5))
+    cells = [format_cells(row) for row in rows]
+    lines = align_columns([("name", "classes", "parameters", "MACs", "input", "recipes"), *cells], words=(0, 5))
     print(lines[0])
     source = ""
     for row, line in zip(rows, lines[1:], strict=True):
@@ -57,7 +75,8 @@ def show_all(classes: int | None, as_json: bool) -> None:
         print(line)
 
 
-def show_one(name: str, classes: int | None, layers: bool, as_json: bool) -> None:
+def print_model(name: str, classes: int | None, layers: bool, as_json: bool) -> None:
+    """Print one network and its layers."""
     from viaduct.errors import UnknownName
     from viaduct.models import SHOW_ALL
     from viaduct.models.catalogue import entries
@@ -67,19 +86,20 @@ def show_one(name: str, classes: int | None, layers: bool, as_json: bool) -> Non
     from viaduct.models.sizes import measure  # torch is imported here
 
     sizes = measure(name, classes, layers)
-    row = summary(name, entries()[name], sizes.classes, recipes_by_model())
+    row = build_row(name, entries()[name], sizes.classes, list_recipes_by_model())
     if as_json:
         print(json.dumps({**row, "parts": [vars(part) for part in sizes.parts]}, indent=1))
         return
     print(f"{name}: {row['source']}\n")
     total = ("total", "", "", f"{sizes.parameters:,}", f"{sizes.multiplications:,}")
     heads = ("part", "kind", "output", "parameters", "MACs")
-    print(*aligned([heads, *map(part_cells, sizes.parts), total], words=(0, 1)), sep="\n")
-    print(f"\nOn one picture of {input_of(row)}, {sizes.classes} classes; output is channels x height x width.")
+    print(*align_columns([heads, *map(format_part, sizes.parts), total], words=(0, 1)), sep="\n")
+    print(f"\nOn one image of {format_input(row)}, {sizes.classes} classes; output is channels x height x width.")
     print(f"Recipes: {', '.join(row['recipes']) or 'none'}.")
 
 
-def summary(name: str, entry: Entry, classes: int, users: dict[str, list[str]]) -> dict[str, Any]:
+def build_row(name: str, entry: Entry, classes: int, users: dict[str, list[str]]) -> dict[str, Any]:
+    """Return the row of a network."""
     return {
         "name": name,
         "classes": classes,
@@ -92,7 +112,8 @@ def summary(name: str, entry: Entry, classes: int, users: dict[str, list[str]]) 
     }
 
 
-def recipes_by_model() -> dict[str, list[str]]:
+def list_recipes_by_model() -> dict[str, list[str]]:
+    """Return the recipes of each network."""
     from viaduct import recipes
 
     users: dict[str, list[str]] = {}
@@ -101,22 +122,22 @@ def recipes_by_model() -> dict[str, list[str]]:
     return users
 
 
-def cells_of(row: dict[str, Any]) -> tuple[str, ...]:
+def format_cells(row: dict[str, Any]) -> tuple[str, ...]:
     figures = (f"{row['parameters']:,}", f"{row['macs']:,}")
-    return (row["name"], str(row["classes"]), *figures, input_of(row), " ".join(row["recipes"]))
+    return (row["name"], str(row["classes"]), *figures, format_input(row), " ".join(row["recipes"]))
 
 
-def input_of(row: dict[str, Any]) -> str:
+def format_input(row: dict[str, Any]) -> str:
     return "x".join(map(str, row["input_pixels"]))
 
 
-def part_cells(part: Part) -> tuple[str, ...]:
+def format_part(part: Part) -> tuple[str, ...]:
     output = "in training" if part.output is None else " x ".join(map(str, part.output))
     multiplications = f"{part.multiplications:,}" if part.multiplications else ""
     return (part.name, part.kind, output, f"{part.parameters:,}", multiplications)
 
 
-def aligned(rows: Sequence[Sequence[str]], words: Sequence[int]) -> list[str]:
+def align_columns(rows: Sequence[Sequence[str]], words: Sequence[int]) -> list[str]:
     """One line a row; columns of words stand to the left, figures to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     signs = ["<" if index in words else ">" for index in range(len(widths))]

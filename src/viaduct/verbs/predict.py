@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from viaduct.errors import BadData, BadValue
+from viaduct.terminal import print_note
 from viaduct.verbs._weights import (
     ClassesOption,
     DeviceOption,
@@ -113,18 +114,18 @@ def main(
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C would only add a traceback
         kept = "what was printed is not complete" if csv in (None, STDOUT) else f"{csv} was not written"
-        tell(f"viaduct predict: interrupted after {tally.done:,} of {tally.total:,} files; {kept}.")
+        print_note(f"viaduct predict: interrupted after {tally.done:,} of {tally.total:,} files; {kept}.")
         raise typer.Exit(130) from None
     except BrokenPipeError:  # a reader who has left, such as `head`, is no mistake
-        from viaduct.training.outlet import lead_nowhere
+        from viaduct.training.output_streams import redirect_to_null
 
-        lead_nowhere(sys.stdout)
+        redirect_to_null(sys.stdout)
         return 0
     tally.report()
     if csv not in (None, STDOUT):
-        tell(f"wrote {csv}")
+        print_note(f"wrote {csv}")
     if page:
-        tell(page.describe())
+        print_note(page.describe())
     return 1 if tally.errors else 0
 
 
@@ -189,7 +190,7 @@ def start_engine(classifier: Classifier, device: str, precision: str | None, fas
 
     engine = build_engine(classifier, device, precision, fold=fast, batch=batch or 32)
     if engine.note:
-        tell(engine.note)
+        print_note(engine.note)
     return engine
 
 
@@ -201,7 +202,7 @@ def choose_run(classifier: Classifier, engine: Engine, device: str, precision: s
     if not engine.folded:
         return engine.run
     reference = build_engine(classifier, device, precision, fold=False)
-    return ComparedRun(engine, reference, lambda effect: tell(str(effect)))
+    return ComparedRun(engine, reference, lambda effect: print_note(str(effect)))
 
 
 def open_sheet(sheet: Path | None) -> SheetOutput | None:
@@ -210,7 +211,3 @@ def open_sheet(sheet: Path | None) -> SheetOutput | None:
     from viaduct.handover.prediction_sheet import SheetOutput
 
     return SheetOutput(sheet)
-
-
-def tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

@@ -7,7 +7,6 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from viaduct.errors import BadValue, UnknownName
+from viaduct.terminal import print_note
 
 if TYPE_CHECKING:
     from viaduct.profiling.collector import Plan
@@ -97,7 +97,7 @@ def read(
 
         outputs.check_folder(out, force)
         outputs.remove_profile(out)
-        profile, files = outputs.complete_folder(profile, out, [], tell)
+        profile, files = outputs.complete_folder(profile, out, [], print_note)
         list_files(files)
     elif not profile.advice:
         from viaduct.profiling.advice import advise
@@ -170,6 +170,7 @@ def defines_recipe(path: Path) -> bool:
 
 
 def refuse_arguments(arguments: Sequence[str] | None) -> None:
+    """Refuse arguments for a recipe."""
     if arguments:
         raise BadValue(f"a recipe takes no arguments: {arguments[0]!r}.", "Change its fields with --set FIELD=VALUE.")
 
@@ -189,10 +190,10 @@ def profile_recipe(
     """Profile steps of a recipe in this process, or in one for each rank."""
     from viaduct.profiling import outputs
     from viaduct.recipes import load
-    from viaduct.verbs.train import changes_from
+    from viaduct.verbs.train import merge_changes
 
     loaded = load(target)
-    changes = changes_from({}, settings)
+    changes = merge_changes({}, settings)
     outputs.check_folder(out, force)
     # torch is imported from here on: mistakes above are answered at once.
     from viaduct.profiling.trace_file import read_events
@@ -200,14 +201,14 @@ def profile_recipe(
 
     outputs.remove_profile(out)
     profile = train_some_steps(
-        loaded, out=out, plan=plan, device=device, data=data, ranks=ranks, settings=changes, command=command()
+        loaded, out=out, plan=plan, device=device, data=data, ranks=ranks, settings=changes, command=get_command_line()
     )
     profile = conclude(profile, out, read_events(out), json)
     if apply:
         from viaduct.training.profile_apply import apply_advice
 
         applied = apply_advice(
-            profile.advice, loaded, plan=plan, device=device, data=data, ranks=ranks, settings=changes, tell=tell
+            profile.advice, loaded, plan=plan, device=device, data=data, ranks=ranks, settings=changes, tell=print_note
         )
         found = applied.describe() if applied else "--apply: no advice that the recipe could follow; nothing was tried."
         print(found, file=sys.stderr if json else sys.stdout)
@@ -218,6 +219,7 @@ def profile_recipe(
 
 
 def refuse_recipe_options(target: str, data: Path | None, settings: list[str] | None, apply: bool) -> None:
+    """Refuse flags that only recipes have."""
     for flag, value in (("--data", data), ("--set", settings), ("--apply", apply)):
         if value:
             raise BadValue(
@@ -249,20 +251,20 @@ def profile_script(
     outputs.check_folder(out, force)
     with tempfile.TemporaryDirectory(prefix="viaduct-profile-") as record:
         job = ScriptJob(
-            target, tuple(arguments), module, record, str(script.file.resolve().parent), *as_counts(plan), device
+            target, tuple(arguments), module, record, str(script.file.resolve().parent), *get_counts(plan), device
         )
         sys.stdout.flush()
-        ended = run_script_job(job, ranks, sys.stderr.fileno() if json else None, tell)
+        ended = run_script_job(job, ranks, sys.stderr.fileno() if json else None, print_note)
         found = [add_facts(rank, ended.reason, device) for rank in ended.ranks] or [make_empty(job.target, ended)]
         outputs.remove_profile(out)
         profile, events = outputs.write_ranks([(rank.rank, rank.profile, rank.events) for rank in found], out)
     if ended.reason:
-        tell(f"{ended.reason}.")
+        print_note(f"{ended.reason}.")
     conclude(profile, out, events, json)
     return 128 + ended.interrupted if ended.interrupted else ended.code
 
 
-def as_counts(plan: Plan) -> tuple[int, int, int]:
+def get_counts(plan: Plan) -> tuple[int, int, int]:
     return plan.skip, plan.timed, plan.recorded
 
 
@@ -272,7 +274,7 @@ def add_facts(rank: RankProfile, reason: str, device: str) -> RankProfile:
     notes = facts.notes
     if device not in ("auto", facts.device):
         notes = (*notes, f"--device is {device}; the script trains on {facts.device}, which is what was measured.")
-    changed = replace(facts, ended=reason, command=command(), notes=notes)
+    changed = replace(facts, ended=reason, command=get_command_line(), notes=notes)
     return replace(rank, profile=replace(rank.profile, facts=changed))
 
 
@@ -281,7 +283,7 @@ def make_empty(target: str, ended: ScriptRun) -> RankProfile:
     from viaduct.profiling.gather import RankProfile
     from viaduct.profiling.record import Facts, Profile
 
-    facts = Facts(target, "script", command=command(), ended=ended.reason)
+    facts = Facts(target, "script", command=get_command_line(), ended=ended.reason)
     return RankProfile(0, Profile(facts), [], 0)
 
 
@@ -292,13 +294,14 @@ def conclude(profile: Profile, out: Path, events: Sequence[dict[str, Any]], json
     """Write the folder, print the summary, name the files; return the profile with its advice."""
     from viaduct.profiling import outputs
 
-    profile, files = outputs.complete_folder(profile, out, events, tell)
+    profile, files = outputs.complete_folder(profile, out, events, print_note)
     print_profile(profile, json)
     list_files(files)
     return profile
 
 
 def print_profile(profile: Profile, json: bool) -> None:
+    """Print summary or JSON."""
     if json:
         from viaduct.profiling.folder import encode_profile
 
@@ -311,15 +314,12 @@ def print_profile(profile: Profile, json: bool) -> None:
 
 
 def list_files(files: Sequence[Path]) -> None:
-    tell("Written:")
+    """Name the written files on stderr."""
+    print_note("Written:")
     for path in files:
-        tell(f"  {path}")
+        print_note(f"  {path}")
 
 
-def command() -> str:
+def get_command_line() -> str:
+    """Return the command line as it was typed."""
     return shlex.join(["viaduct", *sys.argv[1:]])
-
-
-def tell(line: str) -> None:
-    with suppress(OSError):  # a reader who has left is no reason to stop
-        print(line, file=sys.stderr, flush=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -14,10 +13,11 @@ from viaduct.cluster import generate
 from viaduct.cluster.device_ips import AUTO
 from viaduct.cluster.draft import Template
 from viaduct.cluster.environment import DEFAULT_JOB, DEFAULT_PORT, Target, exports
-from viaduct.cluster.findings import Finding, counted
-from viaduct.cluster.ranktable import RankTable, read, read_bytes
+from viaduct.cluster.findings import Finding, format_count
+from viaduct.cluster.ranktable import RankTable, read_bytes, read_table
 from viaduct.cluster.rules import DEFAULT_CARD, Card, Examined, examine
 from viaduct.errors import BadValue
+from viaduct.terminal import print_note
 
 app = typer.Typer(
     add_completion=False,
@@ -60,13 +60,13 @@ def make(
 ) -> None:
     """Write a rank table for these servers. What the rules refuse is not written."""
     names, numbers = generate.server_names(servers), generate.device_numbers(devices)
-    text = generate.make(names, numbers, device_ips or [], card=card, present=present, template=FORMS[template])
-    hand_over(text, out, force, f"{size(len(numbers) * len(names), len(names))}, template {template}")
-    for warning in generate.warnings_of(text, card):
-        tell(f"Note: {warning}.")
+    text = generate.make_table(names, numbers, device_ips or [], card=card, present=present, template=FORMS[template])
+    write_or_print(text, out, force, f"{format_size(len(numbers) * len(names), len(names))}, template {template}")
+    for warning in generate.list_warnings(text, card):
+        print_note(f"Note: {warning}.")
     if device_ips == [AUTO]:
-        tell("The device addresses are a plan. Devices that have others must be given these, on each server:")
-        tell("  hccn_tool -i DEVICE -ip -s address ADDRESS netmask 255.255.255.0")
+        print_note("The device addresses are a plan. Devices that have others must be given these, on each server:")
+        print_note("  hccn_tool -i DEVICE -ip -s address ADDRESS netmask 255.255.255.0")
 
 
 @app.command()
@@ -79,7 +79,7 @@ def check(
     """Name every rule that the table violates (exit 1), where, and what to do; warnings are exit 0."""
     examined = examine(read_bytes(file), card, present)
     if as_json:
-        print(json.dumps(as_dict(file, examined), indent=1))
+        print(json.dumps(build_record(file, examined), indent=1))
     else:
         print_findings(file, examined)
     if examined.errors:
@@ -89,12 +89,12 @@ def check(
 @app.command()
 def show(file: File, card: CardOption = DEFAULT_CARD) -> None:
     """Draw the servers, their devices and ranks."""
-    from viaduct.cluster.picture import draw
+    from viaduct.cluster.drawing import draw_table
     from viaduct.terminal import make_console
 
-    table = read(file, card)
-    draw(table, make_console())
-    note(table)
+    table = read_table(file, card)
+    draw_table(table, make_console())
+    print_warnings(table)
 
 
 @app.command()
@@ -109,17 +109,17 @@ def convert(
 ) -> None:
     """Change the form of a rank table: template 1, template 2, hostfile. Comments are dropped."""
     table = forms.read_any(file, device_ips or [], card, addressed=to != "hostfile")
-    note(table, but="ranks-consecutive" if renumber else "")
+    print_warnings(table, but="ranks-consecutive" if renumber else "")
     table = forms.renumber(table) if renumber else table
     if to == "hostfile":
-        text = forms.as_hostfile(table)
-        for sentence in forms.lost_devices(table):
-            tell(f"Note: {sentence}.")
+        text = forms.render_hostfile(table)
+        for sentence in forms.describe_lost_devices(table):
+            print_note(f"Note: {sentence}.")
     else:
-        text = forms.as_template(table, FORMS[to], card)
-        for warning in generate.warnings_of(text, card) if table.path is None else ():  # a hostfile has had none yet
-            tell(f"Note: {warning}.")
-    hand_over(text, out, force, size(table.size, len(table.servers)))
+        text = forms.render_template(table, FORMS[to], card)
+        for warning in generate.list_warnings(text, card) if table.path is None else ():  # a hostfile has had none yet
+            print_note(f"Note: {warning}.")
+    write_or_print(text, out, force, format_size(table.size, len(table.servers)))
 
 
 @app.command()
@@ -145,19 +145,22 @@ def env(
         )
     if rank is None and server is None:
         raise BadValue("whose variables?", "Give --rank N for one process, or --server IP for torchrun on a server.")
-    table = read(file, card)
+    table = read_table(file, card)
     if rank is not None:
         name, variables = table.seat(rank).server.server_id, table.environment(rank, port=port, job=job, target=target)
     else:
         name, variables = server or "", table.server_environment(server or "", port=port, job=job, target=target)
     print(exports(variables), end="")
-    note(table)
+    print_warnings(table)
     numbers = [device.device_id for device in table.server(name).devices]
     if target is None and numbers != list(range(len(numbers))):
-        tell(f"Note: the devices are {', '.join(map(str, numbers))}. torch counts from 0: give --target to map them.")
+        print_note(
+            f"Note: the devices are {', '.join(map(str, numbers))}. torch counts from 0: give --target to map them."
+        )
 
 
-def hand_over(text: str, out: Path | None, force: bool, what: str) -> None:
+def write_or_print(text: str, out: Path | None, force: bool, what: str) -> None:
+    """Print a table, or write it to --out."""
     if out is None:
         print(text, end="")
     else:
@@ -165,15 +168,17 @@ def hand_over(text: str, out: Path | None, force: bool, what: str) -> None:
         print(f"{out}: {what}")
 
 
-def size(devices: int, servers: int) -> str:
-    return f"{counted(devices, 'device')} on {counted(servers, 'server')}"
+def format_size(devices: int, servers: int) -> str:
+    """Describe the size of a table."""
+    return f"{format_count(devices, 'device')} on {format_count(servers, 'server')}"
 
 
-def as_dict(file: Path, examined: Examined) -> dict[str, object]:
+def build_record(file: Path, examined: Examined) -> dict[str, object]:
+    """Return a check as JSON can hold it."""
     return {
         "file": str(file),
         "template": examined.draft.template if examined.draft else None,
-        "servers": len(servers_of(examined)),
+        "servers": len(list_servers(examined)),
         "devices": len(examined.draft.devices) if examined.draft else 0,
         "errors": len(examined.errors),
         "warnings": len(examined.warnings),
@@ -181,23 +186,25 @@ def as_dict(file: Path, examined: Examined) -> dict[str, object]:
     }
 
 
-def servers_of(examined: Examined) -> set[str]:
+def list_servers(examined: Examined) -> set[str]:
     servers = examined.draft.servers if examined.draft else []
     return {server.server_id.text for server in servers if server.server_id}
 
 
 def print_findings(file: Path, examined: Examined) -> None:
+    """Print all findings of a table."""
     for finding in examined.findings:
         print_finding(finding)
     if examined.draft is not None:
         form = f"template {examined.draft.template}"
-        print(f"{file}: {form}, {size(len(examined.draft.devices), len(servers_of(examined)))}; ", end="")
+        print(f"{file}: {form}, {format_size(len(examined.draft.devices), len(list_servers(examined)))}; ", end="")
     else:
         print(f"{file}: ", end="")
-    print(f"{counted(len(examined.errors), 'error')}, {counted(len(examined.warnings), 'warning')}")
+    print(f"{format_count(len(examined.errors), 'error')}, {format_count(len(examined.warnings), 'warning')}")
 
 
 def print_finding(finding: Finding) -> None:
+    """Print one finding."""
     value = "" if finding.value is None else f" = {finding.value!r}"
     print(f"{finding.severity} {finding.rule}")
     print(f"  {finding.path}{value}")
@@ -205,11 +212,8 @@ def print_finding(finding: Finding) -> None:
     print(f"  {finding.fix}")
 
 
-def note(table: RankTable, but: str = "") -> None:
+def print_warnings(table: RankTable, but: str = "") -> None:
+    """Print the warnings of a table on stderr."""
     for finding in table.warnings:
         if finding.rule != but:
-            tell(f"Note: {finding}.")
-
-
-def tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+            print_note(f"Note: {finding}.")

@@ -18,7 +18,7 @@ from viaduct.rehearsal import limits, project
 from viaduct.rehearsal.plan import Plan, StageName
 from viaduct.rehearsal.stage import refuse_old_torch
 from viaduct.rehearsal.step_at import find_target
-from viaduct.rehearsal.summary import Summary, told
+from viaduct.rehearsal.summary import Summary, describe_summary
 from viaduct.scripts.notebook_runs import is_notebook
 
 SIZES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -121,31 +121,32 @@ def main(
             language=lang,
             command=shlex.join(["viaduct", *sys.argv[1:]]),
         )
-        raise typer.Exit(perform(plan if here else in_view(plan), line, record))
+        raise typer.Exit(run_rehearsal(plan if here else choose_view(plan), line, record))
     finally:
         if record is None:
             shutil.rmtree(kept, ignore_errors=True)
 
 
-def in_view(plan: Plan) -> Plan:
-    """What the script writes stays apart from the user's files."""
+def choose_view(plan: Plan) -> Plan:
+    """Return the folder mode: what the script writes stays apart from the user's files."""
     from viaduct.rehearsal.files import choose_view
 
-    return choose_view(plan, tell)
+    return choose_view(plan, print_note)
 
 
-def perform(plan: Plan, line: str, record: Path | None) -> int:
+def run_rehearsal(plan: Plan, line: str, record: Path | None) -> int:
+    """Rehearse the script; return the exit code."""
     from viaduct.rehearsal.process import rehearse
 
     where = "in this folder" if plan.view == "here" else "what it writes is kept apart from your files"
-    tell(f"this executes {Path(plan.script).name}, with your rights; {where}.")
+    print_note(f"this executes {Path(plan.script).name}, with your rights; {where}.")
     card = "CUDA calls run on the CPU" if plan.on == "original" else f"a stand-in on the CPU plays the {plan.on}"
-    tell(f"{card}; {facts(plan)}.")
+    print_note(f"{card}; {describe_plan(plan)}.")
     if line:
-        tell(f"the script starts its ranks itself ({line}): it is run once, and sees {plan.ranks} cards.")
-    summary: Summary = rehearse(plan, tell)
-    first, *more = told(summary, plan)
-    tell(first)
+        print_note(f"the script starts its ranks itself ({line}): it is run once, and sees {plan.ranks} cards.")
+    summary: Summary = rehearse(plan, print_note)
+    first, *more = describe_summary(summary, plan)
+    print_note(first)
     if record is not None:
         more.append(
             f"The record is in {record}"
@@ -169,7 +170,8 @@ def describe_points(record: Path) -> list[str]:
     ]
 
 
-def facts(plan: Plan) -> str:
+def describe_plan(plan: Plan) -> str:
+    """Describe steps, limits and ranks of a rehearsal."""
     until = f"{plan.steps} steps" if plan.steps else "to its end"
     bound = f"at most {plan.timeout:g} s" if plan.timeout else "no limit of time"
     ranks = f"{plan.ranks} ranks" if plan.ranks > 1 else "1 rank"
@@ -177,6 +179,7 @@ def facts(plan: Plan) -> str:
 
 
 def find_script(script: Path) -> Path:
+    """Return the script; refuse a folder and a missing file."""
     if script.is_dir():
         raise BadValue(f"{str(script)!r} is a folder.", "Name the script that trains.")
     if not script.exists():
@@ -187,6 +190,7 @@ def find_script(script: Path) -> Path:
 
 
 def prepare_record(record: Path | None) -> Path:
+    """Return an empty folder for the record."""
     if record is None:
         return Path(tempfile.mkdtemp(prefix="viaduct_rehearsal_"))
     if record.exists() and (not record.is_dir() or any(record.iterdir())):
@@ -196,11 +200,12 @@ def prepare_record(record: Path | None) -> Path:
 
 
 def parse_size(text: str) -> int:
+    """Parse a size such as 8G."""
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
     if match is None:
         raise BadValue(f"--memory {text!r} is no size.", "Write 8G, 500M or a number of bytes.")
     return int(float(match[1]) * SIZES[match[2].upper()])
 
 
-def tell(line: str) -> None:
+def print_note(line: str) -> None:
     print(f"viaduct rehearse: {line}", file=sys.stderr, flush=True)

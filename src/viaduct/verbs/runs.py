@@ -26,7 +26,7 @@ class ListByDefault(typer.core.TyperGroup):
     default = "list"
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        asks_help = "--help" in args and not any(word in self.commands for word in args)
+        asks_help = "--help" in args and not any(argument in self.commands for argument in args)
         if not asks_help and (not args or args[0] not in self.commands):
             args = [self.default, *args]
         return super().parse_args(ctx, args)
@@ -200,7 +200,7 @@ def page(
 
     check_file(out, ".html", b"<!doctype html>", "a page")
     listing, runs = collect(dirs, conditions)
-    write_page(build_page(runs, listing.problems, describe_place(dirs)), out)
+    write_page(build_page(runs, listing.problems, name_folders(dirs)), out)
     print(f"wrote {len(runs):,} runs to {out}", file=sys.stderr)
     return 0
 
@@ -228,7 +228,8 @@ def watch(
     return 0
 
 
-def describe_place(dirs: list[Path] | None) -> str:
+def name_folders(dirs: list[Path] | None) -> str:
+    """Name the searched folders in a message."""
     return ", ".join(str(path) for path in dirs or [Path("runs")])
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -12,6 +11,7 @@ import typer
 from viaduct.addresses import read_address
 from viaduct.errors import BadValue
 from viaduct.extras import require
+from viaduct.terminal import print_note
 
 if TYPE_CHECKING:
     from viaduct.recipes import Loaded
@@ -85,7 +85,7 @@ def main(
         timeout_s=parse_time(timeout),
         past=past,
     )
-    findings = search(request, lambda: read_data(loaded, fixed, data), tell)
+    findings = search(request, lambda: read_data(loaded, fixed, data), print_note)
     print_findings(findings)
     if findings.end == "interrupted":
         raise typer.Exit(128 + findings.signal)
@@ -96,17 +96,17 @@ def collect_settings(
 ) -> dict[str, str]:
     """Return the fields that all trials have, refused as `viaduct train` refuses them."""
     from viaduct.recipes._classes import match_classes
-    from viaduct.verbs.train import changes_from, resolve
+    from viaduct.verbs.train import merge_changes, resolve_recipe
 
     flags = {name: (name, text) for name, text in (("epochs", epochs), ("steps", steps)) if text is not None}
-    changes = changes_from(flags, settings)
+    changes = merge_changes(flags, settings)
     given = dict(changes)
     check_settings(recipe, changes)
-    changed, _ = resolve(recipe, None, changes)
+    changed, _ = resolve_recipe(recipe, None, changes)
     shifted = "data.label_shift" in given
     matched, note = match_classes(changed, data, "data.classes" in given, shift_given=shifted)
     if note:
-        tell(note)
+        print_note(note)
     for name in ("classes", "label_shift"):
         value = getattr(matched.recipe.data, name, None)
         if value != getattr(changed.recipe.data, name, None):
@@ -148,7 +148,3 @@ def parse_time(text: str | None) -> float | None:
     if not seconds > 0:
         raise BadValue(f"--timeout {text} is no time above 0.", "Write it as 90s, 30m or 2h.")
     return seconds
-
-
-def tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
+import re
 import shlex
 import sys
 from dataclasses import dataclass, replace
-from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -15,207 +16,105 @@ import typer
 
 from viaduct.addresses import read_address
 from viaduct.errors import BadValue
+from viaduct.terminal import print_note
+from viaduct.verbs._grouped_help import GroupedCommand
+from viaduct.verbs._recipe_flags import FLAGS, HEADINGS, INSPECTION, RANKS, RUN, SCHEDULE, with_recipe_flags
 
 if TYPE_CHECKING:
     from viaduct.profiling.options import ProfilingOptions, Window
     from viaduct.recipes import Init, Loaded, Recipe
     from viaduct.training.session import Request
+    from viaduct.tuning.location import Location
 
-# Flag -> the field of the recipe that it is another name for; `--set` reaches all the others.
-ALIASES = {
-    "epochs": "epochs",
-    "steps": "steps",
-    "seed": "seed",
-    "batch": "data.global_batch",
-    "lr": "optimizer.lr",
-    "mode": "mode",
-    "compile": "compile",
-    "compile_parts": "compile_parts",
-    "kernels": "kernels",
-    "sink": "sink",
-    "precision": "precision.compute",
-    "loss_scale": "precision.loss_scale",
-    "accumulate": "accumulate",
-    "clip_norm": "clip_norm",
-    "deterministic": "deterministic",
-    "classes": "data.classes",
-    "init": "init.source",
-    "init_exclude": "init.exclude",
-    "init_schedule": "init.schedule",
-    "freeze": "init.freeze",
-    "workers": "data.workers",
-    "on_bad_record": "data.on_bad_record",
-    "balance": "data.balance",
-    "auto_augment": "data.auto_augment",
-    "increased_aug": "data.increased_aug",
-    "brightness": "data.brightness",
-    "contrast": "data.contrast",
-    "saturation": "data.saturation",
-    "hue": "data.hue",
-    "eval_every": "evaluation.every_epochs",
-    "eval_only": "evaluation.eval_only",
-    "stop_threshold": "evaluation.stop_threshold",
-    "save_every": "checkpoint.every_steps",
-    "keep": "checkpoint.keep",
-    "log_every": "log.every_steps",
-    "log_format": "log.format",
-    "tensorboard": "log.tensorboard",
-    "tensorboard_every": "log.tensorboard_every",
-    "parallel": "parallel.mode",
-    "sync_norm": "parallel.sync_norm",
-    "compress": "parallel.compress",
-    "reduce": "parallel.reduce",
-}
+ALIASES = {name: flag.path for name, flag in FLAGS.items()}
+"""Flag -> its field of the recipe; `--set` reaches all the others."""
 # Flag -> the flag whose value it gives once for each rank, and the field of the recipe.
 PER_RANK = {"batch_per_rank": ("batch", "data.global_batch"), "lr_per_rank": ("lr", "optimizer.lr")}
 
 
-def aliased(flag: str, meaning: str, metavar: str | None = None) -> Any:
-    name = "--" + flag.replace("_", "-")
-    return typer.Option(name, help=f"{meaning} [{ALIASES[flag]}]", show_default=False, metavar=metavar)
+class Command(GroupedCommand):
+    """Command with the headings of `train --help`."""
+
+    headings = HEADINGS
 
 
+RunOption = functools.partial(typer.Option, rich_help_panel=RUN)
+ScheduleOption = functools.partial(typer.Option, rich_help_panel=SCHEDULE)
+RankOption = functools.partial(typer.Option, rich_help_panel=RANKS)
+InspectionOption = functools.partial(typer.Option, rich_help_panel=INSPECTION)
+
+
+@with_recipe_flags
 def main(
     recipe: Annotated[
-        str, typer.Argument(help="A recipe's name (see --list) or your own recipe file; left out: continue --run.")
+        str, typer.Argument(help="Name of a recipe (see --list) or your own recipe file; left out: resume --run.")
     ] = "",
-    listing: Annotated[bool, typer.Option("--list", help="Show the recipes and stop.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="With --list: as JSON.")] = False,
-    data: Annotated[Path | None, typer.Option(help="Where the recipe's data lie.", callback=read_address)] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, npu, mlu; or one card: cuda:1.")] = "auto",
-    run: Annotated[Path | None, typer.Option(help="The run's directory.", show_default="runs/RECIPE")] = None,
+    listing: Annotated[bool, RunOption("--list", help="Show the recipes and stop.")] = False,
+    as_json: Annotated[bool, RunOption("--json", help="With --list: as JSON.")] = False,
+    data: Annotated[Path | None, RunOption(help="Folder of the recipe's data.", callback=read_address)] = None,
+    device: Annotated[str, RunOption(help="auto, cpu, cuda, npu, mlu; or one card: cuda:1.")] = "auto",
+    run: Annotated[Path | None, RunOption(help="Directory of the run.", show_default="runs/RECIPE")] = None,
     resume: Annotated[
-        Literal["auto", "never", "must"], typer.Option(help="auto: continue if there is something to continue.")
+        Literal["auto", "never", "must"], RunOption(help="auto: resume if the run has a checkpoint.")
     ] = "auto",
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Change any field of the recipe; may be repeated.", metavar="FIELD=VALUE"),
+        RunOption("--set", help="Change any field of the recipe; may be repeated.", metavar="FIELD=VALUE"),
     ] = None,
-    epochs: Annotated[str | None, aliased("epochs", "Passes over the training pictures.", "N")] = None,
-    steps: Annotated[str | None, aliased("steps", "Total optimizer steps, instead of epochs.", "N")] = None,
-    seed: Annotated[str | None, aliased("seed", "Of weights, sample order and augmentation.", "N")] = None,
-    batch: Annotated[str | None, aliased("batch", "Global batch size.", "N")] = None,
-    lr: Annotated[str | None, aliased("lr", "Peak learning rate; find: measure which.", "RATE")] = None,
-    batch_per_rank: Annotated[
-        int | None, typer.Option(min=1, help="Batch of each rank; the global batch is this times the ranks.")
+    bank: Annotated[
+        Path | None,
+        RunOption(
+            help="Bank of tuned operators (`viaduct tune`); none: use no bank.",
+            show_default="TUNE_BANK_PATH, else your own",
+            metavar="DIR",
+        ),
     ] = None,
-    lr_per_rank: Annotated[
-        float | None, typer.Option(help="Peak learning rate of one rank; times the ranks.", metavar="RATE")
-    ] = None,
-    mode: Annotated[str | None, aliased("mode", "auto, eager, or graph: compiled.", "WORD")] = None,
-    compile: Annotated[str | None, aliased("compile", "In graph mode: auto, regional, whole or off.", "WORD")] = None,
-    compile_parts: Annotated[
-        str | None, aliased("compile_parts", "Compile only these parts: 'stages.2,head'.", "GLOB,…")
-    ] = None,
-    kernels: Annotated[str | None, aliased("kernels", "Kernels of our own: auto, on or off.", "WORD")] = None,
-    sink: Annotated[
-        str | None, aliased("sink", "Steps at a time on the device: auto, a number, or 0: none.", "N")
-    ] = None,
-    precision: Annotated[
-        str | None, aliased("precision", "auto, fp32, bf16, fp16, or a level O0 to O3.", "WORD")
-    ] = None,
-    loss_scale: Annotated[str | None, aliased("loss_scale", "A number, dynamic, or auto.", "SCALE")] = None,
-    accumulate: Annotated[str | None, aliased("accumulate", "Work through the batch in so many parts.", "N")] = None,
-    clip_norm: Annotated[str | None, aliased("clip_norm", "Clip gradients to this norm; 0: do not.", "NORM")] = None,
-    deterministic: Annotated[bool, aliased("deterministic", "Same bits every time, slower on accelerators.")] = False,
-    classes: Annotated[str | None, aliased("classes", "The network's outputs.", "N")] = None,
-    init: Annotated[
-        Path | None, aliased("init", "Begin with these weights: a .safetensors file, a run, a TF checkpoint.", "PATH")
-    ] = None,
-    init_exclude: Annotated[
-        str | None, aliased("init_exclude", "But not with those of these names: 'head.*'.", "GLOB,…")
-    ] = None,
-    init_schedule: Annotated[
-        str | None, aliased("init_schedule", "restart at step 0, or continue at the weights' own step.", "WORD")
-    ] = None,
-    freeze: Annotated[
-        str | None, aliased("freeze", "Do not train these: 'all but head', or names as 'stem,stages.0'.", "GLOB,…")
-    ] = None,
-    workers: Annotated[
-        str | None, aliased("workers", "Threads that prepare batches; 0: one a core for records, else none.", "N")
-    ] = None,
-    on_bad_record: Annotated[str | None, aliased("on_bad_record", "stop, or skip: count and name it.", "WORD")] = None,
-    balance: Annotated[
-        bool, aliased("balance", "See every class equally often; partly: --set data.balance=0.5.")
-    ] = False,
-    auto_augment: Annotated[
-        str | None, aliased("auto_augment", "imagenet, cifar10, randaugment or randaugment-N-M.", "POLICY")
-    ] = None,
-    increased_aug: Annotated[
-        str | None, aliased("increased_aug", "Colours: on (by the next four), off, or the reference's.", "WORD")
-    ] = None,
-    brightness: Annotated[str | None, aliased("brightness", "Largest change, of 255 grey levels.", "X")] = None,
-    contrast: Annotated[str | None, aliased("contrast", "Smallest factor; the largest is 2 - X.", "X")] = None,
-    saturation: Annotated[str | None, aliased("saturation", "Smallest factor; the largest is 2 - X.", "X")] = None,
-    hue: Annotated[str | None, aliased("hue", "Largest turn, as a share of half a circle.", "X")] = None,
-    eval_every: Annotated[
-        str | None, aliased("eval_every", "Epochs between evaluations; 0: only at the end.", "N")
-    ] = None,
-    eval_only: Annotated[bool, aliased("eval_only", "Evaluate the newest checkpoint and stop.")] = False,
-    stop_threshold: Annotated[
-        str | None, aliased("stop_threshold", "Stop once top-1 (0 to 1) reaches this; 0: never.", "SHARE")
-    ] = None,
-    save_every: Annotated[str | None, aliased("save_every", "Steps between checkpoints; 0: by time only.", "N")] = None,
-    keep: Annotated[str | None, aliased("keep", "How many checkpoints are kept, beside the best.", "N")] = None,
-    log_every: Annotated[str | None, aliased("log_every", "Steps between log lines.", "N")] = None,
-    log_format: Annotated[str | None, aliased("log_format", "resnext, tf, dll, events or mindspore.", "WORD")] = None,
-    tensorboard: Annotated[
-        str | None, aliased("tensorboard", "Beside curves: images, histograms, graph, top5, or all.", "WORD,…")
-    ] = None,
-    tensorboard_every: Annotated[
-        str | None, aliased("tensorboard_every", "Steps between images and histograms; 0: as log lines.", "N")
-    ] = None,
-    ranks: Annotated[
-        int | None, typer.Option(help="So many ranks on this machine, each on a device of its own.", show_default="1")
-    ] = None,
-    parallel: Annotated[
-        str | None,
-        aliased("parallel", "data; hybrid: each rank has a part of the classes; auto: by their number.", "WORD"),
-    ] = None,
-    sync_norm: Annotated[bool, aliased("sync_norm", "Batch norms see the global batch, not a rank's share.")] = False,
-    compress: Annotated[
-        str | None, aliased("compress", "What gradients travel in: none, bf16 or fp16.", "WORD")
-    ] = None,
-    reduce: Annotated[
-        str | None, aliased("reduce", "Gradients of the ranks: their mean, or their sum.", "WORD")
-    ] = None,
-    watch: Annotated[
-        bool, typer.Option("--watch", help="Serve a page of the run while it goes on, on this machine only.")
-    ] = False,
+    watch: Annotated[bool, RunOption("--watch", help="Serve a live page of the run, on this machine only.")] = False,
     watch_port: Annotated[
         int | None,
-        typer.Option(min=0, max=65535, help="With --watch: its port.", show_default="one that is free", metavar="N"),
+        RunOption(min=0, max=65535, help="With --watch: its port.", show_default="any free port", metavar="N"),
+    ] = None,
+    batch_per_rank: Annotated[
+        int | None, ScheduleOption(min=1, help="Batch of each rank; the global batch is this times the ranks.")
+    ] = None,
+    lr_per_rank: Annotated[
+        float | None, ScheduleOption(help="Peak learning rate of one rank; times the ranks.", metavar="RATE")
+    ] = None,
+    ranks: Annotated[
+        int | None, RankOption(help="Number of ranks on this machine, each on its own device.", show_default="1")
     ] = None,
     profile: Annotated[
-        str | None, typer.Option(help="Profile these steps to RUN/profile: 100-120.", metavar="FIRST-LAST")
+        str | None, InspectionOption(help="Profile these steps to RUN/profile: 100-120.", metavar="FIRST-LAST")
     ] = None,
     dump_steps: Annotated[
-        str | None, typer.Option(help="Dump what these steps compute to RUN/dump: 0,5,10-12.", metavar="LIST")
+        str | None, InspectionOption(help="Dump what these steps compute to RUN/dump: 0,5,10-12.", metavar="LIST")
     ] = None,
     dump_mode: Annotated[
-        Literal["input", "output", "all"], typer.Option(help="What of each operator is dumped.")
+        Literal["input", "output", "all"], InspectionOption(help="Tensors of each operator that are dumped.")
     ] = "all",
     dump_only: Annotated[
-        str | None, typer.Option(help="Dump only operators of these names: 'layer3.*,head'.", metavar="GLOB,…")
+        str | None, InspectionOption(help="Dump only operators with these names: 'layer3.*,head'.", metavar="GLOB,…")
     ] = None,
     dump_level: Annotated[
-        Literal["module", "op"], typer.Option(help="Dump modules, or every aten operator, forward and backward.")
+        Literal["module", "op"], InspectionOption(help="Dump modules, or every aten operator, forward and backward.")
     ] = "module",
     dump_statistics_only: Annotated[
-        bool, typer.Option("--dump-statistics-only", help="Dump minimum, maximum, mean, deviation, norm; no tensors.")
+        bool,
+        InspectionOption("--dump-statistics-only", help="Dump minimum, maximum, mean, deviation, norm; no tensors."),
     ] = False,
+    **fields: Any,
 ) -> None:
-    """Train a recipe, or continue a run that was interrupted.
+    """Train a recipe, or resume a run that was interrupted.
 
     Ctrl-C ends after the current step with a checkpoint; the same command, or `viaduct train --run DIR`,
-    continues. A run that has finished is left alone.
+    resumes. A run that has finished is left alone.
     """
-    given = dict(locals())
+    given = {name: value for name, value in locals().items() if name != "fields"} | fields
     if listing:
         return show_recipes(as_json)
-    if (lr or "").strip().lower() == "find":
+    if (given["lr"] or "").strip().lower() == "find":
         return find_rate(given)
-    return begin(asked_for(given, count_ranks(ranks)), ranks)
+    return run_training(read_arguments(given, count_ranks(ranks)), ranks)
 
 
 def find_rate(given: dict[str, Any]) -> None:
@@ -224,7 +123,7 @@ def find_rate(given: dict[str, Any]) -> None:
         raise BadValue("--lr find measures on one rank.", "Leave --ranks out; the rate is that of the global batch.")
     if given["lr_per_rank"] is not None:
         raise BadValue("--lr find and --lr-per-rank contradict each other.", "Give one of them.")
-    asked = asked_for({**given, "lr": None}, 1)
+    asked = read_arguments({**given, "lr": None}, 1)
     from viaduct.runs.rate_range import PAGE, suggest_rate, write_range_page, write_text
     from viaduct.training.rate_finder import STEPS, measure_rates
 
@@ -236,8 +135,8 @@ def find_rate(given: dict[str, Any]) -> None:
     page = asked.run / PAGE
     write_range_page(page, asked.loaded.name, measured.rates, measured.losses, suggestion)
     if suggestion.rate is not None:
-        tell(f"Train with it: {rate_flag(asked.loaded.recipe, suggestion.rate)}")
-    tell(f"Curve: {page}")
+        print_note(f"Train with it: {rate_flag(asked.loaded.recipe, suggestion.rate)}")
+    print_note(f"Curve: {page}")
 
 
 def rate_flag(recipe: Recipe, rate: float) -> str:
@@ -247,14 +146,14 @@ def rate_flag(recipe: Recipe, rate: float) -> str:
     return f"--lr {rate:g}"
 
 
-def check(words: list[str], ranks: int, here: int, first: bool) -> list[str]:
+def check_command(words: list[str], ranks: int, here: int, first: bool) -> list[str]:
     """Refuse what `viaduct train` with these words would refuse as so many ranks, `here` of them on this machine;
     what there is to say of a run that has finished already. `first`: is rank 0 here, which looks at the run?"""
-    found: list[Asked] = []
+    found: list[Arguments] = []
 
-    @wraps(main)
+    @functools.wraps(main)
     def note(**given: Any) -> None:
-        found.append(asked_for(given, ranks))
+        found.append(read_arguments(given, ranks))
 
     verb = typer.Typer(add_completion=False, rich_markup_mode=None)
     verb.command("train")(note)
@@ -263,8 +162,8 @@ def check(words: list[str], ranks: int, here: int, first: bool) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What the command line says, with the recipe as it changes it; torch is not needed to find it."""
+class Arguments:
+    """Values of the command line and the recipe with its changes; needs no torch."""
 
     loaded: Loaded
     run: Path
@@ -275,8 +174,10 @@ class Asked:
     dump: dict[str, Any] | None
     watch: int | None = None
     profile: tuple[Window | None, ProfilingOptions] | None = None
+    bank: Location | None = None
 
     def request(self) -> Request:
+        """Return the request for the training session; imports torch."""
         from viaduct.training.dumping import DumpOptions
         from viaduct.training.profile_callback import ProfileRequest
         from viaduct.training.rundir import RunDir
@@ -285,7 +186,8 @@ class Asked:
         dump = DumpOptions(**self.dump) if self.dump else None
         run = RunDir(self.run)
         profile = ProfileRequest(*self.profile, self.loaded.name, self.command) if self.profile else None
-        return Request(self.loaded, run, self.data, self.device, self.resume, self.command, dump, self.watch, profile)
+        place = self.loaded, run, self.data, self.device, self.resume, self.command
+        return Request(*place, dump, self.watch, profile, self.bank)
 
 
 def count_ranks(ranks: int | None) -> int:
@@ -301,20 +203,22 @@ def apply_per_rank(given: dict[str, Any], ranks: int) -> dict[str, Any]:
     """
     given = dict(given)
     stored = read_stored_recipe(given["run"]) if given["resume"] != "never" else {}
-    for flag, (whole, path) in PER_RANK.items():
+    for flag, (total_flag, path) in PER_RANK.items():
         value = given.pop(flag)
         if value is None:
             continue
         name = "--" + flag.replace("_", "-")
-        if given[whole] is not None:
-            raise BadValue(f"{name} {value:g} and --{whole} {given[whole]} contradict each other.", "Give one of them.")
+        if given[total_flag] is not None:
+            raise BadValue(
+                f"{name} {value:g} and --{total_flag} {given[total_flag]} contradict each other.", "Give one of them."
+            )
         if not value > 0:
             raise BadValue(f"{name} is {value:g}; it must be above 0.")
         part, field = path.split(".")
         begun = stored.get(part, {}).get(field)
         if begun is not None and begun != value * ranks:
-            tell(f"{name} {value:g}: the run was begun with {path} {begun:g} and keeps it, on {ranks} ranks too.")
-        given[whole] = str(value * ranks if begun is None else begun)
+            print_note(f"{name} {value:g}: the run was begun with {path} {begun:g} and keeps it, on {ranks} ranks too.")
+        given[total_flag] = str(value * ranks if begun is None else begun)
     return given
 
 
@@ -324,37 +228,40 @@ def read_stored_recipe(run: Path | None) -> dict[str, Any]:
     from viaduct.training.rundir import RunDir
 
     try:
-        return dict(RunDir(run).stored()["recipe"]) if run is not None and run.is_dir() else {}
+        return dict(RunDir(run).read_recipe()["recipe"]) if run is not None and run.is_dir() else {}
     except (ViaductError, KeyError, TypeError, ValueError):
         return {}  # whoever opens the run says what is wrong with it
 
 
-def asked_for(given: dict[str, Any], ranks: int) -> Asked:
-    """From the parameters of `main`."""
+def read_arguments(given: dict[str, Any], ranks: int) -> Arguments:
+    """Build the request from the parameters of `main`."""
     given = apply_per_rank(given, ranks)
     from viaduct.data.synthetic import stored_data
     from viaduct.recipes._classes import match_classes
 
     flags = {name: value for name, value in given.items() if name in ALIASES and value not in (None, False)}
-    changes = changes_from({name: (ALIASES[name], spelled(value)) for name, value in flags.items()}, given["settings"])
-    dump = dump_asked_for(
+    changes = merge_changes(
+        {name: (ALIASES[name], format_value(value)) for name, value in flags.items()}, given["settings"]
+    )
+    dump = read_dump_options(
         given["dump_steps"],
         given["dump_mode"],
         given["dump_only"],
         given["dump_level"],
         given["dump_statistics_only"],
     )
-    loaded, stored = resolve(given["recipe"], given["run"], changes)
-    run, device = given["run"] or Path("runs") / loaded.name, given["device"]
+    recipe_name = given["recipe"] or choose_recipe(given)
+    loaded, stored = resolve_recipe(recipe_name, given["run"], changes)
+    run, device = given["run"] or Path("runs") / name_run(loaded.name, given["model"]), given["device"]
     data = given["data"] or stored_data(stored)
     if not stored:  # a run that is continued has its number of classes
         settings_given = dict(changes)
         shifted = "data.label_shift" in settings_given
         loaded, note = match_classes(loaded, data, "data.classes" in settings_given, shift_given=shifted)
         if note:
-            tell(note)
+            print_note(note)
     check_init(loaded.recipe.init, {path for path, _ in changes}, run)
-    return Asked(
+    return Arguments(
         loaded=loaded,
         run=run,
         data=data,
@@ -364,7 +271,52 @@ def asked_for(given: dict[str, Any], ranks: int) -> Asked:
         dump=dump,
         watch=choose_watch_port(given["watch"], given["watch_port"], loaded.recipe.evaluation.eval_only),
         profile=choose_profile(given["profile"]),
+        bank=choose_bank(given["bank"]),
     )
+
+
+def choose_recipe(given: dict[str, Any]) -> str:
+    """Return the recipe of a network that was named without one; none where a run is continued."""
+    run = given["run"]
+    if not given["model"] or (run is not None and (run / "recipe.json").is_file()):
+        return ""
+    recipe = "finetune" if given["init"] else "imagenet_modern"
+    print_note(f"Training {given['model']} with the recipe {recipe}; `viaduct train RECIPE --model …` takes another.")
+    return recipe
+
+
+def name_run(recipe: str, model: str | None) -> str:
+    """Return the name of a run's directory; a network that was chosen by a flag is part of it."""
+    if not model:
+        return recipe
+    return f"{recipe}_{re.sub('[^A-Za-z0-9_.-]', '_', model)}"
+
+
+def apply_source(loaded: Loaded, size_given: bool) -> Loaded:
+    """Return the recipe with images prepared as the source of its network prepares them, where it asks for that."""
+    if getattr(loaded.recipe.data, "preprocess", "") != "source":
+        return loaded
+    from viaduct.training.networks import apply_source_settings
+
+    keep_size = size_given or loaded.file is not None
+    return replace(loaded, recipe=apply_source_settings(loaded.recipe, keep_size=keep_size))
+
+
+def choose_bank(given: Path | None) -> Location | None:
+    """Return the bank that --bank, TUNE_BANK_PATH or the user's own folder name; None: use none."""
+    from viaduct.tuning.bank import BadBank
+    from viaduct.tuning.location import NONE, locate_bank
+
+    if given == NONE:
+        return None
+    location = locate_bank(given)
+    if location.origin == "default" and not location.path.is_dir():
+        return None
+    if not location.path.is_dir():
+        raise BadBank(
+            f"there is no bank {str(location.path)!r}.", f"`viaduct tune run RECIPE --bank {location.path}` makes one."
+        )
+    return location
 
 
 def choose_profile(steps: str | None) -> tuple[Window | None, ProfilingOptions] | None:
@@ -387,10 +339,10 @@ def choose_watch_port(watch: bool, port: int | None, eval_only: bool) -> int | N
     return port or 0
 
 
-def dump_asked_for(
+def read_dump_options(
     steps: str | None, mode: str, only: str | None, level: str, statistics_only: bool
 ) -> dict[str, Any] | None:
-    """What the --dump flags say, refused where it cannot be meant."""
+    """Return the options of --dump flags; refuse contradictions."""
     from viaduct.comparison.naming import parse_only, parse_steps
 
     if steps is None:
@@ -404,51 +356,52 @@ def dump_asked_for(
     return {"steps": steps, "mode": mode, "only": only, "level": level, "statistics_only": statistics_only}
 
 
-def spelled(value: str | bool | Path) -> str:
-    """As `--set` would be given it: 1 turns on a yes-or-no field, and is all of a share; paths are whole."""
+def format_value(value: str | bool | Path) -> str:
+    """Return the text that `--set` would get: 1 for a switch, absolute paths."""
     if isinstance(value, Path):
         return str(value.resolve())
     return "1" if value is True else str(value)
 
 
-def begin(asked: Asked, ranks: int | None) -> None:
-    if ranks is not None and not among_ranks(ranks):
+def run_training(asked: Arguments, ranks: int | None) -> None:
+    """Train, or start the ranks that do."""
+    if ranks is not None and not is_rank(ranks):
         from viaduct.cluster.launch import check_numbers, quiet_import, run_local
 
         check_numbers(ranks, 0)
         with quiet_import():
             finished = refuse_together(asked, ranks, ranks)
         if finished:
-            tell("\n".join(finished))
+            print_note("\n".join(finished))
             return
-        raise typer.Exit(run_local(["train", *arguments()], ranks))
+        raise typer.Exit(run_local(["train", *get_own_arguments()], ranks))
 
     # torch is imported from here on: mistakes above are answered at once.
-    from viaduct.training.session import conduct
+    from viaduct.training.session import run_training
 
-    outcome = conduct(asked.request())
+    outcome = run_training(asked.request())
     if not outcome.finished:
         raise typer.Exit(128 + (outcome.signal or 0))
 
 
-def refuse_together(asked: Asked, ranks: int, here: int, first: bool = True) -> list[str]:
-    """Better said once, before there are ranks, than by every rank; see `check`."""
+def refuse_together(asked: Arguments, ranks: int, here: int, first: bool = True) -> list[str]:
+    """Refuse once, before there are ranks, what every rank would refuse; see `check`."""
     from viaduct import devices
     from viaduct.training.live import check_port
-    from viaduct.training.session import finished_already, refuse_or_find_finished, refuse_ranks
+    from viaduct.training.session import describe_finished, refuse_or_find_finished, refuse_ranks
 
     devices.check_ranks(asked.device, here)
     request = asked.request()
     refuse_ranks(request, ranks)
     if first and refuse_or_find_finished(request):
-        return list(finished_already(request))
+        return list(describe_finished(request))
     if first and asked.watch is not None:
         check_port(asked.watch)
     return []
 
 
-def resolve(recipe: str, run: Path | None, changes: list[tuple[str, str]]) -> tuple[Loaded, dict[str, Any]]:
-    """The recipe with these changes, and what a run that is continued has written down of itself."""
+def resolve_recipe(recipe: str, run: Path | None, changes: list[tuple[str, str]]) -> tuple[Loaded, dict[str, Any]]:
+    """Return the recipe with these changes, and what a resumed run stored about itself."""
     from viaduct.recipes import load
     from viaduct.recipes._fields import override
 
@@ -458,7 +411,7 @@ def resolve(recipe: str, run: Path | None, changes: list[tuple[str, str]]) -> tu
     if recipe:
         loaded = load(recipe)
     else:
-        loaded, stored = reopen(run or Path())
+        loaded, stored = open_run(run or Path())
     given = dict(changes)
     check_flags(given, loaded)
     if "epochs" in given:
@@ -466,17 +419,17 @@ def resolve(recipe: str, run: Path | None, changes: list[tuple[str, str]]) -> tu
     changed = loaded.recipe
     for path, text in changes:
         changed = override(changed, path, text)
-    return replace(loaded, recipe=changed), stored
+    return apply_source(replace(loaded, recipe=changed), "data.size" in given), stored
 
 
 def check_flags(given: dict[str, str], loaded: Loaded) -> None:
-    """What contradicts itself, or means nothing to this recipe."""
+    """Refuse flags that contradict each other or mean nothing to this recipe."""
     for field in ("on_bad_record", "increased_aug", "brightness", "contrast", "saturation", "hue"):
         if f"data.{field}" in given and not hasattr(loaded.recipe.data, field):
             flag = f"--{field.replace('_', '-')}"
             raise BadValue(
                 f"{flag}: {loaded.name} trains on {loaded.recipe.data.name}, which has no records.",
-                "It is for recipes that train on TFRecord files or folders of pictures.",
+                "It is for recipes that train on TFRecord files or folders of images.",
             )
     if "steps" in given and "epochs" in given:
         raise BadValue("--steps and --epochs both say how long to train.", "Give one of them.")
@@ -485,7 +438,7 @@ def check_flags(given: dict[str, str], loaded: Loaded) -> None:
 
 
 def check_init(init: Init, given: set[str], run: Path) -> None:
-    """What was said of the first weights must mean something."""
+    """Refuse flags about first weights without --init."""
     for path, flag in (("init.exclude", "--init-exclude"), ("init.schedule", "--init-schedule")):
         if path in given and not init.source:
             raise BadValue(f"{flag} without --init: there are no weights to begin with.", "Say which: --init PATH.")
@@ -495,15 +448,11 @@ def check_init(init: Init, given: set[str], run: Path) -> None:
             f"`viaduct train --run {run}` continues a run; one that begins with its weights needs another --run.",
         )
     if "init.freeze" in given and init.freeze.strip() and not init.source:
-        tell(f"Warning: --freeze {init.freeze!r} without --init: what is frozen keeps its random first values.")
+        print_note(f"Warning: --freeze {init.freeze!r} without --init: what is frozen keeps its random first values.")
 
 
-def tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
-def among_ranks(ranks: int) -> bool:
-    """Whether this process is one of the ranks already, and there are as many as it was told."""
+def is_rank(ranks: int) -> bool:
+    """Return True if this process is one of the ranks already; refuse another number of them."""
     here = os.environ.get("LOCAL_WORLD_SIZE")
     if "RANK" in os.environ and here is not None and here != str(ranks):
         raise BadValue(
@@ -513,31 +462,32 @@ def among_ranks(ranks: int) -> bool:
     return "RANK" in os.environ
 
 
-def arguments() -> list[str]:
-    """What stands behind `viaduct train` on the command line."""
+def get_own_arguments() -> list[str]:
+    """Return the arguments after `viaduct train`."""
     return sys.argv[sys.argv.index("train") + 1 :]
 
 
-def reopen(run: Path) -> tuple[Any, dict[str, Any]]:
+def open_run(run: Path) -> tuple[Any, dict[str, Any]]:
+    """Return the recipe of a run, and what the run stored about itself."""
     from viaduct.training.rundir import RunDir
 
-    return RunDir(run).recipe(), RunDir(run).stored()
+    return RunDir(run).recipe(), RunDir(run).read_recipe()
 
 
-def changes_from(flags: dict[str, tuple[str, str]], settings: list[str] | None) -> list[tuple[str, str]]:
-    """Fields and their texts, first as flags say, then as `--set` does; which must not say anything else."""
+def merge_changes(flags: dict[str, tuple[str, str]], settings: list[str] | None) -> list[tuple[str, str]]:
+    """Return fields and their texts from flags and `--set`; refuse contradictions."""
     named = {path: (name, text) for name, (path, text) in flags.items()}
-    changes = list(map(split, settings or []))
+    changes = list(map(split_setting, settings or []))
     for path, text in changes:
         name, other = named.get(path, ("", text))
-        if not same(text, other):
+        if not is_same_value(text, other):
             flag = "--" + name.replace("_", "-")
             raise BadValue(f"{flag} {other} and --set {path}={text} contradict each other.", "Give one of them.")
     return [*flags.values(), *changes]
 
 
-def same(text: str, other: str) -> bool:
-    """4 and 4.0 are, and words however they are written."""
+def is_same_value(text: str, other: str) -> bool:
+    """Return True for equal numbers (4 and 4.0) and for words in upper or lower case."""
     if text == other:
         return True
     try:
@@ -546,14 +496,16 @@ def same(text: str, other: str) -> bool:
         return text.lower() == other.lower()
 
 
-def split(word: str) -> tuple[str, str]:
-    path, equals, text = word.partition("=")
+def split_setting(setting: str) -> tuple[str, str]:
+    """Split FIELD=VALUE."""
+    path, equals, text = setting.partition("=")
     if not equals:
-        raise BadValue(f"--set {word} has no value.", "Write it as --set optimizer.lr=0.05")
+        raise BadValue(f"--set {setting} has no value.", "Write it as --set optimizer.lr=0.05")
     return path.strip(), text.strip()
 
 
 def show_recipes(as_json: bool) -> None:
+    """Print all recipes."""
     from viaduct.recipes import load, names
 
     recipes = [load(name) for name in names()]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -12,6 +11,7 @@ import typer
 
 from viaduct.errors import BadValue
 from viaduct.extras import explain_import_error
+from viaduct.terminal import print_note
 
 app = typer.Typer(
     add_completion=False,
@@ -43,8 +43,8 @@ def show(
     from viaduct.weights.stored import open_weights
 
     with open_weights(weights) as stored:
-        summary = summarise(stored, pattern)
-        tell_all(stored.warnings)
+        summary = build_summary(stored, pattern)
+        print_notes(stored.warnings)
     if as_json:
         print(json.dumps(summary, indent=1))
     else:
@@ -54,7 +54,10 @@ def show(
 @app.command("import")
 def import_weights(
     checkpoint: Annotated[
-        Path, typer.Argument(help="A TensorFlow checkpoint (prefix, folder or .index) or MindSpore .ckpt.")
+        Path,
+        typer.Argument(
+            help="A TensorFlow checkpoint (prefix, folder or .index), a MindSpore .ckpt, a .pth or .safetensors file."
+        ),
     ],
     out: Annotated[Path, typer.Option(help="The .safetensors file to write.")],
     model: Model = "",
@@ -67,19 +70,27 @@ def import_weights(
     ] = False,
     force: Force = False,
 ) -> None:
-    """Turn a TensorFlow or MindSpore checkpoint into a safetensors file with our names and layouts."""
+    """Turn a TensorFlow or MindSpore checkpoint, or a PyTorch state dict, into a safetensors file with our names."""
     from viaduct.weights.exporting import import_file, refuse_overwriting, slots_beside
+    from viaduct.weights.stored import holds_torch_names
 
     if out.suffix != ".safetensors":
         raise BadValue(f"--out {out} should end in .safetensors.")
     for file in (out, slots_beside(out)) if slots else (out,):
         refuse_overwriting(file, force)
-    written = import_file(checkpoint, out, model=model, classes=classes or 0, ema=ema, slots=slots)
+    if holds_torch_names(checkpoint):
+        from viaduct.weights.torch_import import import_torch_file
+
+        if slots:
+            raise BadValue(f"--slots: {checkpoint} is a PyTorch file, whose optimizer state has no names.")
+        written = import_torch_file(checkpoint, out, model=model, classes=classes or 0, ema=ema)
+    else:
+        written = import_file(checkpoint, out, model=model, classes=classes or 0, ema=ema, slots=slots)
     if written.recognised:
-        tell(f"{checkpoint} looks like {written.model}.")
+        print_note(f"{checkpoint} looks like {written.model}.")
     done = written.done
     for note in done.notes if done else []:
-        tell(f"Note: {note}.")
+        print_note(f"Note: {note}.")
     step = f", step {done.global_step:,}" if done and done.global_step is not None else ""
     print(f"{out}: {written.model}, {written.classes:,} classes, {written.tensors:,} tensors{step}", end="")
     print(f"; {len(done.skipped):,} more skipped" if done and done.skipped else "")
@@ -88,15 +99,18 @@ def import_weights(
 @app.command("export")
 def export_weights(
     weights: Annotated[Path, typer.Argument(help="A run, one of its checkpoints, or a .safetensors file.")],
-    out: Annotated[Path, typer.Option(help="A prefix such as model.ckpt-601000, a .safetensors or a .ckpt file.")],
+    out: Annotated[
+        Path, typer.Option(help="A prefix such as model.ckpt-601000, or a .safetensors, .ckpt or .pth file.")
+    ],
     form: Annotated[
-        Literal["tf-checkpoint", "safetensors", "mindspore"], typer.Option("--format", "--to", help="What to write.")
+        Literal["tf-checkpoint", "safetensors", "mindspore", "torchvision", "pytorch"],
+        typer.Option("--format", "--to", help="What to write."),
     ] = "tf-checkpoint",
     model: Model = "",
     layout: Annotated[
         Literal["a", "b", "zoo", "mindcv", "own"] | None,
         typer.Option(
-            help="TensorFlow, ResNeXt's grouped kernels: a, one variable each; b, one for each group. "
+            help="TensorFlow, grouped kernels: a, one variable each; b, one for each group. "
             "MindSpore, whose names: zoo, mindcv, own.",
             show_default="b; of the network that computes the same",
         ),
@@ -106,7 +120,10 @@ def export_weights(
     ] = False,
     force: Force = False,
 ) -> None:
-    """Write our weights as a TensorFlow V2 checkpoint that its Saver restores, a MindSpore one, or safetensors."""
+    """Write weights as a TensorFlow V2 checkpoint that its Saver restores, a MindSpore one, a state dict, safetensors.
+
+    `--to torchvision` has torchvision's names for the network, `--to pytorch` the network's own; both are .pth files.
+    """
     from contextlib import ExitStack
 
     from viaduct.weights.exporting import (
@@ -121,26 +138,33 @@ def export_weights(
         raise BadValue(f"--out {out} does not go with --format {form}.", "A .safetensors file is the other's form.")
     if form == "mindspore" and out.suffix != ".ckpt":
         raise BadValue(f"--out {out} should end in .ckpt: MindSpore's load_checkpoint reads no other name.")
+    if form in ("torchvision", "pytorch") and out.suffix not in (".pth", ".pt"):
+        raise BadValue(f"--out {out} should end in .pth or .pt with --to {form}.")
     refuse_overwriting(out, force)
     with ExitStack() as opened:
         averages = opened.enter_context(open_weights(weights, ema=True)) if ema else None
         stored = opened.enter_context(open_weights(weights))
         refuse_foreign(stored)
-        tell_all(stored.warnings)
+        print_notes(stored.warnings)
         if form == "safetensors":
             written = export_safetensors(averages or stored, out, model)
+        elif form in ("torchvision", "pytorch"):
+            from viaduct.weights.torch_import import export_torch_file
+
+            written = export_torch_file(averages or stored, out, model=model, to=form)
         elif form == "mindspore":
             written = export_mindspore(averages or stored, out, model=model, layout=layout or "")
         else:
             written = export_tf_checkpoint(stored, out, model=model, layout=layout or "", averages=averages)
     if written.recognised:
-        tell(f"{weights} looks like {written.model}.")
-    tell_all(f"Note: {note}." for note in written.notes)
+        print_note(f"{weights} looks like {written.model}.")
+    print_notes(f"Note: {note}." for note in written.notes)
     step = f", step {written.step:,}" if written.step is not None else ""
     print(f"{out}: {written.model}, {written.classes:,} classes, {written.tensors:,} tensors{step}")
 
 
 def refuse_foreign(stored: Any) -> None:
+    """Refuse weights that are a TensorFlow or MindSpore checkpoint."""
     if stored.kind in ("TensorFlow checkpoint", "MindSpore checkpoint"):
         already = " already" if stored.kind.startswith("TensorFlow") else ""
         raise BadValue(
@@ -149,7 +173,8 @@ def refuse_foreign(stored: Any) -> None:
         )
 
 
-def summarise(stored: Any, pattern: str) -> dict[str, Any]:
+def build_summary(stored: Any, pattern: str) -> dict[str, Any]:
+    """Return names, shapes and types that match a pattern."""
     from fnmatch import fnmatchcase
 
     chosen = {name: info for name, info in stored.infos.items() if fnmatchcase(name, pattern)}
@@ -183,11 +208,12 @@ def find_likely_models(stored: Any) -> list[tuple[str, int, float]]:
         missing = explain_import_error(error)
         if missing is None:
             raise
-        tell(f"Note: they fit no network completely; to look for one that nearly fits, {missing}")
+        print_note(f"Note: they fit no network completely; to look for one that nearly fits, {missing}")
         return []
 
 
 def print_summary(summary: dict[str, Any]) -> None:
+    """Print a summary as a table."""
     from rich.table import Table
 
     from viaduct.terminal import print_table
@@ -212,10 +238,7 @@ def printable(name: str) -> str:
     return "".join(letter if letter.isprintable() else f"\\x{ord(letter):02x}" for letter in name)
 
 
-def tell_all(lines: Iterable[str]) -> None:
+def print_notes(lines: Iterable[str]) -> None:
+    """Print notes on stderr."""
     for line in lines:
-        tell(line)
-
-
-def tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+        print_note(line)

@@ -22,7 +22,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from viaduct.data.atomic import replacing
+from viaduct.atomic_files import replace_file
 from viaduct.data.example import BYTES, FIXED32, VARINT, field, fields, pack_varint, varint
 from viaduct.data.tfrecord import masked_crc32c
 from viaduct.errors import BadData, BadValue, DiskFull, UnknownName
@@ -332,9 +332,9 @@ def write_bundle(path: Path | str, tensors: Mapping[str, Tensor]) -> Path:
     order = sorted(tensors, key=lambda name: name.encode())
     try:
         prefix.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(prefix.with_name(shard_name(prefix.name, 0, 1))) as file:
+        with replace_file(prefix.with_name(shard_name(prefix.name, 0, 1))) as file:
             pairs = list(write_values(file, ((name, tensors[name]) for name in order)))
-        with replacing(prefix.with_name(prefix.name + ".index")) as file:
+        with replace_file(prefix.with_name(prefix.name + ".index")) as file:
             file.write(write_table([(b"", header()), *pairs]))
         name_latest(prefix)
     except OSError as error:

@@ -17,19 +17,19 @@ import torch
 from safetensors.torch import save as pack
 from torch import Tensor, nn
 
-from viaduct.data.atomic import replacing
+from viaduct.atomic_files import replace_file
 from viaduct.errors import BadData, BadValue, DiskFull
+from viaduct.models import sources
 from viaduct.weights import recognise
 from viaduct.weights.bundle import write_bundle
 from viaduct.weights.importing import SHADOW, STEP, Checkpoint, Imported, Values, read_values, some
 from viaduct.weights.locate import has_index
-from viaduct.weights.maps import Link, layouts_of, mindspore
+from viaduct.weights.maps import Link, find_names, layouts_of, mindspore
 from viaduct.weights.mindspore import write_mindspore
 from viaduct.weights.recognise import Guess
 from viaduct.weights.stored import Stored, open_foreign
 
 LARGEST_STEP = (1 << 31) - 1  # MindSpore counts in int32
-RESNEXT_LAYOUT = "b"  # that of the published checkpoints
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def slots_beside(file: Path) -> Path:
 def write_safetensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as file:
+        with replace_file(path) as file:
             file.write(pack({name: tensor.contiguous() for name, tensor in tensors.items()}, metadata))
     except OSError as error:
         raise DiskFull(f"cannot write {path}: {error.strerror}.") from None
@@ -163,6 +163,8 @@ def export_mindspore(stored: Stored, out: Path, *, model: str = "", layout: str 
 def named_network(stored: Stored, model: str) -> Guess:
     """The network that was named, the one that the file names, or the only one it can be."""
     name, options = model or stored.facts.model, tuple(stored.facts.options.items())
+    if name and sources.is_foreign(name) and stored.facts.classes:
+        return Guess(name, stored.facts.classes, 1.0, options=options)
     shape = stored.shapes.get("head.bias")
     if shape and name:
         return Guess(name, shape[0], 1.0, options=options)
@@ -191,9 +193,13 @@ def chosen_links(network: nn.Module, layout: str, name: str) -> list[Link]:
     layouts = layouts_of(network)
     if layout and layout not in layouts:
         raise BadValue(
-            f"{name} has one layout in TensorFlow, not {layout!r}.", "Only resnext has two: --layout a or b."
+            f"{name} has no layout {layout!r} in TensorFlow.",
+            f"It has: --layout {', '.join(layouts)}."
+            if any(layouts)
+            else "It has a single layout: leave --layout out.",
         )
-    return layouts[layout] if layout else layouts.get(RESNEXT_LAYOUT) or layouts[""]
+    names = find_names(network)
+    return layouts[layout or (names.default_layout if names else "")]
 
 
 def refuse_another_network(network: nn.Module, stored: Stored, guess: Guess) -> None:

@@ -77,7 +77,7 @@ def stored_fingerprints() -> dict[str, Any]:
 
 def compute_fingerprints() -> dict[str, Any]:
     """Build every network and digest its tensors, as PyTorch and as TensorFlow call them."""
-    from viaduct.weights.maps import FAMILIES
+    from viaduct.weights.maps import list_name_maps
 
     found: dict[tuple[str, str, tuple[str, ...]], dict[str, list[str]]] = {}
     for form, name, shapes, heads in tensors_of_networks():
@@ -88,7 +88,7 @@ def compute_fingerprints() -> dict[str, Any]:
             names = digests.setdefault(digest(some, heads, -1 if form == TENSORFLOW else 0), [])
             if name not in names:
                 names.append(name)
-    rows: dict[str, Any] = {"scopes": [family.SCOPE for family in FAMILIES], TENSORFLOW: [], TORCH: []}
+    rows: dict[str, Any] = {"scopes": [names.scope for names in list_name_maps()], TENSORFLOW: [], TORCH: []}
     for (form, bias, named), digests in found.items():
         rows[form].append({"bias": bias, "heads": list(named), "digests": digests})
     return rows
@@ -98,14 +98,14 @@ def tensors_of_networks() -> Iterator[tuple[str, str, dict[str, Shape], list[str
     """Yield form, network, names with shapes, and which of them have an axis for the classes."""
     from viaduct import models
     from viaduct.weights import recognise
-    from viaduct.weights.maps import family_of, layouts_of
+    from viaduct.weights.maps import find_names, layouts_of
 
     for name in models.names():
         network = recognise.sketch(name, 1)
         shapes = {key: tuple(value.shape) for key, value in network.state_dict().items()}
         shapes = without_counters(shapes)
         yield TORCH, name, shapes, [key for key in shapes if recognise.is_head(key)]
-        if family_of(network) is not None:
+        if find_names(network) is not None:
             for layout, links in layouts_of(network).items():
                 heads = [source for link in links if recognise.is_head(link.target) for source in link.sources]
                 yield TENSORFLOW, name, recognise.expected_variables(network, layout), heads

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from viaduct.data.atomic import replacing
+from viaduct.atomic_files import replace_file
 from viaduct.errors import BadData
 from viaduct.weights.table import MAGIC
 
@@ -126,7 +126,7 @@ def name_latest(prefix: Path) -> None:
     kept = [path for path in listed if path != prefix.name and has_index(prefix.parent / Path(path).name)]
     lines = [f'model_checkpoint_path: "{quoted(prefix.name)}"']
     lines += [f'all_model_checkpoint_paths: "{path}"' for path in [*kept, quoted(prefix.name)]]
-    with replacing(file) as opened:
+    with replace_file(file) as opened:
         opened.write(("\n".join(lines) + "\n").encode())
 
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from viaduct.data.atomic import replacing
+from viaduct.atomic_files import replace_file
 from viaduct.data.example import BYTES, VARINT, extent, field, fields, pack_varint, tag, varint
 from viaduct.errors import BadData, BadValue, DiskFull, UnknownName
 from viaduct.terminal import escape_controls
@@ -380,7 +380,7 @@ def write_mindspore(path: Path, tensors: Mapping[str, Tensor]) -> None:
             raise BadValue(f"{name} holds {tensor.dtype} values, which are not written to a MindSpore checkpoint.")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as file:
+        with replace_file(path) as file:
             for name, tensor in tensors.items():
                 for part in encode_parameter(name, tensor):
                     file.write(part)

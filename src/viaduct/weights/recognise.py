@@ -12,7 +12,8 @@ from torch import nn
 
 from viaduct import models
 from viaduct.errors import BadValue
-from viaduct.weights.maps import FAMILIES, Family, amoebanet, layouts_of, mindspore
+from viaduct.models.family import TensorflowNames
+from viaduct.weights.maps import layouts_of, list_name_maps, mindspore
 
 Shape = tuple[int, ...]
 Options = tuple[tuple[str, Any], ...]
@@ -40,10 +41,11 @@ class Guess:
 def in_tensorflow(shapes: Mapping[str, Shape]) -> list[Guess]:
     """Whose TensorFlow checkpoint has variables of these names and shapes: the best guesses, usually one."""
     guesses: list[Guess] = []
-    for family in FAMILIES:
-        if any(variable.startswith(family.SCOPE) for variable in shapes):
-            options = options_for(family, shapes)
-            for name in networks_of(family):
+    for names in list_name_maps():
+        if any(variable.startswith(names.scope) for variable in shapes):
+            networks = networks_of(names)
+            options = find_options(names, networks, shapes)
+            for name in networks:
                 guesses += guesses_of(name, options, shapes)
     return best(guesses)
 
@@ -85,13 +87,13 @@ def in_mindspore(shapes: Mapping[str, Shape]) -> list[Guess]:
     return [guess for guess in leading if guess in faithful] or leading
 
 
-def options_for(family: Family, shapes: Mapping[str, Shape]) -> Options:
-    if family.SCOPE != amoebanet.SCOPE:
-        return ()
-    options = tuple(amoebanet.options_in(shapes).items())
+def find_options(names: TensorflowNames, networks: list[str], shapes: Mapping[str, Shape]) -> Options:
+    """Return the options that a checkpoint implies; none where no network can be built with them."""
+    options = tuple(names.find_options(shapes).items())
     try:
-        sketch("amoebanet_d", 1, options)
-    except BadValue:  # a size that no AmoebaNet has
+        for network in networks if options else ():
+            sketch(network, 1, options)
+    except BadValue:  # a size that no such network has
         return ()
     return options
 
@@ -146,10 +148,10 @@ def sketch(name: str, classes: int, options: Options = ()) -> nn.Module:
         return models.build(name, classes, **dict(options))
 
 
-def networks_of(family: Family) -> list[str]:
-    """The networks whose reference this is."""
-    names = (name for file in family.FILES for name in models.variants_of(file))
-    return [name for name in names if family.claims(sketch(name, 1))]
+def networks_of(names: TensorflowNames) -> list[str]:
+    """Return the networks that a name map is for."""
+    variants = (name for family in models.families().values() if family.tensorflow is names for name in family.variants)
+    return [name for name in variants if names.claims(sketch(name, 1))]
 
 
 def is_weight(name: str) -> bool:

@@ -156,6 +156,16 @@ def open_foreign(path: Path) -> Iterator[Bundle | MindsporeNames]:
         yield bundle
 
 
+def holds_torch_names(path: Path) -> bool:
+    """Return True for a file with PyTorch's names: one that torch.save wrote, or safetensors not of MindSpore."""
+    if not path.is_file() or is_tf_checkpoint(path) or is_mindspore_file(path):
+        return False
+    if path.suffix != ".safetensors":
+        return path.suffix in ENDINGS or is_torch_file(path)
+    with open_weights(path) as stored:
+        return not isinstance(stored.reader, MindsporeNames)
+
+
 def nothing_in(folder: Path) -> BadData:
     if (folder / "checkpoints").is_dir():
         one = folder / "checkpoints" / "step-N"

@@ -7,6 +7,7 @@ every name (`module.` of data parallel, `_orig_mod.` of torch.compile) is taken 
 from __future__ import annotations
 
 import pickle
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,9 +52,11 @@ def load_plain(path: Path) -> Any:
 
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError:
+    except pickle.UnpicklingError as error:
+        named = re.search(r"GLOBAL ([\w.]+)", str(error))
+        what = f": {named[1]}, as a whole pickled model does" if named else ""
         raise BadData(
-            f"{path} holds more than tensors and plain values; it may hold code, and is not opened.",
+            f"{path} holds more than tensors and plain values{what}; it may hold code, and is not opened.",
             "Where you trust it: torch.save(torch.load(FILE, weights_only=False).state_dict(), 'NAME.pth').",
         ) from None
     except PermissionError as error:

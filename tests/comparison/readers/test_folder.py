@@ -11,7 +11,7 @@ from safetensors.numpy import save_file
 
 from comparison.worlds import fused_network, npu, numbers, tfdbg
 from viaduct.comparison.readers import holds_dump, looks_swapped, read
-from viaduct.comparison.storage import opened
+from viaduct.comparison.storage import open_tensor
 from viaduct.comparison.tensors import Side
 from viaduct.errors import BadData
 
@@ -58,7 +58,7 @@ def test_one_file_will_do(tmp_path: Path, suffix: str) -> None:
         np.savez(path, x=numbers(2)) if suffix == "npz" else np.save(path, numbers(2))
     [tensor] = read(path).tensors
     assert tensor.op == ("a" if suffix == "npy" else "x")
-    assert opened(tensor).shape == (2,)
+    assert open_tensor(tensor).shape == (2,)
 
 
 def test_damaged_members_and_links_are_faults_and_the_rest_is_read(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import torch
 
 from comparison.worlds import msprobe, numbers, tensor_entry
 from viaduct.comparison.readers import read
-from viaduct.comparison.storage import opened
+from viaduct.comparison.storage import open_tensor
 from viaduct.errors import BadData
 
 IMAGE, CONVOLVED, WEIGHT = numbers(2, 3, 8, 8), numbers(2, 4, 8, 8, seed=1), numbers(4, 3, 3, 3, seed=2)
@@ -66,7 +66,7 @@ def test_names_that_lead_out_of_the_folder_are_faults(tmp_path: Path, name: obje
     side = read(dumped(tmp_path / "step0" / "rank0", data))
     assert "lies outside its folder" in side.tensors[0].fault
     assert side.tensors[0].path is None
-    assert np.array_equal(opened(side.tensors[1]), CONVOLVED)
+    assert np.array_equal(open_tensor(side.tensors[1]), CONVOLVED)
 
 
 def test_a_link_out_of_the_folder_is_a_fault(tmp_path: Path) -> None:
@@ -145,8 +145,8 @@ def test_roles_names_and_numbers(tmp_path: Path) -> None:
     ]  # fmt: skip
     output = found["layer1.0.conv1", "output", 0]
     assert (output.op_type, output.dtype, output.shape) == ("Conv2d", "float32", (2, 4, 8, 8))
-    assert np.array_equal(opened(output), CONVOLVED)
-    assert np.array_equal(opened(found["layer1.0.conv1", "parameter", "weight"]), WEIGHT)
+    assert np.array_equal(open_tensor(output), CONVOLVED)
+    assert np.array_equal(open_tensor(found["layer1.0.conv1", "parameter", "weight"]), WEIGHT)
 
 
 def test_statistics_stand_where_no_tensor_was_dumped(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_statistics_stand_where_no_tensor_was_dumped(tmp_path: Path) -> None:
     assert tensor.statistics is not None
     assert tensor.statistics["max"] == pytest.approx(float(GRADIENT.max()))
     with pytest.raises(BadData, match="statistics only"):
-        opened(tensor)
+        open_tensor(tensor)
 
 
 def test_who_feeds_whom_is_found_by_fingerprint(tmp_path: Path) -> None:

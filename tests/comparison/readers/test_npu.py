@@ -11,7 +11,7 @@ import pytest
 from comparison.worlds import TIME, fused_network, npu, npu_file, numbers
 from viaduct.comparison.readers import read
 from viaduct.comparison.readers.npu import call_of, fewest_before_time, split_name
-from viaduct.comparison.storage import opened
+from viaduct.comparison.storage import open_tensor
 from viaduct.errors import BadData
 
 LEVELS = ["", "20201209083219", "20201209083219/0", "20201209083219/0/ge_default_20201209083353_71"]
@@ -38,7 +38,7 @@ def test_raw_files_are_named_never_dropped(tmp_path: Path) -> None:
     assert "msaccucmp.py convert" in side.tensors[0].fault
     assert "1 files are a raw dump file" in " ".join(side.notes)
     with pytest.raises(BadData, match="only CANN can read"):
-        opened(side.tensors[0])
+        open_tensor(side.tensors[0])
 
 
 def test_a_raw_file_beside_its_own_conversion_is_not_told_of(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_numbers_are_looked_up(tmp_path: Path) -> None:
     tensors = {(t.op, t.role, t.index): t for t in read(tmp_path).tensors}
     flat = long.replace("/", "_")
     assert set(tensors) == {(flat, "output", 0), (flat, "output", 1), ("third", "output", 0), ("a", "output", 0)}
-    assert opened(tensors[flat, "output", 1]).tolist() == numbers(3, seed=1).tolist()
+    assert open_tensor(tensors[flat, "output", 1]).tolist() == numbers(3, seed=1).tolist()
     assert any("raw dump file" in t.fault for t in read(tmp_path).tensors)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from comparison.worlds import TIME, numbers, tfdbg
 from viaduct.comparison.readers import read
-from viaduct.comparison.storage import opened
+from viaduct.comparison.storage import open_tensor
 
 
 def test_names_indexes_and_times_are_taken_apart(tmp_path: Path) -> None:
@@ -26,7 +26,7 @@ def test_the_largest_time_wins_and_the_others_are_named(tmp_path: Path) -> None:
     for time, value in [(TIME + 5, 5.0), (TIME, 0.0), (TIME + 3, 3.0)]:
         tfdbg(tmp_path, {"a:0": np.full(2, value)}, time)
     side = read(tmp_path)
-    assert [opened(tensor).tolist() for tensor in side.tensors] == [[5.0, 5.0]]
+    assert [open_tensor(tensor).tolist() for tensor in side.tensors] == [[5.0, 5.0]]
     assert "2 files have a newer one" in side.notes[0]
 
 

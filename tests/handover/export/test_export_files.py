@@ -22,7 +22,7 @@ from safetensors import safe_open
 from torch import Tensor, nn
 
 from command import started, viaduct
-from viaduct.data.atomic import name_temporary
+from viaduct.atomic_files import name_temporary
 from viaduct.data.png_encoder import encode_png
 from viaduct.errors import BadValue
 from viaduct.handover.classifier import Classifier, open_run

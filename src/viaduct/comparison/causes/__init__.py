@@ -1,7 +1,8 @@
-"""Why the origin went wrong: one file a cause, and lying in this folder is registration.
+"""Causes of a first divergence: one file per cause; being in this folder is registration.
 
-A cause has a `NAME`, the word in summary.json, and `look(scene)`, which gives a `Cause` with its evidence and what to
-try, or None where nothing speaks for it. A helper for several causes lives outside the folder.
+A cause has a `NAME`, the word in summary.json, and `find_cause(scene)`, which returns a `Cause` with its evidence and
+advice, or None. A helper for several causes lives outside the folder.
+
 """
 
 from __future__ import annotations
@@ -15,17 +16,17 @@ from viaduct.comparison.rows import Cause
 from viaduct.comparison.scene import Scene
 
 
-def suspects(scene: Scene) -> tuple[Cause, ...]:
-    """What every cause says about the origin, likeliest first."""
+def find_causes(scene: Scene) -> tuple[Cause, ...]:
+    """Return all causes that fit the origin, most likely first."""
     with np.errstate(all="ignore"):  # the tensors are suspects: NaN and Inf are what is looked for
-        found = [asked(name, scene) for name in names()]
+        found = [ask_cause(name, scene) for name in list_causes()]
     return tuple(sorted((cause for cause in found if cause is not None), key=lambda cause: -cause.confidence))
 
 
-def asked(name: str, scene: Scene) -> Cause | None:
-    """What one cause says. A mistake in it is ours: it is told, and the comparison goes on without this cause."""
+def ask_cause(name: str, scene: Scene) -> Cause | None:
+    """Run one cause. An exception in it is a bug of viaduct: it is noted, and the comparison continues."""
     try:
-        found: Cause | None = importlib.import_module(f"{__name__}.{name}").look(scene)
+        found: Cause | None = importlib.import_module(f"{__name__}.{name}").find_cause(scene)
         return found
     except Exception as error:
         scene.failures.append(
@@ -35,6 +36,6 @@ def asked(name: str, scene: Scene) -> Cause | None:
         return None
 
 
-def names() -> list[str]:
-    """The files of this folder, in alphabetical order."""
+def list_causes() -> list[str]:
+    """Return the names of the cause modules, sorted."""
     return sorted(module.name for module in pkgutil.iter_modules(__path__))

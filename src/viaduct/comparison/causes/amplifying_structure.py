@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viaduct.comparison.judge import rounding
-from viaduct.comparison.replay import as_convolution, replayed
+from viaduct.comparison.replay import as_convolution, replay_origin
 from viaduct.comparison.rows import Cause
-from viaduct.comparison.scene import Both, Scene, explained, rms
+from viaduct.comparison.scene import Both, Scene, explained_share, rms
 
 Array = NDArray[Any]
 NAME = "amplifying structure"
@@ -32,17 +32,18 @@ STEEP = 100.0  # a mean so much larger than the deviation
 EXACT = 1e-3  # relative error up to which a guess at the operator gives the right side's output
 
 
-def look(scene: Scene) -> Cause | None:
-    bad = scene.bad()
-    inputs = [both for row in scene.of("input") if (both := scene.both(row)) is not None]
+def find_cause(scene: Scene) -> Cause | None:
+    """Report an operator that enlarges a difference of its inputs."""
+    bad = scene.load_origin()
+    inputs = [both for row in scene.find_rows("input") if (both := scene.load_row(row)) is not None]
     if scene.role != "output" or bad is None or not inputs or not all(map(is_plain, [bad, *inputs])):
         return None
-    coming, made = max(map(relative, inputs)), relative(bad)
-    if (words := own_rounding(scene, inputs[0], bad)) and coming <= rounding(scene.row):
+    coming, made = max(map(relative_error, inputs)), relative_error(bad)
+    if (words := describe_own_rounding(scene, inputs[0], bad)) and coming <= rounding(scene.row):
         return Cause(NAME, 0.95, words, ADVICE)
     if not 0 < FACTOR * coming <= made:
         return None
-    share, words = max(guesses(scene, bad, inputs), default=(0.0, ""))
+    share, words = max(iterate_guesses(scene, bad, inputs), default=(0.0, ""))
     if share < ENOUGH:
         return None
     evidence = (
@@ -52,13 +53,13 @@ def look(scene: Scene) -> Cause | None:
     return Cause(NAME, 0.93, evidence, ADVICE)
 
 
-def own_rounding(scene: Scene, x: Both, y: Both) -> str:
+def describe_own_rounding(scene: Scene, x: Both, y: Both) -> str:
     """Describe a norm that enlarges the rounding of its own mean: it subtracts nearly all, and divides by little."""
     if x.left.shape != y.left.shape or x.left.ndim < 2:
         return ""
-    x_right, y_left, y_right = (channels(side) for side in (x.right, *y))
+    x_right, y_left, y_right = (flatten_channels(side) for side in (x.right, *y))
     mean, deviation = x_right.mean(1), x_right.std(1)
-    slope = slope_of(x_right, y_right)
+    slope = fit_slope(x_right, y_right)
     if slope is None or not deviation.all():
         return ""
     unit = rounding(scene.row) * rms(slope[:, 0] * mean)  # what one rounding of the means does to the output
@@ -73,30 +74,33 @@ def own_rounding(scene: Scene, x: Both, y: Both) -> str:
 
 
 def is_plain(both: Both) -> bool:
+    """Return True if both sides are finite floating point."""
     return both.left.dtype.kind == both.right.dtype.kind == "f" and bool(
         np.isfinite(both.left).all() and np.isfinite(both.right).all()
     )
 
 
-def relative(both: Both) -> float:
+def relative_error(both: Both) -> float:
+    """Return the RMS difference relative to the right side."""
     size = rms(both.right)
     return rms(both.left - both.right) / size if size else 0.0
 
 
-def guesses(scene: Scene, bad: Both, inputs: list[Both]) -> Iterator[tuple[float, str]]:
+def iterate_guesses(scene: Scene, bad: Both, inputs: list[Both]) -> Iterator[tuple[float, str]]:
     """Yield the share of the difference that an operator explains, applied to the left side's inputs, and its name."""
-    yield by_layer(scene, inputs[0]), "the layer, computed again,"
+    yield explain_by_layer(scene, inputs[0]), "the layer, computed again,"
     same = [both for both in inputs if both.left.shape == bad.left.shape]
     for both in same[:1]:
-        yield by_slope(both, bad), "one slope a channel"
-        yield by_curve(both, bad), "the same function of single values"
+        yield explain_by_slope(both, bad), "one slope a channel"
+        yield explain_by_curve(both, bad), "the same function of single values"
     if len(same) > 1:
-        yield by_sum(same, bad), "the sum or difference of the inputs"
+        yield explain_by_sum(same, bad), "the sum or difference of the inputs"
 
 
-def by_layer(scene: Scene, x: Both) -> float:
-    replay, weight = replayed(scene), scene.both(scene.weight())
-    bad = scene.bad()
+def explain_by_layer(scene: Scene, x: Both) -> float:
+    """Return the share explained by recomputing the layer from the left side's input."""
+    replay, weight = replay_origin(scene), scene.load_row(scene.find_weight())
+    bad = scene.load_origin()
     if replay is None or weight is None or bad is None:
         return 0.0
     shaped = as_convolution(x.left, weight.right, bad)
@@ -105,12 +109,12 @@ def by_layer(scene: Scene, x: Both) -> float:
     return 0.0 if moved is None else replay.explains(replay.outputs.right + moved)
 
 
-def by_slope(x: Both, y: Both) -> float:
+def explain_by_slope(x: Both, y: Both) -> float:
     """A norm: y = s x + t in every channel, where t may move with the batch."""
     if x.left.ndim < 2:
         return 0.0
-    x_left, x_right, y_left, y_right = (channels(side) for side in (*x, *y))
-    slope = slope_of(x_right, y_right)
+    x_left, x_right, y_left, y_right = (flatten_channels(side) for side in (*x, *y))
+    slope = fit_slope(x_right, y_right)
     if slope is None:
         return 0.0
     moved = slope * (x_left - x_right)
@@ -119,11 +123,11 @@ def by_slope(x: Both, y: Both) -> float:
     deviation = x_left.std(1, keepdims=True)
     slope = slope * x_right.std(1, keepdims=True) / np.where(deviation > 0, deviation, 1.0)  # by its own statistics
     with_own = slope * (x_left - x_left.mean(1, keepdims=True)) + level
-    return max(explained(prediction, Both(y_left, y_right)) for prediction in (with_slope, with_own))
+    return max(explained_share(prediction, Both(y_left, y_right)) for prediction in (with_slope, with_own))
 
 
-def slope_of(x: Array, y: Array) -> Array | None:
-    """The slope in every channel, if y is a slope and an offset of x there."""
+def fit_slope(x: Array, y: Array) -> Array | None:
+    """Return the slope of each channel if y is an affine function of x there, else None."""
     centred = x - x.mean(1, keepdims=True)
     energy = np.square(centred).sum(1, keepdims=True)
     slope: Array = (centred * y).sum(1, keepdims=True) / np.where(energy > 0, energy, 1.0)
@@ -131,11 +135,12 @@ def slope_of(x: Array, y: Array) -> Array | None:
     return slope if x.shape[1] >= 4 and rms(fit - y) <= 0.05 * rms(y) else None
 
 
-def channels(values: Array) -> Array:
+def flatten_channels(values: Array) -> Array:
+    """Return the values as (channel, everything else)."""
     return np.moveaxis(values, 1, 0).reshape(values.shape[1], -1)
 
 
-def by_curve(x: Both, y: Both) -> float:
+def explain_by_curve(x: Both, y: Both) -> float:
     """y is a function of x alone, value by value: exp, 1 / x, a power; read off where values are dense."""
     order = np.argsort(x.right, axis=None)
     order = order[order.size // 20 : order.size - order.size // 20]
@@ -151,13 +156,13 @@ def by_curve(x: Both, y: Both) -> float:
     run = at[high] - at[low]
     slope = (values[high] - values[low]) / np.where(run > 0, run, np.inf)
     moved = slope * (x.left.ravel()[order] - at)
-    return explained(values + moved, Both(y.left.ravel()[order], values))
+    return explained_share(values + moved, Both(y.left.ravel()[order], values))
 
 
-def by_sum(inputs: list[Both], y: Both) -> float:
+def explain_by_sum(inputs: list[Both], y: Both) -> float:
     """Two inputs added or subtracted: where they nearly cancel, their rounding is left."""
     first, second = inputs[:2]
     for sign in (1.0, -1.0):
         if rms(first.right + sign * second.right - y.right) <= EXACT * max(rms(y.right), 1e-30):
-            return explained(first.left + sign * second.left, y)
+            return explained_share(first.left + sign * second.left, y)
     return 0.0

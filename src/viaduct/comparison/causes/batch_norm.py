@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viaduct.comparison.rows import Cause
-from viaduct.comparison.scene import Both, Scene, explained, rms
+from viaduct.comparison.scene import Both, Scene, explained_share, rms
 
 Array = NDArray[Any]
 NAME = "batch norm epsilon"
@@ -39,9 +39,10 @@ class Affine:
     variance: Array
 
 
-def look(scene: Scene) -> Cause | None:
-    bad, source = scene.bad(), next(iter(scene.of("input", 0)), None)
-    inputs = scene.both(source)
+def find_cause(scene: Scene) -> Cause | None:
+    """Report a batch norm with another epsilon or mode."""
+    bad, source = scene.load_origin(), next(iter(scene.find_rows("input", 0)), None)
+    inputs = scene.load_row(source)
     if (
         scene.role != "output"
         or bad is None
@@ -50,22 +51,24 @@ def look(scene: Scene) -> Cause | None:
         or bad.left.ndim < 2
     ):
         return None
-    left, right = fitted(inputs.left, bad.left), fitted(inputs.right, bad.right)
+    left, right = fit_affine(inputs.left, bad.left), fit_affine(inputs.right, bad.right)
     if left is None or right is None:
         return None
     gamma, beta = parameters(scene, len(left.slope))
-    outputs = Both(flat(bad.left), flat(bad.right))
-    return epsilon(left, right, gamma, beta, outputs, flat(inputs.right)) or mode(left, right, gamma, beta)
+    outputs = Both(flatten_channels(bad.left), flatten_channels(bad.right))
+    return explain_epsilon(left, right, gamma, beta, outputs, flatten_channels(inputs.right)) or explain_mode(
+        left, right, gamma, beta
+    )
 
 
-def flat(values: Array) -> Array:
-    """(channel, all the rest)"""
+def flatten_channels(values: Array) -> Array:
+    """Return the values as (channel, everything else)."""
     return np.moveaxis(values, 1, 0).reshape(values.shape[1], -1)
 
 
-def fitted(x: Array, y: Array) -> Affine | None:
+def fit_affine(x: Array, y: Array) -> Affine | None:
     """y = slope x + offset in every channel; None if it is not."""
-    x_CN, y_CN = flat(x), flat(y)
+    x_CN, y_CN = flatten_channels(x), flatten_channels(y)
     if x_CN.shape[1] < 2 or not (np.isfinite(x_CN).all() and np.isfinite(y_CN).all()):
         return None
     mean, centre = x_CN.mean(1), y_CN.mean(1)
@@ -73,20 +76,20 @@ def fitted(x: Array, y: Array) -> Affine | None:
     variance = np.mean(np.square(deviation), 1)
     slope = np.mean(deviation * (y_CN - centre[:, None]), 1) / np.where(variance > 0, variance, 1.0)
     offset = centre - slope * mean
-    rest = rms(y_CN - slope[:, None] * x_CN - offset[:, None])
-    return Affine(slope, offset, mean, variance) if rest <= LINEAR * max(rms(y_CN), 1e-30) else None
+    residual = rms(y_CN - slope[:, None] * x_CN - offset[:, None])
+    return Affine(slope, offset, mean, variance) if residual <= LINEAR * max(rms(y_CN), 1e-30) else None
 
 
 def parameters(scene: Scene, channels: int) -> tuple[Array, Array]:
     """gamma and beta, where they were dumped: the first and second parameter with one number a channel."""
-    found = [both.right for row in scene.of("parameter") if (both := scene.both(row)) is not None]
+    found = [both.right for row in scene.find_rows("parameter") if (both := scene.load_row(row)) is not None]
     vectors = [values for values in found if values.shape == (channels,)]
     gamma = vectors[0] if vectors else np.ones(channels)
     return gamma, vectors[1] if len(vectors) > 1 else np.zeros(channels)
 
 
-def epsilon(left: Affine, right: Affine, gamma: Array, beta: Array, outputs: Both, x_CN: Array) -> Cause | None:
-    """One difference of epsilon for all channels that explains the left side."""
+def explain_epsilon(left: Affine, right: Affine, gamma: Array, beta: Array, outputs: Both, x_CN: Array) -> Cause | None:
+    """Report a single change of epsilon that explains the difference in all channels."""
     used = (left.slope != 0) & (right.slope != 0) & (gamma != 0)
     if not used.any():
         return None
@@ -99,7 +102,7 @@ def epsilon(left: Affine, right: Affine, gamma: Array, beta: Array, outputs: Bot
     slope[used] = np.sign(slope[used]) * np.abs(gamma[used]) / np.sqrt(spread_right + difference)
     mean[used] = (beta[used] - right.offset[used]) / right.slope[used]
     prediction = np.where(used[:, None], slope[:, None] * (x_CN - mean[:, None]) + beta[:, None], outputs.right)
-    share = explained(prediction, outputs)
+    share = explained_share(prediction, outputs)
     if share < (0.7 if abs(difference) <= PLAUSIBLE else 0.99):
         return None
     own = float(np.sum(weight * (spread_right - right.variance[used])) / weight.sum())
@@ -109,9 +112,9 @@ def epsilon(left: Affine, right: Affine, gamma: Array, beta: Array, outputs: Bot
     return Cause(NAME, 0.6 + 0.38 * share, evidence + (solved if 0 < own < 1 and own + difference > 0 else ""), ADVICE)
 
 
-def mode(left: Affine, right: Affine, gamma: Array, beta: Array) -> Cause | None:
-    """One side normalises by the batch's own mean and variance, the other by something else."""
-    by_batch = [bool(np.median(strangeness(side, gamma, beta)) < OWN) for side in (left, right)]
+def explain_mode(left: Affine, right: Affine, gamma: Array, beta: Array) -> Cause | None:
+    """Report one side normalising with batch statistics and the other with running statistics."""
+    by_batch = [bool(np.median(deviation_from_batch(side, gamma, beta)) < OWN) for side in (left, right)]
     if by_batch[0] == by_batch[1]:
         return None
     which = ("left", "right") if by_batch[0] else ("right", "left")
@@ -119,8 +122,8 @@ def mode(left: Affine, right: Affine, gamma: Array, beta: Array) -> Cause | None
     return Cause(MODE, 0.85, evidence, MODE_ADVICE)
 
 
-def strangeness(side: Affine, gamma: Array, beta: Array) -> Array:
-    """How far slope and centre of each channel are from what the batch's own statistics give, relatively."""
+def deviation_from_batch(side: Affine, gamma: Array, beta: Array) -> Array:
+    """Return how far each channel's slope and centre are from the batch's own statistics."""
     scale = np.where(gamma != 0, np.abs(gamma), 1.0)
     slope = np.abs(np.abs(side.slope) * np.sqrt(side.variance) / scale - 1)
     centre = np.abs(side.slope * side.mean + side.offset - beta) / scale

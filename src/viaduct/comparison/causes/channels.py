@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from viaduct.comparison.permutations import described, order_along
-from viaduct.comparison.replay import Replay, replayed
+from viaduct.comparison.permutations import describe_order, find_order
+from viaduct.comparison.replay import Replay, replay_origin
 from viaduct.comparison.rows import Cause
 from viaduct.comparison.scene import Scene
 from viaduct.comparison.tensors import Role
@@ -15,32 +15,33 @@ ADVICE = (
 )
 
 
-def look(scene: Scene) -> Cause | None:
-    both = scene.bad()
+def find_cause(scene: Scene) -> Cause | None:
+    """Report channels in another order."""
+    both = scene.load_origin()
     if both is None or both.left.dtype.kind not in "fiu":
         return None
     for axis in channel_axes(scene.role, both.left.shape):
-        order = order_along(both, axis)
+        order = find_order(both, axis)
         if order is not None:
             evidence = (
-                f"the left side is the right side with its slices along axis {axis} reordered: {described(order)}"
+                f"the left side is the right side with its slices along axis {axis} reordered: {describe_order(order)}"
             )
             extra = " (RGB against BGR)" if len(order) == 3 and list(order) == [2, 1, 0] else ""
             return Cause(NAME, 0.96, evidence + extra, ADVICE)
-    replay = replayed(scene)
-    return None if replay is None else of_input(replay)
+    replay = replay_origin(scene)
+    return None if replay is None else explain_reversed_input(replay)
 
 
 def channel_axes(role: Role, shape: tuple[int, ...]) -> list[int]:
-    """Inputs and outputs of a weight; of all else axis 1, and the last where it is as short as colours are."""
+    """Return the axes that may hold channels: 0 and 1 of a weight; else 1, and the last if it is short."""
     if role in ("parameter", "gradient", "update"):
         return list(range(min(2, len(shape))))
     last = [len(shape) - 1] if len(shape) > 2 and shape[-1] <= 4 else []
     return [axis for axis in (1, *last) if axis < len(shape)]
 
 
-def of_input(replay: Replay) -> Cause | None:
-    """A layer that read its input's channels backwards."""
+def explain_reversed_input(replay: Replay) -> Cause | None:
+    """Report a layer that read its input's channels in reverse."""
     if replay.x_NCHW.shape[1] < 2:
         return None
     share = replay.explains(replay.predict(x=replay.x_NCHW[:, ::-1]))

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viaduct.comparison.judge import rounding
-from viaduct.comparison.replay import applied, as_convolution, gathered, solved
+from viaduct.comparison.replay import apply_kernels, as_convolution, gather_windows, solve_geometry
 from viaduct.comparison.rows import Cause, Row
-from viaduct.comparison.scene import Both, Scene, explained, rms
+from viaduct.comparison.scene import Both, Scene, explained_share, rms
 
 Array = NDArray[Any]
 NAME = "constant folding"
@@ -30,16 +30,17 @@ MOST_UNKNOWN = 1024
 NEAR = 12  # places in the order before the origin
 
 
-def look(scene: Scene) -> Cause | None:
-    both = scene.bad()
-    source = next(iter(scene.of("input", 0)), None)
-    x = scene.both(source)
+def find_cause(scene: Scene) -> Cause | None:
+    """Report a constant that the left side folded at compile time."""
+    both = scene.load_origin()
+    source = next(iter(scene.find_rows("input", 0)), None)
+    x = scene.load_row(source)
     if scene.role != "output" or both is None or x is None or both.left.dtype.kind != "f":
         return None
     if not (np.isfinite(both.left).all() and np.isfinite(both.right).all()):
         return None
-    for row in constants(scene):
-        constant = scene.golden(row)
+    for row in find_constants(scene):
+        constant = scene.load_golden(row)
         if constant is None or constant.dtype.kind != "f":
             continue
         solution = solve_elementwise(x, both, constant) or solve_layer(x, both, constant)
@@ -57,8 +58,8 @@ def look(scene: Scene) -> Cause | None:
     return None
 
 
-def constants(scene: Scene) -> list[Row]:
-    """Outputs that only the right side has and that no input of the network reaches; the nearest first."""
+def find_constants(scene: Scene) -> list[Row]:
+    """Return right-only outputs that depend on weights alone, nearest first."""
     here = scene.row.stored
     found = [
         row
@@ -72,23 +73,24 @@ def constants(scene: Scene) -> list[Row]:
 
 def is_constant(scene: Scene, row: Row) -> bool:
     """Return True if all that the operator reads are weights, or what was made of them; or if it never changes."""
-    inputs = scene.of("input", op=row.op)
+    inputs = scene.find_rows("input", op=row.op)
     if inputs:
         return all(is_known_constant(scene, other) for other in inputs)
     steps = [
         values
         for other in scene.rows
         if other.op == row.op and other.stored.role == "output" and other.stored.step != row.stored.step
-        if (values := scene.golden(other)) is not None
+        if (values := scene.load_golden(other)) is not None
     ]
-    mine = scene.golden(row)
+    mine = scene.load_golden(row)
     if steps and mine is not None:
         return all(np.array_equal(values, mine) for values in steps)
-    return bool(scene.of("parameter", op=row.op))
+    return bool(scene.find_rows("parameter", op=row.op))
 
 
 def is_known_constant(scene: Scene, row: Row) -> bool:
-    values = scene.golden(row)
+    """Return True if the row equals a parameter or another constant."""
+    values = scene.load_golden(row)
     if values is None:
         return False
     for other in scene.rows:
@@ -96,7 +98,7 @@ def is_known_constant(scene: Scene, row: Row) -> bool:
         made = other.stored.role == "parameter" or (other.stored.role == "output" and other.pair.left is None)
         if other is row or not (before and made) or other.stored.shape != row.stored.shape:
             continue
-        theirs = scene.golden(other)
+        theirs = scene.load_golden(other)
         if theirs is not None and np.array_equal(theirs, values):
             return other.stored.role == "parameter" or is_constant(scene, other)
     return False
@@ -116,11 +118,11 @@ def solve_elementwise(x: Both, y: Both, constant: Array) -> tuple[Array, float, 
     if rms(x.right * shaped - y.right) <= 0.02 * size:
         energy = np.square(x.left).sum(axes, keepdims=True)
         used = (x.left * y.left).sum(axes, keepdims=True) / np.where(energy > 0, energy, 1.0)
-        return np.reshape(used, constant.shape), explained(x.left * used, y), "factor"
+        return np.reshape(used, constant.shape), explained_share(x.left * used, y), "factor"
     for sign in (1.0, -1.0):
         if rms(x.right + sign * shaped - y.right) <= 0.02 * size:
             used = sign * (y.left - x.left).mean(axes, keepdims=True)
-            return np.reshape(used, constant.shape), explained(x.left + sign * used, y), "addend"
+            return np.reshape(used, constant.shape), explained_share(x.left + sign * used, y), "addend"
     return None
 
 
@@ -140,18 +142,18 @@ def solve_layer(x: Both, y: Both, constant: Array) -> tuple[Array, float, str] |
     if shaped is None or math.prod(constant.shape[1:]) > MOST_UNKNOWN:
         return None
     x_NCHW, weight, outputs = shaped
-    replay = solved(x_NCHW, weight, np.zeros(weight.shape[0]), outputs)
+    replay = solve_geometry(x_NCHW, weight, np.zeros(weight.shape[0]), outputs)
     if replay is None or x_NCHW.shape[1] != weight.shape[1]:
         return None
     unknown = math.prod(weight.shape[1:])
     draw = np.random.default_rng(5)
     count = min(4 * unknown + 64, outputs.left[:, 0].size)
     examples, rows, columns = outputs.left.shape[0], *outputs.left.shape[2:]
-    places = (draw.integers(0, examples, count), draw.integers(0, rows, count), draw.integers(0, columns, count))
-    patches = gathered(x_NCHW, weight.shape[2:], places, replay.geometry)
-    there = Both(*(side[places[0], :, places[1], places[2]] for side in outputs))
+    positions = (draw.integers(0, examples, count), draw.integers(0, rows, count), draw.integers(0, columns, count))
+    patches = gather_windows(x_NCHW, weight.shape[2:], positions, replay.geometry)
+    there = Both(*(side[positions[0], :, positions[1], positions[2]] for side in outputs))
     used, _, rank, _ = np.linalg.lstsq(patches.reshape(count, -1), there.left, rcond=None)
     if rank < unknown or count < 1.5 * unknown:
         return None
     found = used.T.reshape(weight.shape)
-    return found.reshape(constant.shape), explained(applied(patches, found), there), "weight"
+    return found.reshape(constant.shape), explained_share(apply_kernels(patches, found), there), "weight"

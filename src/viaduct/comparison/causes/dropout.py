@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viaduct.comparison.rows import Cause
-from viaduct.comparison.scene import Both, Scene, explained
+from viaduct.comparison.scene import Both, Scene, explained_share
 
 Array = NDArray[Any]
 NAME = "dropout"
@@ -18,28 +18,29 @@ ADVICE = (
 )
 
 
-def look(scene: Scene) -> Cause | None:
-    both = scene.bad()
+def find_cause(scene: Scene) -> Cause | None:
+    """Report dropout that is active on one or both sides."""
+    both = scene.load_origin()
     if both is None or both.left.dtype.kind != "f" or scene.role in ("parameter", "update", "gradient"):
         return None
     for side, values in (("left", both), ("right", Both(both.right, both.left))):
-        found = dropped(values, side)
+        found = explain_one_side(values, side)
         if found is not None:
             return found
-    return on_both(both)
+    return explain_both_sides(both)
 
 
-def dropped(both: Both, side: str) -> Cause | None:
-    """Zeros on one side only, all else in one ratio."""
+def explain_one_side(both: Both, side: str) -> Cause | None:
+    """Report zeros on one side only, with all other values in one ratio."""
     alive = (both.right != 0) & np.isfinite(both.left) & np.isfinite(both.right)
     zeros = alive & (both.left == 0)
     share = float(zeros.sum() / max(1, alive.sum()))
-    if not 0.01 < share < 0.99 or alive.sum() < 16 or by_sign(both.right[zeros], both.right[alive & ~zeros]):
+    if not 0.01 < share < 0.99 or alive.sum() < 16 or is_relu(both.right[zeros], both.right[alive & ~zeros]):
         return None
     ratio = float(np.median(both.left[alive & ~zeros] / both.right[alive & ~zeros]))
-    if explained(np.where(zeros, 0.0, ratio * both.right), both) < 0.9:
+    if explained_share(np.where(zeros, 0.0, ratio * both.right), both) < 0.9:
         return None
-    what = structure(zeros, alive)
+    what = describe_structure(zeros, alive)
     evidence = (
         f"{share:.0%} of the {side} side's numbers are 0 where the other side's are not ({what}), and all others are "
         f"{ratio:.4g} times as large; 1 / (1 - p) is {1 / (1 - share):.4g}"
@@ -48,13 +49,13 @@ def dropped(both: Both, side: str) -> Cause | None:
     return Cause(NAME, 0.97 if fits else 0.75, evidence, ADVICE)
 
 
-def by_sign(gone: Array, kept: Array) -> bool:
-    """All of one sign are gone and all of the other are there: that is a ReLU."""
+def is_relu(gone: Array, kept: Array) -> bool:
+    """Return True if exactly the negative values are gone, as after a ReLU."""
     return bool((gone < 0).all() and (kept > 0).all())
 
 
-def on_both(both: Both) -> Cause | None:
-    """Zeros on either side in different places, and where neither has one the same numbers."""
+def explain_both_sides(both: Both) -> Cause | None:
+    """Report zeros at different positions on both sides, with equal values elsewhere."""
     left, right = both.left == 0, both.right == 0
     apart, common = left != right, ~left & ~right
     if (
@@ -69,14 +70,15 @@ def on_both(both: Both) -> Cause | None:
     return Cause(NAME, 0.9, evidence, ADVICE)
 
 
-def structure(zeros: Array, alive: Array) -> str:
-    """Whether whole examples, whole channels or single numbers are gone."""
-    if zeros.ndim > 1 and whole(zeros, alive, tuple(range(1, zeros.ndim))):
+def describe_structure(zeros: Array, alive: Array) -> str:
+    """Describe what was dropped: examples, channels or single values."""
+    if zeros.ndim > 1 and drops_whole_slices(zeros, alive, tuple(range(1, zeros.ndim))):
         return "whole examples: drop path"
-    if zeros.ndim > 2 and whole(zeros, alive, tuple(range(2, zeros.ndim))):
+    if zeros.ndim > 2 and drops_whole_slices(zeros, alive, tuple(range(2, zeros.ndim))):
         return "whole channels: Dropout2d"
     return "single numbers"
 
 
-def whole(zeros: Array, alive: Array, axes: tuple[int, ...]) -> bool:
+def drops_whole_slices(zeros: Array, alive: Array, axes: tuple[int, ...]) -> bool:
+    """Return True if every slice over these axes is dropped completely or not at all."""
     return bool(np.all(~zeros.any(axes) | (zeros == alive).all(axes)))

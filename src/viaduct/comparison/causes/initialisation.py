@@ -15,15 +15,16 @@ ADVICE = (
 )
 
 
-def look(scene: Scene) -> Cause | None:
-    both = scene.bad()
+def find_cause(scene: Scene) -> Cause | None:
+    """Report a weight that was initialised differently."""
+    both = scene.load_origin()
     if scene.role != "parameter" or both is None or both.left.size < 16 or both.left.dtype.kind != "f":
         return None
     spread, linked = (float(np.std(side)) for side in both), abs(correlation(both.left, both.right))
     left, right = spread
     if linked > 0.3 or not right or not 0.75 < left / right < 1.33:
         return None
-    others = [row for row in scene.rows if drawn(row, scene)]
+    others = [row for row in scene.rows if is_random_weight(row, scene)]
     bad = sum(row.result == "bad" for row in others)
     evidence = (
         f"correlation {linked:.2f} between the sides, but the same spread ({left:.3g} and {right:.3g}); "
@@ -32,8 +33,8 @@ def look(scene: Scene) -> Cause | None:
     return Cause(NAME, 0.95 if bad > 1 else 0.8, evidence, ADVICE)
 
 
-def drawn(row: Row, scene: Scene) -> bool:
-    """A weight that is drawn at random: not the ones and zeros of norms and biases."""
+def is_random_weight(row: Row, scene: Scene) -> bool:
+    """Return True for a weight that is initialised at random, unlike norms and biases."""
     stored = row.stored
     here = (stored.step, stored.rank, stored.role) == (scene.origin.step, scene.origin.rank, "parameter")
     return here and len(stored.shape) > 1

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viaduct.comparison.grids import HALVES, is_one_rounding
-from viaduct.comparison.replay import Replay, replayed
+from viaduct.comparison.replay import Replay, replay_origin
 from viaduct.comparison.rows import Cause
 from viaduct.comparison.scene import Both, Scene, rms
 from viaduct.comparison.uniform import Uniform, find_uniform
@@ -30,30 +30,30 @@ ENOUGH = 0.7
 LEAST = 32  # values of a tensor, or of a channel
 
 
-def look(scene: Scene) -> Cause | None:
-    both = scene.bad()
+def find_cause(scene: Scene) -> Cause | None:
+    """Report 8-bit quantisation of the result, the input or the weight."""
+    both = scene.load_origin()
     if both is None or both.left.dtype.kind != "f" or not np.isfinite(both.left).all():
         return None
     if any(is_one_rounding(both.left, both.right, grid) for grid in HALVES):
         return None  # a narrow range of half-precision numbers has equal steps too
-    found = on_levels(both, 0 if scene.role in ("parameter", "gradient", "update") else 1)
+    found = describe_levels(both, 0 if scene.role in ("parameter", "gradient", "update") else 1)
     if found:
         return Cause(NAME, 0.92, found, ADVICE)
-    replay = replayed(scene)
-    return None if replay is None else by_replay(replay)
+    replay = replay_origin(scene)
+    return None if replay is None else explain_by_replay(replay)
 
 
-def on_levels(both: Both, axis: int) -> str:
+def describe_levels(both: Both, axis: int) -> str:
     """Describe the grid on which the left side lies and the right does not; nothing if there is none."""
-    grid = fitting_grid(both.left.ravel(), both.right.ravel())
+    grid = find_grid(both.left.ravel(), both.right.ravel())
     if grid is not None:
-        return (
-            f"every value on the left is one of {grid.levels} levels, {grid.step:.4g} apart{distance(both, grid.step)}"
-        )
+        levels = f"every value on the left is one of {grid.levels} levels, {grid.step:.4g} apart"
+        return levels + describe_distance(both, grid.step)
     if both.left.ndim < 2 or both.left.shape[axis] < 2:
         return ""
     left, right = (np.moveaxis(side, axis, 0).reshape(side.shape[axis], -1) for side in both)
-    grids = [fitting_grid(*channel) for channel in zip(left, right, strict=True)]
+    grids = [find_grid(*channel) for channel in zip(left, right, strict=True)]
     steps = [grid.step for grid in grids if grid is not None]
     if len(steps) < max(2, 0.9 * len(grids)):
         return ""
@@ -63,22 +63,25 @@ def on_levels(both: Both, axis: int) -> str:
     )
 
 
-def fitting_grid(left: Array, right: Array) -> Uniform | None:
+def find_grid(left: Array, right: Array) -> Uniform | None:
+    """Return the grid of at most 256 levels on which the left side lies, and the right does not."""
     grid = find_uniform(left) if left.size >= LEAST else None
     if grid is None or grid.levels > LEVELS or rms(left - right) > FAR * grid.step:
         return None
     differs = right[right != left]  # behind a ReLU half of the values are 0 on both sides
-    return grid if differs.size and float(np.mean(grid.holds(differs))) < 0.5 else None
+    return grid if differs.size and float(np.mean(grid.on_grid(differs))) < 0.5 else None
 
 
-def distance(both: Both, step: float) -> str:
+def describe_distance(both: Both, step: float) -> str:
+    """Describe the distance between the sides in grid steps."""
     return (
         f"; the sides are {rms(both.left - both.right) / step:.2g} of such steps apart, where one rounding costs 0.29"
     )
 
 
-def by_replay(replay: Replay) -> Cause | None:
-    for words, x, weight in quantised(replay):
+def explain_by_replay(replay: Replay) -> Cause | None:
+    """Report quantised inputs or weights that give the left side's output."""
+    for words, x, weight in iterate_quantised(replay):
         share = replay.explains(replay.predict(x=x, weight=weight))
         if share > ENOUGH:
             evidence = f"computed again with {words} in 8 bits, {share:.0%} of the difference is gone"
@@ -86,13 +89,17 @@ def by_replay(replay: Replay) -> Cause | None:
     return None
 
 
-def quantised(replay: Replay) -> Iterator[tuple[str, Array, Array]]:
-    """What may have been quantised: input and weight, each as it is usually done."""
-    inputs = {"": replay.x_NCHW, "the input": symmetric(replay.x_NCHW), "the input, shifted,": shifted(replay.x_NCHW)}
+def iterate_quantised(replay: Replay) -> Iterator[tuple[str, Array, Array]]:
+    """Yield the usual ways to quantise input and weight."""
+    inputs = {
+        "": replay.x_NCHW,
+        "the input": quantise_symmetric(replay.x_NCHW),
+        "the input, shifted,": quantise_shifted(replay.x_NCHW),
+    }
     weights = {
         "": replay.weight_OIHW,
-        "the weight": symmetric(replay.weight_OIHW),
-        "the weight by channel": symmetric(replay.weight_OIHW, (1, 2, 3)),
+        "the weight": quantise_symmetric(replay.weight_OIHW),
+        "the weight by channel": quantise_symmetric(replay.weight_OIHW, (1, 2, 3)),
     }
     for of_input, x in inputs.items():
         for of_weight, weight in weights.items():
@@ -100,16 +107,16 @@ def quantised(replay: Replay) -> Iterator[tuple[str, Array, Array]]:
                 yield " and ".join(filter(None, (of_input, of_weight))), x, weight
 
 
-def symmetric(values: Array, axes: tuple[int, ...] | None = None) -> Array:
-    """-127 to 127 steps around zero."""
+def quantise_symmetric(values: Array, axes: tuple[int, ...] | None = None) -> Array:
+    """Round to -127 … 127 steps around zero."""
     scale = np.max(np.abs(values), axis=axes, keepdims=True) / 127
     scale = np.where(scale > 0, scale, 1.0)
     rounded: Array = np.clip(np.rint(values / scale), -127, 127) * scale
     return rounded
 
 
-def shifted(values: Array) -> Array:
-    """255 steps from the smallest to the largest value, with zero among them."""
+def quantise_shifted(values: Array) -> Array:
+    """Round to 255 steps from the smallest to the largest value; zero is one of them."""
     low, high = min(0.0, float(values.min())), max(0.0, float(values.max()))
     scale = (high - low) / 255 or 1.0
     zero = np.rint(-low / scale)

@@ -26,47 +26,49 @@ ADVICE = (
 OTHER_ADVICE = "See that both sides read the same examples in the same order: shuffle off, one seed, one record list."
 
 
-def look(scene: Scene) -> Cause | None:
-    both = scene.bad()
+def find_cause(scene: Scene) -> Cause | None:
+    """Report labels that differ, or are off by a constant."""
+    both = scene.load_origin()
     if both is None:
         return None
     if both.left.dtype.kind in "iu" and both.right.dtype.kind in "iu" and are_labels(scene):
-        return judged(
-            both.left.ravel().astype(np.int64), both.right.ravel().astype(np.int64), classes(scene), "the labels"
+        return explain_offset(
+            both.left.ravel().astype(np.int64), both.right.ravel().astype(np.int64), count_classes(scene), "the labels"
         )
     if both.left.ndim == 2 and both.left.shape[1] > 1 and scene.role in ("grad_output", "grad_input"):
-        return of_gradient(both)
+        return explain_gradient(both)
     return None
 
 
 def are_labels(scene: Scene) -> bool:
-    """Integers are labels where they go into a loss, or are called so; a counter or an index is none."""
+    """Return True if the integers enter a loss or are named like labels."""
     stored = scene.row.stored
     return stored.role in ("input", "output") and LABELS.search(f"{stored.op} {stored.op_type}") is not None
 
 
-def classes(scene: Scene) -> int:
-    """How many there are, from the logits that enter the same loss; 0 where they are not known."""
-    logits = scene.of("input", 0) if scene.role == "input" and scene.row.stored.index else []
+def count_classes(scene: Scene) -> int:
+    """Return the number of classes, from the logits of the same loss; 0 if unknown."""
+    logits = scene.find_rows("input", 0) if scene.role == "input" and scene.row.stored.index else []
     return logits[0].stored.shape[1] if logits and len(logits[0].stored.shape) == 2 else 0
 
 
-def of_gradient(both: Both) -> Cause | None:
-    if not (one_hot_like(both.left) and one_hot_like(both.right)):
+def explain_gradient(both: Both) -> Cause | None:
+    """Compare the labels that the gradients of the logits reveal."""
+    if not (is_one_hot_gradient(both.left) and is_one_hot_gradient(both.right)):
         return None
     said = "the labels, read from the gradient of the logits,"
-    return judged(both.left.argmin(1), both.right.argmin(1), both.left.shape[1], said)
+    return explain_offset(both.left.argmin(1), both.right.argmin(1), both.left.shape[1], said)
 
 
-def one_hot_like(gradient_NK: Array) -> bool:
-    """softmax minus one-hot: rows that sum to nothing, with one number below zero in nearly all of them."""
+def is_one_hot_gradient(gradient_NK: Array) -> bool:
+    """Return True for softmax minus one-hot: rows that sum to zero with one negative value."""
     size = np.abs(gradient_NK).sum(1)
     balanced = np.abs(gradient_NK.sum(1)) <= 1e-2 * size
     return bool(np.isfinite(size).all() and balanced.all() and np.mean((gradient_NK < 0).sum(1) == 1) > 0.9)
 
 
-def judged(left: Array, right: Array, classes: int, what: str) -> Cause | None:
-    """`classes` 0: not known, so labels do not wrap around."""
+def explain_offset(left: Array, right: Array, classes: int, what: str) -> Cause | None:
+    """Report labels that differ. `classes` 0: unknown, so that labels do not wrap around."""
     offset = left - right
     if not offset.any():
         return None

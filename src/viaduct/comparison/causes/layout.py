@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from viaduct.comparison.replay import Replay, replayed
+from viaduct.comparison.replay import Replay, replay_origin
 from viaduct.comparison.rows import Cause
-from viaduct.comparison.scene import Both, Scene, explained
+from viaduct.comparison.scene import Both, Scene, explained_share
 
 Array = NDArray[Any]
 NAME = "wrong layout"
@@ -28,33 +28,34 @@ ENOUGH = 0.9
 AXES = {4: {"activation": "NCHW", "parameter": "OIHW"}, 2: {"parameter": "OI", "activation": "NC"}}
 
 
-def look(scene: Scene) -> Cause | None:
-    both = scene.bad()
+def find_cause(scene: Scene) -> Cause | None:
+    """Report the same numbers with their axes in another order."""
+    both = scene.load_origin()
     if both is None:
         return None
     kind = "parameter" if scene.role in ("parameter", "gradient", "update") else "activation"
-    found = of_tensor(both, kind)
+    found = find_arrangement(both, kind)
     if found is not None:
         return Cause(NAME, 0.97, f"the left side is the right side {found}", ADVICE)
-    replay = replayed(scene)
-    return None if replay is None else of_weight(replay)
+    replay = replay_origin(scene)
+    return None if replay is None else explain_weight_layout(replay)
 
 
-def of_tensor(both: Both, kind: str) -> str | None:
-    """The change of layout that turns the right side into the left, in words."""
+def find_arrangement(both: Both, kind: str) -> str | None:
+    """Return the change of layout that turns the right side into the left; None if there is none."""
     sample = np.random.default_rng(2).integers(0, both.left.size, min(SAMPLE, both.left.size))
     wanted = Both(both.left.reshape(-1)[sample], both.right.reshape(-1)[sample])
-    for view, words in arrangements(both.right, axis_names(both.right.ndim, kind)):
+    for view, words in iterate_arrangements(both.right, axis_names(both.right.ndim, kind)):
         there = view[np.unravel_index(sample, view.shape)]
-        if explained(there, wanted) > ENOUGH and explained(view.reshape(both.left.shape), both) > ENOUGH:
+        if explained_share(there, wanted) > ENOUGH and explained_share(view.reshape(both.left.shape), both) > ENOUGH:
             return words
     return None
 
 
-def of_weight(replay: Replay) -> Cause | None:
-    """The change of the weight's layout that gives the left side's output."""
+def explain_weight_layout(replay: Replay) -> Cause | None:
+    """Report a change of the weight's layout that gives the left side's output."""
     best, words = 0.0, ""
-    for view, how in arrangements(replay.weight_OIHW, "OIHW"):
+    for view, how in iterate_arrangements(replay.weight_OIHW, "OIHW"):
         weight = np.ascontiguousarray(view).reshape(replay.weight_OIHW.shape)
         share = replay.explains(replay.predict(weight=weight))
         if share > best:
@@ -65,8 +66,8 @@ def of_weight(replay: Replay) -> Cause | None:
     return Cause(NAME, 0.97 * best, evidence, ADVICE)
 
 
-def arrangements(values: Array, names: str) -> Iterator[tuple[Array, str]]:
-    """Views of the same numbers in every other order of axes, and mirrored; flattened they may be read as the left."""
+def iterate_arrangements(values: Array, names: str) -> Iterator[tuple[Array, str]]:
+    """Yield views with every other axis order, and mirrored, each with its description."""
     long = [axis for axis in range(values.ndim) if values.shape[axis] > 1]
     for order in itertools.permutations(range(values.ndim)) if values.ndim <= 5 else ():
         if [axis for axis in order if axis in long] != long:  # moving axes of length 1 changes nothing
@@ -80,4 +81,5 @@ def arrangements(values: Array, names: str) -> Iterator[tuple[Array, str]]:
 
 
 def axis_names(ndim: int, kind: str) -> str:
+    """Return one letter per axis."""
     return AXES.get(ndim, {}).get(kind) or "ABCDEFGH"[:ndim] + "?" * max(0, ndim - 8)

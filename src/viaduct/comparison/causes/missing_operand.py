@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viaduct.comparison.rows import Cause
-from viaduct.comparison.scene import Both, Scene, explained
+from viaduct.comparison.scene import Both, Scene, explained_share
 
 Array = NDArray[Any]
 NAME = "missing residual add"
@@ -26,8 +26,9 @@ MOST_CANDIDATES = 60
 ENOUGH = 0.9
 
 
-def look(scene: Scene) -> Cause | None:
-    both = scene.bad()
+def find_cause(scene: Scene) -> Cause | None:
+    """Report a sum that lacks an operand, or has it twice."""
+    both = scene.load_origin()
     if (
         both is None
         or both.left.dtype.kind != "f"
@@ -36,30 +37,30 @@ def look(scene: Scene) -> Cause | None:
         return None
     sample = np.random.default_rng(3).integers(0, both.left.size, min(SAMPLE, both.left.size))
     there = Both(both.left.reshape(-1)[sample], both.right.reshape(-1)[sample])
-    for row in itertools.islice(scene.alike(scene.row), MOST_CANDIDATES):
-        operand = scene.golden(row)
+    for row in itertools.islice(scene.iterate_similar(scene.row), MOST_CANDIDATES):
+        operand = scene.load_golden(row)
         if operand is not None and operand.shape == both.right.shape:
-            words = relation(there, operand.reshape(-1)[sample]) and relation(both, operand)
+            words = describe_relation(there, operand.reshape(-1)[sample]) and describe_relation(both, operand)
             if words:
                 return Cause(NAME, 0.95, f"the left side is the right side {words} {row.tensor_index}", ADVICE)
     return None
 
 
-def relation(both: Both, operand: Array) -> str:
-    """ "without" if the operand is missing on the left, "plus another" if it is there twice, "" if neither."""
+def describe_relation(both: Both, operand: Array) -> str:
+    """Return "without" if the operand is missing on the left, "plus another" if it is there twice, else ""."""
     if not np.any(operand):
         return ""
     clipped = bool(np.min(both.right) == 0 == np.min(both.left))
-    if works(both, both.right - operand, both.right, clipped):
+    if fits_left(both, both.right - operand, both.right, clipped):
         return "without"
-    return "plus another" if works(both, both.right + operand, both.right, clipped) else ""
+    return "plus another" if fits_left(both, both.right + operand, both.right, clipped) else ""
 
 
-def works(both: Both, prediction: Array, seen: Array, clipped: bool) -> bool:
-    """Whether the prediction is the left side, where a ReLU behind the sum has not hidden it."""
+def fits_left(both: Both, prediction: Array, seen: Array, clipped: bool) -> bool:
+    """Return True if the prediction equals the left side wherever a ReLU has not clipped it."""
     if not clipped:
-        return explained(prediction, both) > ENOUGH
+        return explained_share(prediction, both) > ENOUGH
     open_ = seen > 0
     if open_.mean() < 0.05:
         return False
-    return explained(np.maximum(prediction[open_], 0), Both(both.left[open_], both.right[open_])) > ENOUGH
+    return explained_share(np.maximum(prediction[open_], 0), Both(both.left[open_], both.right[open_])) > ENOUGH

@@ -1,6 +1,6 @@
 """An operator that does nothing, or is not there: the left is its own input, or lacks a ReLU or a bias.
 
-Also told where an operator of the right side has no partner on the left and stands just before the origin.
+Also reported where an operator of the right side has no partner on the left and stands just before the origin.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from viaduct.comparison.rows import Cause
-from viaduct.comparison.scene import Both, Scene, explained
+from viaduct.comparison.scene import Both, Scene, explained_share
 
 NAME = "missing operator"
 ADVICE = (
@@ -18,47 +18,53 @@ ADVICE = (
 ENOUGH = 0.99
 
 
-def look(scene: Scene) -> Cause | None:
-    both = scene.bad()
+def find_cause(scene: Scene) -> Cause | None:
+    """Report an operator that is missing or has no effect."""
+    both = scene.load_origin()
     if both is None:
-        return without_partner(scene)
+        return explain_by_unmatched(scene)
     if both.left.dtype.kind != "f":
         return None
-    words = unchanged_input(scene, both) or activation(both) or bias(scene, both)
+    words = (
+        describe_unchanged_input(scene, both) or describe_missing_activation(both) or describe_missing_bias(scene, both)
+    )
     # A norm in evaluation mode with statistics that were never updated does nothing either.
     confidence = 0.8 if "norm" in scene.op_type.lower() else 0.95
-    return Cause(NAME, confidence, words, ADVICE) if words else without_partner(scene)
+    return Cause(NAME, confidence, words, ADVICE) if words else explain_by_unmatched(scene)
 
 
-def unchanged_input(scene: Scene, both: Both) -> str:
-    for row in scene.of("input") if scene.role == "output" else ():
-        source = scene.both(row)
-        if source is not None and source.left.shape == both.left.shape and explained(source.left, both) > ENOUGH:
+def describe_unchanged_input(scene: Scene, both: Both) -> str:
+    """Describe an output that equals its input; empty if it does not."""
+    for row in scene.find_rows("input") if scene.role == "output" else ():
+        source = scene.load_row(row)
+        if source is not None and source.left.shape == both.left.shape and explained_share(source.left, both) > ENOUGH:
             return f"the left side's output is its own {row.tensor_index}: the operator does nothing"
     return ""
 
 
-def activation(both: Both) -> str:
+def describe_missing_activation(both: Both) -> str:
+    """Describe a missing ReLU; empty if none is missing."""
     for side, raw, clipped in (("left", both.left, both.right), ("right", both.right, both.left)):
         if raw.min() < 0 <= clipped.min() and np.allclose(np.maximum(raw, 0), clipped, rtol=1e-4, atol=1e-6):
             return f"the {side} side lacks a ReLU: with its negative numbers set to 0 both sides agree"
     return ""
 
 
-def bias(scene: Scene, both: Both) -> str:
-    """The right side is the left plus a parameter of the operator, one number a channel."""
+def describe_missing_bias(scene: Scene, both: Both) -> str:
+    """Describe a missing bias; empty if none is missing."""
     channel = -1 if both.left.ndim == 2 else 1
-    for row in scene.of("parameter"):
-        vector = scene.both(row)
+    for row in scene.find_rows("parameter"):
+        vector = scene.load_row(row)
         if both.left.ndim > 1 and vector is not None and vector.right.shape == (both.left.shape[channel],):
             shape = [1] * both.left.ndim
             shape[channel] = -1
-            if np.any(vector.right) and explained(both.right - vector.right.reshape(shape), both) > ENOUGH:
+            if np.any(vector.right) and explained_share(both.right - vector.right.reshape(shape), both) > ENOUGH:
                 return f"the left side is the right side without {row.tensor_index}"
     return ""
 
 
-def without_partner(scene: Scene) -> Cause | None:
+def explain_by_unmatched(scene: Scene) -> Cause | None:
+    """Report an operator of the right, without partner, just before the origin."""
     order = scene.row.stored.order
     alone = [
         row

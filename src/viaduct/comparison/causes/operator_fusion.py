@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viaduct.comparison.judge import rounding
-from viaduct.comparison.replay import solved
+from viaduct.comparison.replay import solve_geometry
 from viaduct.comparison.rows import Cause, Row
-from viaduct.comparison.scene import Both, Scene, explained, rms
+from viaduct.comparison.scene import Both, Scene, explained_share, rms
 
 Array = NDArray[Any]
 NAME = "operator fusion"
@@ -33,33 +33,34 @@ SAME = 0.98
 ROUNDINGS = 8.0
 
 
-def look(scene: Scene) -> Cause | None:
-    both = scene.bad()
+def find_cause(scene: Scene) -> Cause | None:
+    """Report operators that the left side computes as one."""
+    both = scene.load_origin()
     if scene.role == "parameter" and both is not None:
-        return drawn_into_weight(scene, both)
+        return explain_folded_norm(scene, both)
     if scene.role != "output" or both is None or both.left.dtype.kind != "f" or not np.isfinite(both.left).all():
         return None
     later = find_later(scene, scene.row, both)
     if later is not None:
         evidence = f"the left side's {scene.row.op} holds what the right has after {later.op}: it does both"
         return Cause(NAME, 0.96, evidence, ADVICE)
-    return never_rounded(scene, both)
+    return explain_missing_rounding(scene, both)
 
 
-def drawn_into_weight(scene: Scene, both: Both) -> Cause | None:
-    """A norm was multiplied into the weight before it."""
+def explain_folded_norm(scene: Scene, both: Both) -> Cause | None:
+    """Report a norm that was folded into the weight before it."""
     if both.left.ndim < 2 or both.left.dtype.kind != "f" or not np.isfinite(both.left).all():
         return None
     shape = (-1, *[1] * (both.left.ndim - 1))
     energy = np.square(both.right).reshape(len(both.right), -1).sum(1)
     factor = (both.left * both.right).reshape(len(both.right), -1).sum(1) / np.where(energy > 0, energy, 1.0)
-    if explained(factor.reshape(shape) * both.right, both) < SAME or np.ptp(factor) < 1e-3:
+    if explained_share(factor.reshape(shape) * both.right, both) < SAME or np.ptp(factor) < 1e-3:
         return None
     span = (
         f"the left side's weight is the right side's times {factor.min():.3g} to {factor.max():.3g}, a factor a channel"
     )
-    for row in scene.of("output"):
-        output = scene.both(row)
+    for row in scene.find_rows("output"):
+        output = scene.load_row(row)
         later = find_later(scene, row, output) if output is not None else None
         if later is not None:
             return Cause(NAME, 0.97, f"{span}, and its layer holds what the right has after {later.op}", ADVICE)
@@ -73,7 +74,7 @@ def find_norm(scene: Scene, factor: Array) -> str:
     for row in scene.rows:
         stored = row.pair.right
         if stored is not None and stored.role == "parameter" and stored.shape == factor.shape:
-            values = scene.golden(row)
+            values = scene.load_golden(row)
             if values is not None and (stored.step, stored.rank) == (scene.origin.step, scene.origin.rank):
                 vectors.setdefault(stored.op, {})[stored.parameter] = values
     for op, named in vectors.items():
@@ -97,16 +98,16 @@ def find_later(scene: Scene, origin: Row, both: Both) -> Row | None:
         if behind and (row.stored.step, row.stored.rank) == (here.step, here.rank) and row.op != here.op:
             later.setdefault(row.op, row)
     for row in list(later.values())[:LATER]:
-        values = scene.golden(row)
-        if values is not None and values.shape == both.right.shape and explained(values, both) > SAME:
+        values = scene.load_golden(row)
+        if values is not None and values.shape == both.right.shape and explained_share(values, both) > SAME:
             return row
     return None
 
 
-def never_rounded(scene: Scene, both: Both) -> Cause | None:
-    """The right rounds a tensor between two operators, which the left does not have."""
-    for row in only_right(scene):
-        between = scene.golden(row)
+def explain_missing_rounding(scene: Scene, both: Both) -> Cause | None:
+    """Report a tensor that the right side rounds and the left side does not have."""
+    for row in find_right_only(scene):
+        between = scene.load_golden(row)
         if between is None or between.shape != both.right.shape or between.ndim < 2 or between.dtype.kind != "f":
             continue
         affine = fit_channels(between, both.right)
@@ -114,15 +115,15 @@ def never_rounded(scene: Scene, both: Both) -> Cause | None:
             continue
         slope, offset, clipped = affine
         unit = max(rounding(row), rounding(scene.row)) * rms(slope * between)
-        terms, exact = computed_again(scene, row)
+        terms, exact = replay_layer(scene, row)
         size = rms(both.left - both.right)
         if unit and size <= ROUNDINGS * unit * math.sqrt(max(1, terms) if unit < 1e-5 * rms(slope * between) else 1):
-            return describe(scene, row, both, size / unit, exact, (slope, offset, clipped))
+            return describe_fusion(scene, row, both, size / unit, exact, (slope, offset, clipped))
     return None
 
 
-def only_right(scene: Scene) -> list[Row]:
-    """Outputs without a partner just before the origin, or fused into it by the graph; the nearest first."""
+def find_right_only(scene: Scene) -> list[Row]:
+    """Return right-only outputs just before the origin or in its fused group, nearest first."""
     here, group = scene.row.stored, set(scene.row.pair.right_op.split(","))
     found = [
         row
@@ -135,7 +136,7 @@ def only_right(scene: Scene) -> list[Row]:
 
 
 def fit_channels(x: Array, y: Array) -> tuple[Array, Array, bool] | None:
-    """Slope and offset a channel that give y, perhaps with a ReLU behind; None if none do."""
+    """Return slope, offset and whether a ReLU follows, if they give y from x; else None."""
     shape = [1, x.shape[1], *[1] * (x.ndim - 2)]
     clipped = bool(y.min() == 0 < y.max())
     x_CN, y_CN = (np.moveaxis(side, 1, 0).reshape(side.shape[1], -1) for side in (x, y))
@@ -155,24 +156,25 @@ def fit_channels(x: Array, y: Array) -> tuple[Array, Array, bool] | None:
     return slope.reshape(shape), offset.reshape(shape), clipped
 
 
-def computed_again(scene: Scene, row: Row) -> tuple[int, Any]:
-    """Terms of a sum in the tensor between, and the layer that makes it, if input and weight are there."""
-    source = next(iter(scene.of("input", 0, op=row.op)), None)
-    weights = sorted(scene.of("parameter", op=row.op), key=lambda other: -math.prod(other.stored.shape))
-    x = scene.golden(source) if source is not None else None
-    weight = scene.golden(weights[0]) if weights else None
-    between = scene.golden(row)
+def replay_layer(scene: Scene, row: Row) -> tuple[int, Any]:
+    """Return the number of terms in a sum of the tensor, and its layer's replay where possible."""
+    source = next(iter(scene.find_rows("input", 0, op=row.op)), None)
+    weights = sorted(scene.find_rows("parameter", op=row.op), key=lambda other: -math.prod(other.stored.shape))
+    x = scene.load_golden(source) if source is not None else None
+    weight = scene.load_golden(weights[0]) if weights else None
+    between = scene.load_golden(row)
     if x is None or weight is None or between is None or weight.ndim != 4 or x.ndim != 4 or between.ndim != 4:
         return (math.prod(weight.shape[1:]) if weight is not None and weight.ndim > 1 else 256), None
     terms = math.prod(weight.shape[1:])
     if x.shape[1] % weight.shape[1] or between.shape[1] != weight.shape[0]:
         return terms, None
-    return terms, solved(x, weight, np.zeros(weight.shape[0]), Both(between, between))
+    return terms, solve_geometry(x, weight, np.zeros(weight.shape[0]), Both(between, between))
 
 
-def describe(
+def describe_fusion(
     scene: Scene, row: Row, both: Both, roundings: float, replay: Any, affine: tuple[Array, Array, bool]
 ) -> Cause:
+    """Return the cause, with the evidence of a replay where there is one."""
     slope, offset, clipped = affine
     words = (
         f"{row.op} of the right side has no tensor on the left, {scene.origin.op} is a slope and an offset of it, and "
@@ -181,8 +183,8 @@ def describe(
     if replay is not None:
         raw = slope.reshape(-1) * replay.predict() + offset.reshape(-1)
         prediction = np.maximum(raw, 0) if clipped else raw
-        there = Both(*(side[replay.places[0], :, replay.places[1], replay.places[2]] for side in both))
-        share = explained(prediction, there)
+        there = Both(*(side[replay.positions[0], :, replay.positions[1], replay.positions[2]] for side in both))
+        share = explained_share(prediction, there)
         if share > 0.3:
             words += f"; computed through without rounding it, {share:.0%} of the difference is gone"
             return Cause(NAME, 0.94, words, ADVICE)

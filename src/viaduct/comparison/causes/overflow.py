@@ -15,24 +15,25 @@ ADVICE = (
 )
 
 
-def look(scene: Scene) -> Cause | None:
-    both = scene.bad()
+def find_cause(scene: Scene) -> Cause | None:
+    """Report infinities, NaN made of them, or values saturated at 65504."""
+    both = scene.load_origin()
     if both is None:
-        return by_statistics(scene)
+        return explain_by_statistics(scene)
     if both.left.dtype.kind != "f":
         return None
     lost = ~np.isfinite(both.left) & np.isfinite(both.right)
-    infinite, saturated = int(np.isinf(both.left[lost]).sum()), stuck(both)
+    infinite, saturated = int(np.isinf(both.left[lost]).sum()), count_saturated(both)
     if infinite or saturated:
-        return Cause(NAME, 0.97, told(both, infinite, int(lost.sum()) - infinite, saturated), ADVICE)
+        return Cause(NAME, 0.97, describe_overflow(both, infinite, int(lost.sum()) - infinite, saturated), ADVICE)
     if lost.any():
         evidence = f"{int(lost.sum()):,} values are NaN on the left only, without an infinity among them"
         return Cause(NAME, 0.5, evidence + ": Inf - Inf, 0 * Inf, or an invalid operation inside", ADVICE)
     return None
 
 
-def by_statistics(scene: Scene) -> Cause | None:
-    """Where the dump has no tensors, its counts still tell."""
+def explain_by_statistics(scene: Scene) -> Cause | None:
+    """Report overflow from dumped statistics alone."""
     measures = scene.row.measures
     if measures is None or measures.left.inf <= measures.right.inf:
         return None
@@ -40,12 +41,13 @@ def by_statistics(scene: Scene) -> Cause | None:
     return Cause(NAME, 0.9, evidence, ADVICE)
 
 
-def stuck(both: Both) -> int:
-    """Values at float16's largest number where the truth is larger."""
+def count_saturated(both: Both) -> int:
+    """Count values at float16's largest number where the right side is larger."""
     return int(((np.abs(both.left) == FLOAT16.largest) & (np.abs(both.right) > FLOAT16.largest)).sum())
 
 
-def told(both: Both, infinite: int, nans: int, saturated: int) -> str:
+def describe_overflow(both: Both, infinite: int, nans: int, saturated: int) -> str:
+    """Describe how many values overflowed, with the right side's largest."""
     parts = [f"{infinite:,} values are infinite" if infinite else "", f"{nans:,} are NaN" if nans else ""]
     parts.append(f"{saturated:,} stand at ±65504, float16's largest number" if saturated else "")
     finite = np.abs(both.right[np.isfinite(both.right)])

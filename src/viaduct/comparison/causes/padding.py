@@ -1,6 +1,6 @@
 """Padding of another size, on another side, or of another kind.
 
-At stride 1 only the border differs, or the whole picture is moved by a cell; at stride 2 everything does, and the layer
+At stride 1 only the border differs, or the whole image is moved by a cell; at stride 2 everything does, and the layer
 is computed again with every padding there could be.
 """
 
@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from viaduct.comparison.replay import Geometry, Replay, replayed
+from viaduct.comparison.replay import Geometry, Replay, replay_origin
 from viaduct.comparison.rows import Cause
-from viaduct.comparison.scene import Both, Scene, explained
+from viaduct.comparison.scene import Both, Scene, explained_share
 
 Array = NDArray[Any]
 NAME = "wrong padding"
@@ -23,21 +23,23 @@ ADVICE = (
     "Compare the two definitions: TensorFlow's SAME pads (0, 1) where PyTorch's padding=1 pads (1, 1) at stride 2; a "
     "pool may count its padding; reflect and zero padding differ at the border only."
 )
-REACH = 3  # cells by which a picture may have moved
+REACH = 3  # cells by which a image may have moved
 
 
-def look(scene: Scene) -> Cause | None:
-    both = scene.bad()
+def find_cause(scene: Scene) -> Cause | None:
+    """Report padding of another size, side or kind."""
+    both = scene.load_origin()
     if both is None or both.left.ndim != 4 or scene.role not in ("output", "input"):
         return None
-    replay = replayed(scene)
-    found = None if replay is None else by_replay(replay)
-    return found or moved(both) or border(both)
+    replay = replay_origin(scene)
+    found = None if replay is None else explain_by_replay(replay)
+    return found or explain_shift(both) or explain_border(both)
 
 
-def by_replay(replay: Replay) -> Cause | None:
+def explain_by_replay(replay: Replay) -> Cause | None:
+    """Report the padding with which the layer gives the left side's output."""
     best, other = max(
-        ((replay.explains(replay.predict(geometry=geometry)), geometry) for geometry in others(replay)),
+        ((replay.explains(replay.predict(geometry=geometry)), geometry) for geometry in iterate_geometries(replay)),
         key=lambda tried: tried[0],
         default=(0.0, replay.geometry),
     )
@@ -49,8 +51,8 @@ def by_replay(replay: Replay) -> Cause | None:
     return Cause(NAME, 0.98 * best, evidence, ADVICE)
 
 
-def others(replay: Replay) -> Iterator[Geometry]:
-    """Every other padding of this kernel, and other kinds of edge."""
+def iterate_geometries(replay: Replay) -> Iterator[Geometry]:
+    """Yield every other padding of this kernel, and other kinds of edge."""
     kernel_h, kernel_w = replay.weight_OIHW.shape[2:]
     for top in range(kernel_h + 1):
         for left in range(kernel_w + 1):
@@ -61,13 +63,13 @@ def others(replay: Replay) -> Iterator[Geometry]:
             yield replace(replay.geometry, edge=edge)
 
 
-def moved(both: Both) -> Cause | None:
-    """The left picture is the right one moved by a few cells."""
+def explain_shift(both: Both) -> Cause | None:
+    """Report a left image that is the right one shifted by a few cells."""
     middle = window(both, 0, 0)
     top, side = margins(both)
     for down in range(-top, top + 1):
         for across in range(-side, side + 1):
-            if (down or across) and explained(window(both, down, across).right, middle) > 0.9:
+            if (down or across) and explained_share(window(both, down, across).right, middle) > 0.9:
                 evidence = (
                     f"away from the border the left side is the right side moved by {down} rows, {across} columns"
                 )
@@ -76,19 +78,20 @@ def moved(both: Both) -> Cause | None:
 
 
 def window(both: Both, down: int, across: int) -> Both:
-    """The middle of the left picture, and what it would be of the right one moved down and across."""
+    """Return the centre of the left image, and the right one's shifted accordingly."""
     (top, side), (height, width) = margins(both), both.left.shape[2:]
     rows, columns = slice(top - down, height - top - down), slice(side - across, width - side - across)
     return Both(both.left[:, :, top : height - top, side : width - side], both.right[:, :, rows, columns])
 
 
 def margins(both: Both) -> tuple[int, int]:
+    """Return the rows and columns that a shift may cover."""
     height, width = both.left.shape[2:]
     return min(REACH, (height - 1) // 3), min(REACH, (width - 1) // 3)
 
 
-def border(both: Both) -> Cause | None:
-    """Differences along the border only."""
+def explain_border(both: Both) -> Cause | None:
+    """Report differences that lie along the border only."""
     height, width = both.left.shape[2:]
     worst = np.abs(both.left.astype(np.float64) - both.right).max((0, 1))
     differs = worst > 1e-3 * float(worst.max())
@@ -97,5 +100,5 @@ def border(both: Both) -> Cause | None:
     deepest = int(depth[differs].max()) + 1 if differs.any() else 0
     if not deepest or deepest > min(height, width) // 4 or min(height, width) < 4:
         return None
-    evidence = f"all differences lie within {deepest} cells of the border of the {height}x{width} picture"
+    evidence = f"all differences lie within {deepest} cells of the border of the {height}x{width} image"
     return Cause(NAME, 0.85, evidence, ADVICE)

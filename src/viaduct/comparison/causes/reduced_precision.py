@@ -7,7 +7,7 @@ layer computed again from inputs and weights rounded to the shorter format gives
 from __future__ import annotations
 
 from viaduct.comparison.grids import BFLOAT16, FLOAT16, HALVES, TF32, is_one_rounding
-from viaduct.comparison.replay import Replay, replayed
+from viaduct.comparison.replay import Replay, replay_origin
 from viaduct.comparison.rows import Cause
 from viaduct.comparison.scene import Scene
 
@@ -19,24 +19,26 @@ ADVICE = (
 )
 
 
-def look(scene: Scene) -> Cause | None:
-    both = scene.bad()
+def find_cause(scene: Scene) -> Cause | None:
+    """Report a result or computation in half precision or TF32."""
+    both = scene.load_origin()
     if both is None or both.left.dtype.kind != "f":
         return None
     for grid in HALVES:
         if is_one_rounding(both.left, both.right, grid):
             evidence = f"every value on the left is a {grid.name} number within one rounding of the right side's"
             return Cause(NAME, 0.9, evidence, ADVICE)
-    replay = replayed(scene)
-    return None if replay is None else by_replay(replay)
+    replay = replay_origin(scene)
+    return None if replay is None else explain_by_replay(replay)
 
 
-def by_replay(replay: Replay) -> Cause | None:
+def explain_by_replay(replay: Replay) -> Cause | None:
     # TF32 has float16's mantissa: of float32 tensors within float16's range both explain the same.
+    """Report rounding of input and weights that gives the left side's output."""
     for grid in (TF32, FLOAT16, BFLOAT16):
-        x, weight = grid.rounded(replay.x_NCHW), grid.rounded(replay.weight_OIHW)
+        x, weight = grid.round(replay.x_NCHW), grid.round(replay.weight_OIHW)
         raw = replay.predict(x=x, weight=weight)
-        share = max(replay.explains(raw), replay.explains(grid.rounded(raw)))
+        share = max(replay.explains(raw), replay.explains(grid.round(raw)))
         if share > 0.7:
             evidence = (
                 f"computed again with input and weights rounded to {grid.name}, {share:.0%} of the difference is gone"

@@ -28,19 +28,24 @@ ADVICE = (
 ORDER_ADVICE = "Nothing to mend: float32 sums in another order. Compare with a wider threshold, or run --deterministic."
 
 
-def look(scene: Scene) -> Cause | None:
-    both = scene.bad()
-    if scene.role == "parameter" or both is None or both.left.dtype.kind != "f" or not np.isfinite(both.left).all():
-        return None  # a weight is no sum
-    terms, error = reduced(scene, both), relative_error(both)
+def find_cause(scene: Scene) -> Cause | None:
+    """Report a sum in half precision or in another order."""
+    both = scene.load_origin()
+    if both is None or both.left.dtype.kind != "f" or not np.isfinite(both.left).all():
+        return None
+    if scene.role in ("parameter", "update"):
+        return None  # neither is a sum of products
+    terms, error = count_terms(scene, both), relative_error(both)
     for grid in HALVES:
-        if grid.holds(both.left) and not grid.holds(both.right):
-            return on_grid(both, grid, terms, error)
-    return other_order(terms, error) or (off_grid(both, terms, error) if half_in_play(scene) else None)
+        if grid.contains_all(both.left) and not grid.contains_all(both.right):
+            return explain_on_grid(both, grid, terms, error)
+    return explain_other_order(terms, error) or (
+        explain_off_grid(both, terms, error) if has_half_precision(scene) else None
+    )
 
 
-def half_in_play(scene: Scene) -> bool:
-    """Whether the step has tensors in half precision: noise in a step that knows none has another reason."""
+def has_half_precision(scene: Scene) -> bool:
+    """Return True if any tensor of the step is in half precision."""
     names = {grid.name for grid in HALVES}
     return any(
         stored is not None and stored.dtype in names
@@ -50,8 +55,8 @@ def half_in_play(scene: Scene) -> bool:
     )
 
 
-def on_grid(both: Both, grid: Grid, terms: int, error: float) -> Cause | None:
-    """Values of the half format, further off than one rounding, but not further than a sum can lose."""
+def explain_on_grid(both: Both, grid: Grid, terms: int, error: float) -> Cause | None:
+    """Report half-precision values that are further off than one rounding, but within a sum's error."""
     steps = np.abs(both.left - both.right) / grid.spacing(both.right)
     typical, bound = float(np.median(steps)), grid.epsilon * 4 * max(terms, 4)
     if typical < 0.3 or error > bound or error > 0.25 or is_fixed_point(both.left, grid):
@@ -70,8 +75,8 @@ def is_fixed_point(values: Array, grid: Grid) -> bool:
     return uniform is not None and uniform.step >= 4 * float(np.median(grid.spacing(values[values != 0])))
 
 
-def off_grid(both: Both, terms: int, error: float) -> Cause | None:
-    """An error like noise, of the size that half-precision sums make, though the result is stored longer."""
+def explain_off_grid(both: Both, terms: int, error: float) -> Cause | None:
+    """Report noise of the size of half-precision sums in a result that is stored wider."""
     linked = abs(correlation(both.left - both.right, both.right))
     for grid in reversed(HALVES):
         if 0.5 * grid.epsilon < error < 2 * grid.epsilon * math.sqrt(max(terms, 4)) and linked < 0.3 and terms > 1:
@@ -82,30 +87,33 @@ def off_grid(both: Both, terms: int, error: float) -> Cause | None:
     return None
 
 
-def other_order(terms: int, error: float) -> Cause | None:
+def explain_other_order(terms: int, error: float) -> Cause | None:
+    """Report an error as small as float32 sums in another order give."""
     if terms > 1 and error <= 8 * FLOAT32.epsilon * math.sqrt(terms):
         evidence = f"relative error {error:.1e}, what float32 sums of {terms:,} terms differ by"
         return Cause(ORDER, 0.8, evidence, ORDER_ADVICE)
     return None
 
 
-def reduced(scene: Scene, both: Both) -> int:
-    """Terms in one sum: the kernel's inputs, or how many input values there are for one output."""
-    weight = scene.weight()
+def count_terms(scene: Scene, both: Both) -> int:
+    """Return the number of terms in one sum."""
+    weight = scene.find_weight()
     if weight is not None and len(weight.stored.shape) > 1:
         return math.prod(weight.stored.shape[1:])
-    sources = scene.of("input", 0)
+    sources = scene.find_rows("input", 0)
     size = math.prod(sources[0].stored.shape) if sources else both.left.size
     channels = both.left.shape[1] if both.left.ndim > 1 else 1
     return max(1, size // both.left.size, size // channels if "norm" in scene.op_type.lower() else 1)
 
 
 def relative_error(both: Both) -> float:
+    """Return the RMS difference relative to the right side."""
     scale = rms(both.right)
     return rms(both.left - both.right) / scale if scale else math.inf
 
 
 def correlation(a: Array, b: Array) -> float:
+    """Return the correlation coefficient of two arrays; 0 where one is constant."""
     flat_a, flat_b = a.ravel() - a.mean(), b.ravel() - b.mean()
     size = float(np.sqrt(flat_a @ flat_a) * np.sqrt(flat_b @ flat_b))
     return float(flat_a @ flat_b) / size if size else 0.0

@@ -1,4 +1,4 @@
-"""One factor between the sides, or one factor and offset a channel: pictures normalised differently, sums for means."""
+"""One factor between the sides, or one factor and offset a channel: images normalised differently, sums for means."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viaduct.comparison.rows import Cause
-from viaduct.comparison.scene import Both, Scene, explained
+from viaduct.comparison.scene import Both, Scene, explained_share
 
 Array = NDArray[Any]
 NAME = "wrong scale"
@@ -22,8 +22,9 @@ ADVICE = {
 ENOUGH = 0.98
 
 
-def look(scene: Scene) -> Cause | None:
-    both = scene.bad()
+def find_cause(scene: Scene) -> Cause | None:
+    """Report a constant factor, or a factor and offset per channel."""
+    both = scene.load_origin()
     if (
         both is None
         or both.left.dtype.kind != "f"
@@ -34,24 +35,26 @@ def look(scene: Scene) -> Cause | None:
     advice = ADVICE["input" if scene.origin.kind == "input" and kind == "output" else kind]
     energy = float(np.vdot(both.right, both.right))
     factor = float(np.vdot(both.left, both.right)) / energy if energy else 0.0
-    if factor and explained(factor * both.right, both) > ENOUGH:
+    if factor and explained_share(factor * both.right, both) > ENOUGH:
         return Cause(NAME, 0.9, f"the left side is {factor:.6g} times the right side, everywhere", advice)
-    return by_channel(both, advice) if both.left.ndim == 4 else None
+    return explain_by_channel(both, advice) if both.left.ndim == 4 else None
 
 
-def by_channel(both: Both, advice: str) -> Cause | None:
-    """left = a right + b, with its own a and b in every channel."""
+def explain_by_channel(both: Both, advice: str) -> Cause | None:
+    """Report an affine relation with its own factor and offset in every channel."""
     left, right = (np.moveaxis(side, 1, 0).reshape(side.shape[1], -1) for side in both)
     centred = right - right.mean(1, keepdims=True)
     energy = np.square(centred).sum(1)
     slope = (centred * left).sum(1) / np.where(energy > 0, energy, 1.0)
     prediction = slope[:, None] * centred + left.mean(1, keepdims=True)
-    if right.shape[1] < 8 or explained(prediction, Both(left, right)) < ENOUGH:
+    if right.shape[1] < 8 or explained_share(prediction, Both(left, right)) < ENOUGH:
         return None
     shift = left.mean(1) - slope * right.mean(1)
-    evidence = f"in every channel the left side is a times the right plus b: a {span(slope)}, b {span(shift)}"
+    factors, offsets = describe_range(slope), describe_range(shift)
+    evidence = f"in every channel the left side is a times the right plus b: a {factors}, b {offsets}"
     return Cause(NAME, 0.7, evidence, advice)
 
 
-def span(values: Array) -> str:
+def describe_range(values: Array) -> str:
+    """Return the smallest and largest value."""
     return f"{values.min():.4g} … {values.max():.4g}"

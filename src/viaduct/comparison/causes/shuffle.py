@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from viaduct.comparison.permutations import described, order_along
+from viaduct.comparison.permutations import describe_order, find_order
 from viaduct.comparison.rows import Cause
 from viaduct.comparison.scene import Both, Scene
 
@@ -15,20 +15,25 @@ ADVICE = (
 )
 
 
-def look(scene: Scene) -> Cause | None:
-    both = scene.bad()
+def find_cause(scene: Scene) -> Cause | None:
+    """Report the same examples in another order."""
+    both = scene.load_origin()
     if both is None or scene.role in ("parameter", "gradient", "update"):
         return None
-    order = order_along(both, 0)
+    order = find_order(both, 0)
     if order is not None:
         return Cause(
-            NAME, 0.96, f"the left side holds the right side's examples in another order: {described(order)}", ADVICE
+            NAME,
+            0.96,
+            f"the left side holds the right side's examples in another order: {describe_order(order)}",
+            ADVICE,
         )
-    if same_labels(both):
+    if has_same_integers(both):
         return Cause(NAME, 0.8, "both sides hold the same whole numbers, in another order", ADVICE)
     return None
 
 
-def same_labels(both: Both) -> bool:
-    whole = both.left.dtype.kind in "iu" and both.right.dtype.kind in "iu" and both.left.size > 2
-    return whole and bool(np.array_equal(np.sort(both.left, axis=None), np.sort(both.right, axis=None)))
+def has_same_integers(both: Both) -> bool:
+    """Return True if both sides hold the same integers, in any order."""
+    integers = both.left.dtype.kind in "iu" and both.right.dtype.kind in "iu" and both.left.size > 2
+    return integers and bool(np.array_equal(np.sort(both.left, axis=None), np.sort(both.right, axis=None)))

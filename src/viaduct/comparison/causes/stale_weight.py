@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from viaduct.comparison.causes.reduction import correlation
-from viaduct.comparison.replay import replayed
+from viaduct.comparison.replay import replay_origin
 from viaduct.comparison.rows import Cause, Row
 from viaduct.comparison.scene import Both, Scene, rms
 
@@ -16,24 +16,25 @@ ADVICE = (
 )
 
 
-def look(scene: Scene) -> Cause | None:
-    both = scene.bad()
+def find_cause(scene: Scene) -> Cause | None:
+    """Report a weight that was not updated, or that is from an earlier step."""
+    both = scene.load_origin()
     if both is None or both.left.dtype.kind != "f":
         return None
     if scene.role == "update":
-        return no_update(both)
+        return explain_zero_update(both)
     if scene.role == "output":
-        return computed_with_old(scene)
-    return earlier(scene, both) if scene.role == "parameter" else None
+        return explain_old_copy(scene)
+    return explain_earlier_value(scene, both) if scene.role == "parameter" else None
 
 
-def computed_with_old(scene: Scene) -> Cause | None:
-    """The weight is right, but the layer computed with the one of an earlier step: an old copy."""
-    weight, replay = scene.weight(), replayed(scene)
+def explain_old_copy(scene: Scene) -> Cause | None:
+    """Report a layer that computed with the weight of an earlier step."""
+    weight, replay = scene.find_weight(), replay_origin(scene)
     if weight is None or replay is None:
         return None
-    for row in before(scene, weight.stored.index):
-        past = scene.both(row)
+    for row in find_earlier_weights(scene, weight.stored.index):
+        past = scene.load_row(row)
         if past is not None and past.left.size == replay.weight_OIHW.size:
             share = replay.explains(replay.predict(weight=past.left.reshape(replay.weight_OIHW.shape)))
             if share > 0.8:
@@ -43,7 +44,8 @@ def computed_with_old(scene: Scene) -> Cause | None:
     return None
 
 
-def no_update(both: Both) -> Cause | None:
+def explain_zero_update(both: Both) -> Cause | None:
+    """Report an update that is zero on one side only."""
     for side, values, other in (("left", both.left, both.right), ("right", both.right, both.left)):
         if rms(values) <= 1e-6 * rms(other):
             evidence = f"the {side} side's update is zero; the other side's has a root mean square of {rms(other):.3g}"
@@ -51,10 +53,10 @@ def no_update(both: Both) -> Cause | None:
     return None
 
 
-def earlier(scene: Scene, both: Both) -> Cause | None:
-    """Equal to what either side held at an earlier step; or at least akin to the other side's."""
-    for row in before(scene, scene.row.stored.index):
-        past = scene.both(row)
+def explain_earlier_value(scene: Scene, both: Both) -> Cause | None:
+    """Report a weight that equals its value at an earlier step, or resembles the other side's."""
+    for row in find_earlier_weights(scene, scene.row.stored.index):
+        past = scene.load_row(row)
         if past is None:
             continue
         for side, now, then in (
@@ -73,7 +75,7 @@ def earlier(scene: Scene, both: Both) -> Cause | None:
     return Cause(NAME, 0.5, f"correlation {akin:.4f} between the sides: the same weight at another time", ADVICE)
 
 
-def before(scene: Scene, index: int) -> list[Row]:
-    """The same weight at earlier steps, the latest first."""
+def find_earlier_weights(scene: Scene, index: int) -> list[Row]:
+    """Return the same weight's rows at earlier steps, latest first."""
     steps = sorted({row.stored.step for row in scene.rows if row.stored.step < scene.origin.step}, reverse=True)
-    return [row for step in steps for row in scene.of("parameter", index, step=step)]
+    return [row for step in steps for row in scene.find_rows("parameter", index, step=step)]

@@ -30,7 +30,7 @@ SMALL = 1 << 16  # up to so many bytes reading is cheaper than mapping
 
 
 class Header(NamedTuple):
-    """What a header says of a tensor: enough to describe it, and to find it in its file."""
+    """Header of a tensor: enough to describe it and to find it in its file."""
 
     dtype: str  # float32, bfloat16 …
     shape: tuple[int, ...]
@@ -40,10 +40,12 @@ class Header(NamedTuple):
 
     @property
     def values(self) -> int:
+        """Return the number of elements."""
         return math.prod(self.shape)
 
     @property
     def size(self) -> int:
+        """Return the number of bytes."""
         return self.values * _width(self.stored)
 
 
@@ -67,19 +69,19 @@ def dtype_name(descr: str) -> str | None:
     return None if (kind, width) == ("f", "1") else f"{_NAMES[kind]}{8 * int(width)}"
 
 
-def mapped(path: Path, header: Header, base: int = 0) -> Array:
+def map_array(path: Path, header: Header, base: int = 0) -> Array:
     """The tensor over a read-only map of its file. `base`: where the member begins that the offset counts from."""
     start, dtype = base + header.offset, _numpy_type(header)
     try:
         with open(path, "rb") as file:
             found = os.fstat(file.fileno()).st_size
             if found < start + header.size:
-                raise truncated(path, start + header.size, found)
+                raise truncated_error(path, start + header.size, found)
             if not header.values:
-                return shaped(np.empty(0, dtype), header)
-            return shaped(np.frombuffer(_bytes_of(file, start, header.size), dtype, header.values), header)
+                return shape_array(np.empty(0, dtype), header)
+            return shape_array(np.frombuffer(_bytes_of(file, start, header.size), dtype, header.values), header)
     except OSError as error:
-        raise unreadable(path, error) from None
+        raise unreadable_error(path, error) from None
 
 
 def _bytes_of(file: Any, start: int, size: int) -> memoryview | bytes:
@@ -93,10 +95,11 @@ def _bytes_of(file: Any, start: int, size: int) -> memoryview | bytes:
 
 def from_bytes(data: bytes, header: Header) -> Array:
     """The tensor out of an unpacked member, which holds exactly the header and the tensor."""
-    return shaped(np.frombuffer(data, _numpy_type(header), header.values, header.offset), header)
+    return shape_array(np.frombuffer(data, _numpy_type(header), header.values, header.offset), header)
 
 
-def shaped(flat: Array, header: Header) -> Array:
+def shape_array(flat: Array, header: Header) -> Array:
+    """Return a read-only array of the header's shape."""
     array = flat.reshape(header.shape, order="F" if header.fortran else "C")
     array.flags.writeable = False
     return array
@@ -116,15 +119,17 @@ def stamp(path: Path) -> tuple[int, int]:
     try:
         found = os.stat(path)
     except OSError as error:
-        raise unreadable(path, error) from None
+        raise unreadable_error(path, error) from None
     if not stat.S_ISREG(found.st_mode):
         raise BadData(f"{path.name} is not a regular file.")
     return found.st_size, found.st_mtime_ns
 
 
-def truncated(path: Path, needed: int, found: int) -> BadData:
+def truncated_error(path: Path, needed: int, found: int) -> BadData:
+    """Return the error for a file that is shorter than its header says."""
     return BadData(f"{path.name} is cut short: its header speaks of {needed:,} bytes, the file has {found:,}.")
 
 
-def unreadable(path: Path, error: OSError) -> BadData:
+def unreadable_error(path: Path, error: OSError) -> BadData:
+    """Return the error for a file that the system cannot read."""
     return BadData(f"{path.name} cannot be read: {error.strerror or error}.")

@@ -13,7 +13,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from viaduct.comparison.formats import Array, Header, Members, dtype_name, mapped, truncated, unreadable
+from viaduct.comparison.formats import Array, Header, Members, dtype_name, map_array, truncated_error, unreadable_error
 from viaduct.errors import BadData
 
 MAGIC = b"\x93NUMPY"
@@ -26,16 +26,18 @@ _USUAL = re.compile(
 )
 
 
-def members(path: Path) -> Members:
-    return {"": header_of(path)}
+def read_headers(path: Path) -> Members:
+    """Return the header of the file's only array."""
+    return {"": read_header(path)}
 
 
-def opened(path: Path, member: str = "") -> Array:
-    return mapped(path, header_of(path))
+def open_array(path: Path, member: str = "") -> Array:
+    """Map the file's only array."""
+    return map_array(path, read_header(path))
 
 
-def header_of(path: str | Path) -> Header:
-    """From the first bytes of the file; the file is long enough for what it says."""
+def read_header(path: str | Path) -> Header:
+    """Read the header, and check that the file is long enough for it."""
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
         try:
@@ -46,15 +48,15 @@ def header_of(path: str | Path) -> Header:
         finally:
             os.close(descriptor)
     except OSError as error:
-        raise unreadable(Path(path), error) from None
-    header = parsed(start, Path(path))
+        raise unreadable_error(Path(path), error) from None
+    header = parse_header(start, Path(path))
     if found < header.offset + header.size:
-        raise truncated(Path(path), header.offset + header.size, found)
+        raise truncated_error(Path(path), header.offset + header.size, found)
     return header
 
 
 def header_end(start: bytes, path: Path) -> int:
-    """Where the tensor begins: magic, version, length of the text, the text."""
+    """Return the offset of the data: magic, version, length and text come first."""
     if start[:6] != MAGIC:
         raise BadData(f"{path.name} is not a .npy file: it begins with {start[:6]!r}.")
     if len(start) < 12:
@@ -66,15 +68,18 @@ def header_end(start: bytes, path: Path) -> int:
     return end
 
 
-def parsed(start: bytes, path: Path) -> Header:
+def parse_header(start: bytes, path: Path) -> Header:
+    """Parse the header at the start of a file."""
     end = header_end(start, path)
     if len(start) < end:
-        raise truncated(path, end, len(start))
+        raise truncated_error(path, end, len(start))
     text = start[10 if start[6] == 1 else 12 : end].decode("latin-1")
     if match := _USUAL.fullmatch(text):
         descr, fortran, dims = match.groups()
-        return _checked(descr, fortran == "True", tuple(int(dim) for dim in dims.split(",") if dim.strip()), end, path)
-    return _checked(*_literal(text, path), end, path)
+        return _check_header(
+            descr, fortran == "True", tuple(int(dim) for dim in dims.split(",") if dim.strip()), end, path
+        )
+    return _check_header(*_literal(text, path), end, path)
 
 
 def _literal(text: str, path: Path) -> tuple[Any, bool, tuple[int, ...]]:
@@ -88,7 +93,7 @@ def _literal(text: str, path: Path) -> tuple[Any, bool, tuple[int, ...]]:
     return descr, fortran, shape
 
 
-def _checked(descr: object, fortran: bool, shape: tuple[int, ...], end: int, path: Path) -> Header:
+def _check_header(descr: object, fortran: bool, shape: tuple[int, ...], end: int, path: Path) -> Header:
     name = dtype_name(descr) if isinstance(descr, str) else None
     if isinstance(descr, str) and descr.lstrip("|<>=") == "O":
         raise BadData(

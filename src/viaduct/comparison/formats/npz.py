@@ -13,7 +13,17 @@ import zlib
 from functools import lru_cache
 from pathlib import Path
 
-from viaduct.comparison.formats import Array, Header, Members, from_bytes, mapped, npy, stamp, truncated, unreadable
+from viaduct.comparison.formats import (
+    Array,
+    Header,
+    Members,
+    from_bytes,
+    map_array,
+    npy,
+    stamp,
+    truncated_error,
+    unreadable_error,
+)
 from viaduct.errors import BadData, ViaductError
 
 MOST_MEMBERS = 1_000_000
@@ -26,26 +36,28 @@ UNPACKING = (
 )  # fmt: skip
 
 
-def members(path: Path) -> Members:
+def read_headers(path: Path) -> Members:
+    """Return the headers of all members, or why one cannot be read."""
     return _members(path, stamp(path))
 
 
-def opened(path: Path, member: str = "") -> Array:
-    info = archive(path).get(member + SUFFIX)
+def open_array(path: Path, member: str = "") -> Array:
+    """Map or unpack one member."""
+    info = read_archive(path).get(member + SUFFIX)
     if info is None:
         raise BadData(f"{path.name} has no member {member!r}.")
     if info.compress_type == zipfile.ZIP_STORED:
         header = _header(path, info)
-        return mapped(path, header, data_offset(path, info))
+        return map_array(path, header, data_offset(path, info))
     if info.file_size > max(UNFOLDED, UNFOLDING * info.compress_size):
         raise BadData(
             f"{path.name}[{info.filename}] is not read: {info.compress_size:,} bytes unfold to {info.file_size:,}.",
             "If it is yours, save it uncompressed: numpy.savez.",
         )
-    return from_bytes(unpacked(path, info), _header(path, info))
+    return from_bytes(unpack_member(path, info), _header(path, info))
 
 
-def archive(path: Path) -> dict[str, zipfile.ZipInfo]:
+def read_archive(path: Path) -> dict[str, zipfile.ZipInfo]:
     """The archive's own list of what it holds, read once while the file does not change."""
     return _archive(path, stamp(path))
 
@@ -77,9 +89,9 @@ def _header(path: Path, info: zipfile.ZipInfo) -> Header:
     label = Path(f"{path.name}[{info.filename}]")
     if not info.filename.endswith(SUFFIX):
         raise BadData(f"{label} is not a .npy file.")
-    header = npy.parsed(_beginning(path, info), label)
+    header = npy.parse_header(_beginning(path, info), label)
     if info.file_size < header.offset + header.size:
-        raise truncated(label, header.offset + header.size, info.file_size)
+        raise truncated_error(label, header.offset + header.size, info.file_size)
     return header
 
 
@@ -89,14 +101,15 @@ def _beginning(path: Path, info: zipfile.ZipInfo) -> bytes:
             file.seek(data_offset(path, info))
             start = file.read(min(npy.FIRST, info.file_size))
             return start + file.read(max(0, npy.header_end(start, path) - len(start)))
-    return unpacked(path, info, npy.LONGEST)
+    return unpack_member(path, info, npy.LONGEST)
 
 
-def unpacked(path: Path, info: zipfile.ZipInfo, most: int | None = None) -> bytes:
+def unpack_member(path: Path, info: zipfile.ZipInfo, most: int | None = None) -> bytes:
+    """Unpack a member, or its first bytes; sizes are checked before."""
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # LZMA states how much memory it wants
         raise BadData(f"{path.name}[{info.filename}] is neither stored nor deflated.", "numpy.savez writes no other.")
     if info.header_offset + info.compress_size > (size := stamp(path)[0]):  # zipfile would make room for it
-        raise truncated(path, info.header_offset + info.compress_size, size)
+        raise truncated_error(path, info.header_offset + info.compress_size, size)
     try:
         with zipfile.ZipFile(path) as opened_archive, opened_archive.open(info) as member:
             return member.read(info.file_size if most is None else most)
@@ -105,18 +118,18 @@ def unpacked(path: Path, info: zipfile.ZipInfo, most: int | None = None) -> byte
 
 
 def data_offset(path: Path, info: zipfile.ZipInfo) -> int:
-    """Where a stored member's bytes begin: behind its local header, whose lengths may differ from the directory's."""
+    """Return the offset of a stored member's data, from its local header."""
     try:
         with open(path, "rb") as file:
             file.seek(info.header_offset)
             local = file.read(30)
             found = os.fstat(file.fileno()).st_size
     except OSError as error:
-        raise unreadable(path, error) from None
+        raise unreadable_error(path, error) from None
     if len(local) < 30 or local[:4] != b"PK\x03\x04" or info.flag_bits & 1:
         raise BadData(f"{path.name}[{info.filename}]: its place in the archive is damaged or encrypted.")
     name_length, extra_length = struct.unpack("<HH", local[26:30])
     start = int(info.header_offset) + 30 + int(name_length) + int(extra_length)
     if start + info.file_size > found:
-        raise truncated(path, start + info.file_size, found)
+        raise truncated_error(path, start + info.file_size, found)
     return start

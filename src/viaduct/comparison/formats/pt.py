@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from viaduct.comparison.formats import Array, Header, Members, dtype_name, mapped, stamp, unreadable
-from viaduct.comparison.formats.npz import archive, data_offset, unpacked
+from viaduct.comparison.formats import Array, Header, Members, dtype_name, map_array, stamp, unreadable_error
+from viaduct.comparison.formats.npz import data_offset, read_archive, unpack_member
 from viaduct.errors import BadData, ViaductError
 
 LONGEST = 1 << 16  # bytes of pickle; one tensor takes 150
@@ -62,38 +62,40 @@ class Unusual(Exception):
     """Not what this reader knows; torch may still know it."""
 
 
-def members(path: Path) -> Members:
+def read_headers(path: Path) -> Members:
+    """Return the header of the file's only tensor."""
     try:
-        tensor = _described(path)
+        tensor = _describe_tensor(path)
     except Unusual:
         array, dtype = _through_torch(path)
         return {"": Header(dtype, array.shape, array.dtype.str, 0)}
     return {"": Header(dtype_name(tensor.storage.descr) or "", tensor.shape, tensor.storage.descr, 0)}
 
 
-def opened(path: Path, member: str = "") -> Array:
+def open_array(path: Path, member: str = "") -> Array:
+    """Map the file's tensor, or load it through torch where it is unusual."""
     try:
-        tensor = _described(path)
-        return _strided(_flat(path, tensor.storage), tensor, path)
+        tensor = _describe_tensor(path)
+        return _apply_strides(_flat(path, tensor.storage), tensor, path)
     except Unusual:
         return _through_torch(path)[0]
 
 
-def _described(path: Path) -> Tensor:
+def _describe_tensor(path: Path) -> Tensor:
     stamp(path)
     try:
         with open(path, "rb") as file:
             if file.read(4) != b"PK\x03\x04":
                 raise Unusual("not a zip archive")
     except OSError as error:
-        raise unreadable(path, error) from None
-    infos = archive(path)
+        raise unreadable_error(path, error) from None
+    infos = read_archive(path)
     pickled = next((info for name, info in infos.items() if name.endswith("/data.pkl")), None)
     order = next((info for name, info in infos.items() if name.endswith("/byteorder")), None)
-    if pickled is None or pickled.file_size > LONGEST or (order and unpacked(path, order, 16) != b"little"):
+    if pickled is None or pickled.file_size > LONGEST or (order and unpack_member(path, order, 16) != b"little"):
         raise Unusual("another layout")
     try:
-        content = unpacked(path, pickled)
+        content = unpack_member(path, pickled)
         _check_opcodes(content)
         tensor = _Reader(io.BytesIO(content)).load()
     except Unusual:
@@ -115,17 +117,17 @@ def _check_opcodes(content: bytes) -> None:
 
 
 def _flat(path: Path, storage: Storage) -> Array:
-    infos = archive(path)
+    infos = read_archive(path)
     info = next((info for name, info in infos.items() if name.endswith(f"/data/{storage.key}")), None)
     header = Header("", (storage.values,), storage.descr, 0)
     if info is None or info.compress_type != zipfile.ZIP_STORED:
         raise Unusual("packed otherwise")
     if info.file_size < header.size:
         raise BadData(f"{path.name} is cut short: {header.size:,} bytes wanted, {info.file_size:,} found.")
-    return mapped(path, header, data_offset(path, info))
+    return map_array(path, header, data_offset(path, info))
 
 
-def _strided(flat: Array, tensor: Tensor, path: Path) -> Array:
+def _apply_strides(flat: Array, tensor: Tensor, path: Path) -> Array:
     if not math.prod(tensor.shape):
         return np.frombuffer(b"", flat.dtype).reshape(tensor.shape)
     last = tensor.offset + sum((dim - 1) * stride for dim, stride in zip(tensor.shape, tensor.strides, strict=True))
@@ -135,7 +137,7 @@ def _strided(flat: Array, tensor: Tensor, path: Path) -> Array:
     return np.ndarray(tensor.shape, flat.dtype, flat, tensor.offset * flat.itemsize, strides)
 
 
-def _rebuilt(storage: object, offset: object, shape: object, strides: object, *_: object) -> Tensor:
+def _rebuild_tensor(storage: object, offset: object, shape: object, strides: object, *_: object) -> Tensor:
     """Stands where torch._utils._rebuild_tensor_v2 stood; checks what the pickle hands over."""
     numbers = (offset, *shape, *strides) if isinstance(shape, tuple) and isinstance(strides, tuple) else (None,)
     if not isinstance(storage, Storage) or not all(type(number) is int and 0 <= number < 1 << 62 for number in numbers):
@@ -143,7 +145,7 @@ def _rebuilt(storage: object, offset: object, shape: object, strides: object, *_
     return Tensor(storage, numbers[0], shape, strides)  # type: ignore[arg-type]
 
 
-def _same(tensor: object, *_: object) -> object:
+def _return_tensor(tensor: object, *_: object) -> object:
     return tensor
 
 
@@ -156,9 +158,9 @@ class _Reader(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) == ("torch._utils", "_rebuild_tensor_v2"):
-            return _rebuilt
+            return _rebuild_tensor
         if (module, name) == ("torch._utils", "_rebuild_parameter"):
-            return _same
+            return _return_tensor
         if (module, name) == ("collections", "OrderedDict"):
             return _empty
         if module == "torch" and name in STORAGES:
@@ -177,7 +179,7 @@ def _through_torch(path: Path) -> tuple[Array, str]:
 
     _check_for_torch(path)
     try:
-        loaded = _loaded(path)
+        loaded = _load_with_torch(path)
         if not isinstance(loaded, torch.Tensor):
             raise BadData(f"{path.name} holds {type(loaded).__name__}, not one tensor.")
         tensor = loaded.detach().resolve_conj().resolve_neg()
@@ -187,7 +189,7 @@ def _through_torch(path: Path) -> tuple[Array, str]:
     except ViaductError:
         raise
     except Exception as error:  # torch's reader, too, raises whatever it stumbles over
-        raise BadData(f"{path.name} cannot be read as a tensor: {_in_plain_words(error)}") from None
+        raise BadData(f"{path.name} cannot be read as a tensor: {_explain_error(error)}") from None
     array.flags.writeable = False
     return array, str(tensor.dtype).removeprefix("torch.")
 
@@ -202,7 +204,7 @@ def _check_for_torch(path: Path) -> None:
 
 
 def _check_archive(path: Path) -> None:
-    for name, info in archive(path).items():
+    for name, info in read_archive(path).items():
         if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
             raise BadData(f"{path.name}[{name}] is compressed, which torch.save never does.", AGAIN)
         if name.endswith("/data.pkl") and info.file_size > LONGEST_FOR_TORCH:
@@ -222,11 +224,11 @@ def _check_legacy(path: Path, start: bytes) -> None:
                 if content.tell() - begin > LONGEST_FOR_TORCH:
                     raise BadData(f"{path.name} describes far more than one tensor.", AGAIN)
     except ValueError:  # what pickletools has to say means little to anybody
-        why = _in_plain_words(RuntimeError())
+        why = _explain_error(RuntimeError())
         raise BadData(f"{path.name} cannot be read as a tensor: {why}") from None
 
 
-def _loaded(path: Path) -> Any:
+def _load_with_torch(path: Path) -> Any:
     import torch
 
     with warnings.catch_warnings():
@@ -235,7 +237,7 @@ def _loaded(path: Path) -> Any:
         return torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
 
 
-def _in_plain_words(error: Exception) -> str:
+def _explain_error(error: Exception) -> str:
     """Not in torch's own: it advises to switch off what keeps a file from running code."""
     if isinstance(error, pickle.UnpicklingError) and "unsupported" in str(error).lower():
         damaged = "it is damaged, or " if "operand" in str(error) else "it "

@@ -11,7 +11,16 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from viaduct.comparison.formats import Array, Header, Members, dtype_name, mapped, stamp, truncated, unreadable
+from viaduct.comparison.formats import (
+    Array,
+    Header,
+    Members,
+    dtype_name,
+    map_array,
+    stamp,
+    truncated_error,
+    unreadable_error,
+)
 from viaduct.errors import BadData
 
 LONGEST = 100_000_000  # the library's own limit on a header
@@ -21,17 +30,19 @@ DTYPES = {
 }  # fmt: skip
 
 
-def members(path: Path) -> Members:
+def read_headers(path: Path) -> Members:
+    """Return the headers of all tensors, or why one cannot be read."""
     return _members(path, stamp(path))
 
 
-def opened(path: Path, member: str = "") -> Array:
-    header = members(path).get(member)
+def open_array(path: Path, member: str = "") -> Array:
+    """Map one tensor."""
+    header = read_headers(path).get(member)
     if header is None:
         raise BadData(f"{path.name} has no tensor {member!r}.")
     if isinstance(header, str):
         raise BadData(header)
-    return mapped(path, header)
+    return map_array(path, header)
 
 
 @lru_cache(maxsize=16)
@@ -48,10 +59,10 @@ def _entries(path: Path, size: int) -> tuple[int, dict[str, Any]]:
             if size < 8 or length > LONGEST:
                 raise BadData(f"{path.name} is not a .safetensors file: {size:,} bytes, a header of {length:,}.")
             if size < 8 + length:
-                raise truncated(path, 8 + length, size)
+                raise truncated_error(path, 8 + length, size)
             entries = json.loads(file.read(length))
     except OSError as error:
-        raise unreadable(path, error) from None
+        raise unreadable_error(path, error) from None
     except (ValueError, RecursionError):
         raise BadData(f"{path.name}: its .safetensors header is not JSON.") from None
     if not isinstance(entries, dict):
@@ -74,5 +85,5 @@ def _header(label: str, entry: Any, start: int, size: int) -> Header | str:
     if end - begin != header.size or math.prod(shape) >= 1 << 62:
         return f"{label}: {end - begin:,} bytes for {dtype} of the shape {shape}, which needs {header.size:,}."
     if start + end > size:
-        return str(truncated(Path(label), start + end, size))
+        return str(truncated_error(Path(label), start + end, size))
     return header

@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from viaduct.comparison.readers import folder, msprobe, npu, rehearsal, tfdbg, viaduct
-from viaduct.comparison.readers.listing import listing, some
+from viaduct.comparison.readers.listing import join_some, list_files
 from viaduct.comparison.tensors import Side
 from viaduct.errors import BadData
 
 
 class Reader(NamedTuple):
+    """Functions of one dump format."""
+
     recognise: Callable[[Path], bool]
     read: Callable[[Path], Side]
 
@@ -38,7 +40,7 @@ ACCELERATORS = ("npu", "mlu", "cuda", "gpu")
 
 
 def read(path: Path) -> Side:
-    """Whatever dump a person points at. Raises BadData where there is none."""
+    """Read any known dump. Raise BadData where there is none."""
     if "\0" in str(path) or not path.exists():
         raise BadData(f"there is no {str(path)!r}.", "Point at a dump directory, or at one .npy, .npz or .safetensors.")
     for reader in READERS:
@@ -52,18 +54,18 @@ def read(path: Path) -> Side:
 
 
 def holds_dump(path: Path) -> bool:
-    """Whether `read` would find one."""
+    """Return True if `read` would find a dump."""
     return path.exists() and any(reader.recognise(path) for reader in READERS)
 
 
 def _contents(path: Path) -> str:
     if not path.is_dir():
         return "it is a file of another kind"
-    return some(listing(path).files) or "nothing"
+    return join_some(list_files(path).files) or "nothing"
 
 
 def looks_swapped(left: Side, right: Side) -> str | None:
-    """A warning where the left looks like the truth and the right like the accelerator; None where all seems well."""
+    """Return a warning if left and right seem to be exchanged; None otherwise."""
     if left.kind == "tfdbg" and right.kind == "npu":
         what = f"the left side is {KINDS['tfdbg']}, the right one {KINDS['npu']}"
     elif _device(left) == "cpu" and _device(right) in ACCELERATORS:

@@ -14,8 +14,8 @@ from typing import get_args
 from viaduct.comparison.formats import Header, Members
 from viaduct.comparison.index import FILE, read_index
 from viaduct.comparison.readers import viaduct
-from viaduct.comparison.readers.listing import listing, natural, refused, some
-from viaduct.comparison.storage import SUFFIXES, members
+from viaduct.comparison.readers.listing import find_unread, join_some, list_files, natural_key
+from viaduct.comparison.storage import SUFFIXES, read_headers
 from viaduct.comparison.tensors import Role, Side, Stored
 from viaduct.errors import BadData, ViaductError
 
@@ -28,41 +28,43 @@ _PARAMETER = re.compile(r"(.+)\.(weight|bias|running_mean|running_var|num_batche
 
 
 def recognise(path: Path) -> bool:
+    """Return True for a tensor file or a folder that holds some."""
     if not path.is_dir():
         return path.suffix in SUFFIXES
-    return any(name.endswith(SUFFIXES) for name in listing(path).files)
+    return any(name.endswith(SUFFIXES) for name in list_files(path).files)
 
 
 def read(path: Path) -> Side:
-    found = listing(path) if path.is_dir() else None
+    """Read all tensors of a folder, or of one file."""
+    found = list_files(path) if path.is_dir() else None
     names = [name for name in found.files if name.endswith(SUFFIXES)] if found else [path.name]
     root = path if found else path.parent
     notes = list(found.notes) if found else []
     if found and (others := [name for name in found.files if not name.endswith(SUFFIXES)]):
-        notes.append(f"left out, since only {', '.join(SUFFIXES)} are read: {some(others)}")
+        notes.append(f"left out, since only {', '.join(SUFFIXES)} are read: {join_some(others)}")
     containers = [name for name in names if not name.endswith((".npy", ".pt"))]
-    alone = len({_bare(name)[0] for name in containers}) == 1 == len(containers) or len(names) == 1
+    alone = len({_split_path(name)[0] for name in containers}) == 1 == len(containers) or len(names) == 1
     tensors = [tensor for name in names for tensor in _tensors(root, name, alone)]
     if not found:
         tensors = [_as_indexed(tensor, notes) for tensor in tensors]
     if found:
-        tensors += [_refused(name, f"{name}: {why}") for name, why in refused(found, SUFFIXES).items()]
+        tensors += [_make_refused(name, f"{name}: {why}") for name, why in find_unread(found, SUFFIXES).items()]
     if not tensors:
         raise BadData(f"{str(path)!r} holds no tensors.", f"Looked for files ending in {', '.join(SUFFIXES)}.")
-    return Side(path, KIND, tuple(_ordered(tensors)), notes=tuple(notes))
+    return Side(path, KIND, tuple(_sort_naturally(tensors)), notes=tuple(notes))
 
 
 def _tensors(root: Path, name: str, alone: bool) -> list[Stored]:
-    bare, step, rank = _bare(name)
+    bare, step, rank = _split_path(name)
     path = root / name
     try:
-        held: Members = members(path) or {"": f"{path.name} holds no tensors."}
+        held: Members = read_headers(path) or {"": f"{path.name} holds no tensors."}
     except ViaductError as error:
         held = {"": error.what}
     made = []
     for member, header in held.items():
-        whole = member if alone and member else f"{bare}/{member}" if member else bare
-        made.append(_stored(path, member, whole, header, step, rank))
+        full_name = member if alone and member else f"{bare}/{member}" if member else bare
+        made.append(_make_stored(path, member, full_name, header, step, rank))
     return made
 
 
@@ -83,7 +85,7 @@ def _as_indexed(tensor: Stored, notes: list[str]) -> Stored:
     return replace(tensor, dtype=entry.dtype, shape=entry.shape, crc32=entry.crc32, op_type=entry.type)
 
 
-def _bare(name: str) -> tuple[str, int, int]:
+def _split_path(name: str) -> tuple[str, int, int]:
     """The path without suffix, step and rank, and these two."""
     step, rank, kept = 0, 0, []
     for part in name.removesuffix(Path(name).suffix).split("/"):
@@ -96,8 +98,8 @@ def _bare(name: str) -> tuple[str, int, int]:
     return "/".join(kept), step, rank
 
 
-def _stored(path: Path, member: str, name: str, header: Header | str, step: int, rank: int) -> Stored:
-    op, role, index, parameter = meaning(name)
+def _make_stored(path: Path, member: str, name: str, header: Header | str, step: int, rank: int) -> Stored:
+    op, role, index, parameter = parse_name(name)
     if isinstance(header, str):
         return Stored(op, "", role, index, 0, step, rank, "", (), None, member, fault=header, parameter=parameter)
     return Stored(
@@ -105,8 +107,8 @@ def _stored(path: Path, member: str, name: str, header: Header | str, step: int,
     )  # fmt: skip
 
 
-def meaning(name: str) -> tuple[str, Role, int, str]:
-    """Operator, role, number and parameter that a name speaks of."""
+def parse_name(name: str) -> tuple[str, Role, int, str]:
+    """Return operator, role, number and parameter that a name states."""
     if match := _ROLE.fullmatch(name):
         op, role, index = match[1], _ROLES[match[2]], int(match[3] or 0)
     else:
@@ -116,14 +118,14 @@ def meaning(name: str) -> tuple[str, Role, int, str]:
     return op, role, index, ""
 
 
-def _refused(name: str, fault: str) -> Stored:
-    bare, step, rank = _bare(name)
-    op, role, index, parameter = meaning(bare)
+def _make_refused(name: str, fault: str) -> Stored:
+    bare, step, rank = _split_path(name)
+    op, role, index, parameter = parse_name(bare)
     return Stored(op, "", role, index, 0, step, rank, "", (), None, fault=fault, parameter=parameter)
 
 
-def _ordered(tensors: list[Stored]) -> list[Stored]:
+def _sort_naturally(tensors: list[Stored]) -> list[Stored]:
     """Natural order stands for the order of execution, which nothing here tells."""
-    places = {op: place for place, op in enumerate(sorted({tensor.op for tensor in tensors}, key=natural))}
-    tensors = sorted(tensors, key=lambda tensor: (tensor.step, tensor.rank, places[tensor.op], tensor.parameter))
-    return [replace(tensor, order=places[tensor.op]) for tensor in tensors]
+    order = {op: index for index, op in enumerate(sorted({tensor.op for tensor in tensors}, key=natural_key))}
+    tensors = sorted(tensors, key=lambda tensor: (tensor.step, tensor.rank, order[tensor.op], tensor.parameter))
+    return [replace(tensor, order=order[tensor.op]) for tensor in tensors]

@@ -1,4 +1,4 @@
-"""What lies in a dump directory, without being led out of it.
+"""Listing of a dump directory that never leaves it.
 
 A dump may come from anybody. Links that leave the folder, pipes and devices are not followed; names that a file of the
 dump speaks of count as plain names in one folder, or not at all.
@@ -38,12 +38,12 @@ class Listing:
     @property
     def files(self) -> Iterator[str]:
         """Paths relative to the root, in natural order."""
-        for folder in sorted(self.folders, key=natural):
+        for folder in sorted(self.folders, key=natural_key):
             yield from (f"{folder}/{name}" if folder else name for name in self.folders[folder])
 
 
-def listing(root: Path) -> Listing:
-    """Of a folder; of a file: itself alone, and the mapping.csv that may name it."""
+def list_files(root: Path) -> Listing:
+    """List the files below a folder; for a file, itself and the mapping.csv that may name it."""
     if not root.is_dir():
         beside = [name for name in ("mapping.csv",) if (root.parent / name).is_file()]
         return Listing(root.parent, {"": [root.name, *beside]})
@@ -53,9 +53,9 @@ def listing(root: Path) -> Listing:
     except _TooMany:
         found.notes.append(f"only the first {MOST_FILES:,} files were looked at")
     if found.leaving:
-        found.notes.append(f"links that leave the folder were not followed: {some(found.leaving)}")
+        found.notes.append(f"links that leave the folder were not followed: {join_some(found.leaving)}")
     if found.special:
-        found.notes.append(f"not read: {some(f'{name} ({why})' for name, why in found.special.items())}")
+        found.notes.append(f"not read: {join_some(f'{name} ({why})' for name, why in found.special.items())}")
     return found
 
 
@@ -78,36 +78,37 @@ def _list(found: Listing, real: str, folder: str, depth: int) -> None:
         elif entry.is_file():
             files.append(entry.name)
         elif not entry.is_dir():
-            found.special[f"{folder}/{entry.name}".lstrip("/")] = what_it_is(entry)
+            found.special[f"{folder}/{entry.name}".lstrip("/")] = describe_special(entry)
     if files:
-        found.folders[folder] = sorted(files, key=natural)
+        found.folders[folder] = sorted(files, key=natural_key)
     if sum(map(len, found.folders.values())) > MOST_FILES:
         raise _TooMany
     if folders and depth == 0:
         found.notes.append(f"folders below {folder} lie more than {DEEPEST} deep and were not looked at")
         return
-    for name in sorted(folders, key=natural):
+    for name in sorted(folders, key=natural_key):
         _list(found, real, f"{folder}/{name}" if folder else name, depth - 1)
 
 
-def what_it_is(entry: os.DirEntry[str]) -> str:
+def describe_special(entry: os.DirEntry[str]) -> str:
+    """Return why an entry is not read: a broken link, a pipe, a socket or a device."""
     if entry.is_symlink():
         return "it is a link that leads nowhere"
     kinds = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
     return f"it is {kinds.get(stat.S_IFMT(entry.stat().st_mode), 'no file')}, not a file"
 
 
-def refused(found: Listing, suffixes: tuple[str, ...]) -> dict[str, str]:
-    """What may have been a tensor and was not read, and why: each becomes a tensor with a fault."""
+def find_unread(found: Listing, suffixes: tuple[str, ...]) -> dict[str, str]:
+    """Return what may have been a tensor and was not read, with the reason."""
     leaving = [name for name in found.leaving if name.endswith(suffixes)]
     return {**dict.fromkeys(leaving, "it is a link that leaves the folder; it was not followed"), **found.special}
 
 
 def refused_tensors(found: Listing, suffixes: tuple[str, ...], order: int) -> list[Stored]:
-    """The same as tensors, called by their whole names."""
+    """Return unread files as tensors with a fault, under their full names."""
     return [
         Stored(name, "", "output", 0, order, 0, 0, "", (), None, fault=f"{name}: {why}")
-        for name, why in refused(found, suffixes).items()
+        for name, why in find_unread(found, suffixes).items()
     ]
 
 
@@ -115,8 +116,8 @@ def _within(path: str, real: str) -> bool:
     return os.path.realpath(path).startswith(real.rstrip(os.sep) + os.sep)
 
 
-def inside(folder: Path, name: object) -> Path | None:
-    """The file of that plain name in the folder; None where the name, or a link of that name, would lead out of it."""
+def resolve_inside(folder: Path, name: object) -> Path | None:
+    """Return the file of that plain name in the folder; None if the name or a link leads out of it."""
     if not isinstance(name, str) or name in ("", ".", "..") or "\0" in name or "/" in name or "\\" in name:
         return None
     path = folder / name
@@ -148,8 +149,8 @@ def stored_file(
     return Stored(op, op_type, role, index, order, step, rank, dtype, shape, path, member, call, layout, None, fault)
 
 
-def natural(name: str) -> list[tuple[int, str]]:
-    """layer2 before layer10."""
+def natural_key(name: str) -> list[tuple[int, str]]:
+    """Return a sort key that puts layer2 before layer10."""
     return [_number(part) if part.isdecimal() else (-1, part) for part in _NUMBERS.split(name) if part]
 
 
@@ -158,8 +159,8 @@ def _number(digits: str) -> tuple[int, str]:
     return (int(digits), "") if len(digits) < 300 else (10**300 + len(digits), digits)
 
 
-def some(names: Iterable[str], most: int = 5) -> str:
-    """A few of them, and how many more there are; control characters shown as what they are."""
+def join_some(names: Iterable[str], most: int = 5) -> str:
+    """Join a few names, and say how many more there are; control characters are escaped."""
     named = [name if name.isprintable() else repr(name) for name in names]
     more = f" and {len(named) - most} more" if len(named) > most else ""
     return ", ".join(named[:most]) + more

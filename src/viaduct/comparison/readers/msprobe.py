@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from viaduct.comparison.readers.listing import inside, listing, load_json, some
+from viaduct.comparison.readers.listing import join_some, list_files, load_json, resolve_inside
 from viaduct.comparison.tensors import Role, Side, Stored
 from viaduct.errors import BadData, ViaductError
 
@@ -67,23 +67,24 @@ class Reading:
 
 
 def recognise(path: Path) -> bool:
-    return next(dumps(path), None) is not None
+    """Return True if the path is or holds a dump.json of msprobe."""
+    return next(find_dumps(path), None) is not None
 
 
-def dumps(path: Path) -> Iterator[tuple[Path, int, int]]:
+def find_dumps(path: Path) -> Iterator[tuple[Path, int, int]]:
     """Every dump.json with its step and rank. Processes without a rank are numbered in order."""
-    places = [path] if path.name == DUMP else [path / name for name in _candidates(path)]
+    candidates = [path] if path.name == DUMP else [path / name for name in _candidates(path)]
     processes: dict[int, int] = {}
-    for place in places:
-        if not place.is_file():
+    for candidate in candidates:
+        if not candidate.is_file():
             continue
-        names = place.absolute().parts[-3:-1]
+        names = candidate.absolute().parts[-3:-1]
         step = next((int(match[1]) for name in names if (match := _STEP.fullmatch(name))), 0)
         rank = next((int(match[1] or 0) for name in names if (match := _RANK.fullmatch(name))), None)
         if rank is None and any(_PROCESS.fullmatch(name) for name in names):
             rank = processes.get(step, 0)
             processes[step] = rank + 1
-        yield place, step, rank or 0
+        yield candidate, step, rank or 0
 
 
 def _candidates(path: Path) -> list[str]:
@@ -92,7 +93,7 @@ def _candidates(path: Path) -> list[str]:
         return []
     if (path / DUMP).is_file():
         return [DUMP]
-    return [name for name in listing(path).files if name.endswith(f"/{DUMP}") and _by_msprobe(name.split("/")[:-1])]
+    return [name for name in list_files(path).files if name.endswith(f"/{DUMP}") and _by_msprobe(name.split("/")[:-1])]
 
 
 def _by_msprobe(folders: list[str]) -> bool:
@@ -100,29 +101,30 @@ def _by_msprobe(folders: list[str]) -> bool:
 
 
 def read(path: Path) -> Side:
+    """Read all steps and ranks of a dump."""
     notes: list[str] = []
     damaged: list[Stored] = []
     readings: list[Reading] = []
     settings: dict[str, str] = {}
     edges: dict[str, dict[str, None]] = {}
-    for place, step, rank in dumps(path):
-        reading = Reading(place.parent, step, rank)
+    for dump_path, step, rank in find_dumps(path):
+        reading = Reading(dump_path.parent, step, rank)
         try:
-            _read_one(reading, place, settings, notes)
+            _read_dump(reading, dump_path, settings, notes)
         except ViaductError as error:
-            notes.append(f"{place.parent.name}: {error.what}")
-            damaged.append(_refused(reading, DUMP, error.what))
+            notes.append(f"{dump_path.parent.name}: {error.what}")
+            damaged.append(_make_refused(reading, DUMP, error.what))
             continue
         readings.append(reading)
-        _join(edges, _edges(reading, _parents(place.parent, notes)))
+        _join(edges, _edges(reading, _parents(dump_path.parent, notes)))
     if not readings:
         raise BadData(f"{str(path)!r} holds no dump of msprobe that can be read.", *notes)
     tensors = (*(tensor for reading in readings for tensor in reading.tensors), *damaged)
     return Side(path, KIND, tensors, {op: tuple(fed) for op, fed in edges.items()}, tuple(notes), settings)
 
 
-def _read_one(reading: Reading, place: Path, settings: dict[str, str], notes: list[str]) -> None:
-    record = load_json(place)
+def _read_dump(reading: Reading, dump_path: Path, settings: dict[str, str], notes: list[str]) -> None:
+    record = load_json(dump_path)
     data = record.get("data") if isinstance(record, dict) else None
     if not isinstance(data, dict):
         raise BadData(f"{DUMP} has no 'data': it is not a dump of msprobe, or was not finished.")
@@ -134,10 +136,11 @@ def _read_one(reading: Reading, place: Path, settings: dict[str, str], notes: li
     for order, (name, entry) in enumerate(data.items()):
         _read_entry(reading, name, entry, order)
     if reading.odd:
-        notes.append(f"{reading.folder.name}: entries not understood: {some(reading.odd)}")
+        notes.append(f"{reading.folder.name}: entries not understood: {join_some(reading.odd)}")
 
 
-def understood(name: str) -> Call | None:
+def parse_entry_name(name: str) -> Call | None:
+    """Return operator, type, call and direction of an entry's name; None if it is not understood."""
     if match := _GRADIENTS.fullmatch(name):
         return Call(match[1] or match[2], match[2], int(match[3] or 0), "gradients")
     if match := _MODULE.fullmatch(name):
@@ -150,11 +153,11 @@ def understood(name: str) -> Call | None:
 
 
 def _read_entry(reading: Reading, name: str, entry: Any, order: int) -> None:
-    call = understood(name)
+    call = parse_entry_name(name)
     if call is None or not isinstance(entry, dict):
         reading.odd.append(name)
         why = f"{DUMP} has an entry {name!r} that is not understood"
-        reading.tensors.append(_refused(reading, name, why, order))
+        reading.tensors.append(_make_refused(reading, name, why, order))
         return
     if call.direction == "gradients":
         for parameter, held in entry.items():
@@ -169,8 +172,8 @@ def _read_entry(reading: Reading, name: str, entry: Any, order: int) -> None:
             _add(reading, call, roles[key], held, order)
 
 
-def _refused(reading: Reading, op: str, why: str, order: int = 0) -> Stored:
-    """What cannot be understood is no agreement, even if both sides have it."""
+def _make_refused(reading: Reading, op: str, why: str, order: int = 0) -> Stored:
+    """Return a tensor with a fault: what cannot be understood never counts as equal."""
     return Stored(op, "", "output", 0, order, reading.step, reading.rank, "", (), None, fault=why)
 
 
@@ -181,7 +184,7 @@ def _add(reading: Reading, call: Call, role: Role, held: Any, order: int, parame
         reading.counts[key] = index + 1
         if len(reading.tensors) >= MOST_TENSORS:
             raise BadData(f"{DUMP} speaks of more than {MOST_TENSORS:,} tensors.")
-        reading.tensors.append(_stored(reading, call, role, index, entry, order, parameter))
+        reading.tensors.append(_make_stored(reading, call, role, index, entry, order, parameter))
 
 
 def _leaves(held: Any, depth: int) -> Iterator[dict[str, Any]]:
@@ -199,7 +202,7 @@ def _leaves(held: Any, depth: int) -> Iterator[dict[str, Any]]:
                 yield from _leaves(item, depth - 1)
 
 
-def _stored(
+def _make_stored(
     reading: Reading, call: Call, role: Role, index: int, entry: dict[str, Any], order: int, parameter: str
 ) -> Stored:  # fmt: skip
     path, fault = _file(reading, entry.get("data_name"))
@@ -219,14 +222,16 @@ def _file(reading: Reading, name: Any) -> tuple[Path | None, str]:
     """The tensor's file, or why there is none. No name: only statistics were dumped."""
     if name in (None, "", "-1", -1) or reading.present is None:
         return None, "" if name in (None, "", "-1", -1) else f"the folder {TENSORS} is missing beside {DUMP}"
-    path = inside(reading.folder / TENSORS, name)
+    path = resolve_inside(reading.folder / TENSORS, name)
     if path is None:
         return None, f"{DUMP} names {str(name)[:100]!r}, which lies outside its folder"
     return (path, "") if name in reading.present else (None, f"{name} is missing")
 
 
 def _statistics(entry: Mapping[str, Any]) -> dict[str, float] | None:
-    found = {word: value for key, word in STATISTICS.items() if (value := _number(entry.get(key))) is not None}
+    found = {
+        statistic: value for key, statistic in STATISTICS.items() if (value := _number(entry.get(key))) is not None
+    }
     return found or None
 
 
@@ -240,13 +245,13 @@ def _number(value: Any) -> float | None:
 
 
 def _dtype(name: Any) -> str:
-    word = str(name).rsplit(".", 1)[-1].lower()[:40]
-    return DTYPES.get(word, word)
+    dtype = str(name).rsplit(".", 1)[-1].lower()[:40]
+    return DTYPES.get(dtype, dtype)
 
 
 def _parents(folder: Path, notes: list[str]) -> dict[str, str]:
     """operator -> the module that encloses it, from construct.json, which need not be there."""
-    path = inside(folder, CONSTRUCT)
+    path = resolve_inside(folder, CONSTRUCT)
     if path is None or not path.is_file():
         return {}
     try:
@@ -255,7 +260,7 @@ def _parents(folder: Path, notes: list[str]) -> dict[str, str]:
         notes.append(f"{folder.name}: {error.what}")
         return {}
     pairs = record.items() if isinstance(record, dict) else ()
-    named = ((understood(name), understood(parent)) for name, parent in pairs if isinstance(parent, str))
+    named = ((parse_entry_name(name), parse_entry_name(parent)) for name, parent in pairs if isinstance(parent, str))
     return {child.op: parent.op for child, parent in named if child and parent and child.op != parent.op}
 
 

@@ -20,7 +20,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from viaduct.comparison.readers.listing import Listing, inside, listing, natural, refused_tensors, some, stored_file
+from viaduct.comparison.readers.listing import (
+    Listing,
+    join_some,
+    list_files,
+    natural_key,
+    refused_tensors,
+    resolve_inside,
+    stored_file,
+)
 from viaduct.comparison.tensors import Side, Stored
 from viaduct.errors import BadData
 
@@ -54,14 +62,16 @@ class FileName(NamedTuple):
 
 
 class Call(NamedTuple):
+    """Operator, task and time of a file's name."""
+
     op_type: str
     op: str
     task: int
     time: int
 
 
-class Place(NamedTuple):
-    """Where in {time}/{device}/{model}/{model id}/{step} a folder stands."""
+class FolderIdentity(NamedTuple):
+    """Position of a folder in {time}/{device}/{model}/{model id}/{step}."""
 
     run: str
     device: int
@@ -73,15 +83,15 @@ class Place(NamedTuple):
 class Found:
     """One readable or unreadable file of the dump."""
 
-    place: Place
+    identity: FolderIdentity
     path: Path
     name: FileName
     call: Call
 
 
 def recognise(path: Path) -> bool:
-    """Whether a folder's files bear such names. A digits-only name counts where a mapping.csv lies beside it."""
-    found = listing(path)
+    """Return True if most files are named as NPU dumps are; plain numbers count beside a mapping.csv."""
+    found = list_files(path)
     named = [split_name(Path(name).name) is not None for name in found.files]
     mapped = any(MAPPING in names and any(map(_is_number, names)) for names in found.folders.values())
     return mapped or (any(named) and 2 * sum(named) > _comparable(found))
@@ -98,7 +108,8 @@ def _comparable(found: Listing) -> int:
 
 
 def read(path: Path) -> Side:
-    found = listing(path)
+    """Read a dump directory of an NPU."""
+    found = list_files(path)
     notes = list(found.notes)
     files: list[Found] = []
     unnamed: list[Path] = []
@@ -106,11 +117,11 @@ def read(path: Path) -> Side:
         known, odd = _in_folder(found.root, folder, names, notes)
         files += known
         unnamed += odd
-    files = _chosen(files, notes)
+    files = _select_newest(files, notes)
     tensors = _tensors(_without_converted_twins(files), notes)
-    odd_tensors = [_unnamed(file, len(tensors)) for file in unnamed if file.suffix == ".npy"]
+    odd_tensors = [_make_unnamed(file, len(tensors)) for file in unnamed if file.suffix == ".npy"]
     odd_tensors += refused_tensors(found, (".npy",), len(tensors) + 1)
-    _say_what_was_left(unnamed, found.root, notes)
+    _note_unnamed(unnamed, found.root, notes)
     if not tensors and not odd_tensors:
         raise BadData(f"{str(path)!r} holds no tensors of an NPU dump.", *notes)
     return Side(path, KIND, tuple(tensors + odd_tensors), notes=tuple(notes), settings=_settings(files))
@@ -119,18 +130,18 @@ def read(path: Path) -> Side:
 def _in_folder(root: Path, folder: str, names: list[str], notes: list[str]) -> tuple[list[Found], list[Path]]:
     """The folder's files by name; how many numbers end a name is learned from all of them together."""
     mapping = _mapping(root / folder, notes) if MAPPING in names else {}
-    place = place_of(root, folder)
+    identity = identify_folder(root, folder)
     split: list[tuple[Path, FileName]] = []
     unnamed: list[Path] = []
     for name in names:
         understood = split_name(_original(name, mapping))
-        path = inside(root / folder, name)
+        path = resolve_inside(root / folder, name)
         if understood is None or path is None:
             unnamed += [root / folder / name] if name != MAPPING else []
         else:
             split.append((path, understood))
     before_time = fewest_before_time(name.text for _, name in split)
-    return [Found(place, path, name, call_of(name.text, before_time)) for path, name in split], unnamed
+    return [Found(identity, path, name, call_of(name.text, before_time)) for path, name in split], unnamed
 
 
 def split_name(name: str) -> FileName | None:
@@ -153,7 +164,7 @@ def _names_an_operator(text: str) -> bool:
     parts = text.split(".")
     if len(parts) < 4 or not _TYPE.fullmatch(parts[0]) or not _TAIL.search(text):
         return False
-    time = time_place(parts)
+    time = find_time_part(parts)
     return time > _first_number(parts) and (parts[0][0].isupper() or len(parts[time]) >= TIME_DIGITS)
 
 
@@ -162,7 +173,7 @@ def fewest_before_time(texts: Iterable[str]) -> int:
 
     An operator's own name may end in numbers, which adds to them; the fewest within a folder is what all have.
     """
-    counts = [time_place(text.split(".")) - _first_number(text.split(".")) for text in texts]
+    counts = [find_time_part(text.split(".")) - _first_number(text.split(".")) for text in texts]
     return min(2, max(1, min(counts, default=2)))
 
 
@@ -173,16 +184,17 @@ def _first_number(parts: list[str]) -> int:
     return start
 
 
-def time_place(parts: list[str]) -> int:
-    """Which part is the time: the last long number; FFTS+ writes more numbers behind it."""
+def find_time_part(parts: list[str]) -> int:
+    """Return the index of the part that is the time: the last long number."""
     first = _first_number(parts)
-    long = [place for place in range(first, len(parts)) if len(parts[place]) >= TIME_DIGITS]
+    long = [part for part in range(first, len(parts)) if len(parts[part]) >= TIME_DIGITS]
     return long[-1] if long else len(parts) - 1
 
 
 def call_of(text: str, before_time: int) -> Call:
+    """Return the call that a file's name states."""
     parts = text.split(".")
-    time = time_place(parts)
+    time = find_time_part(parts)
     task = max(time - before_time, 2)
     op = ".".join(parts[1:task])
     return Call(parts[0], op, int(parts[task]) if task < time else 0, int(parts[time]))
@@ -190,20 +202,20 @@ def call_of(text: str, before_time: int) -> Call:
 
 def _original(name: str, mapping: dict[str, str]) -> str:
     """The name before it was replaced by a number; what converting appended to the number stays."""
-    number, dot, rest = name.partition(".")
+    number, dot, suffix = name.partition(".")
     if not number.isdecimal():
         return name
     original = mapping.get(name) or mapping.get(number)
     if original is None:
         return name
-    if original.endswith(".npy") or not rest:
+    if original.endswith(".npy") or not suffix:
         return original
-    return f"{original}.output.0.npy" if rest == "npy" else f"{original}{dot}{rest}"
+    return f"{original}.output.0.npy" if suffix == "npy" else f"{original}{dot}{suffix}"
 
 
 def _mapping(folder: Path, notes: list[str]) -> dict[str, str]:
     """number -> original name. The names are only ever read as names: no file is opened by them."""
-    path = inside(folder, MAPPING)
+    path = resolve_inside(folder, MAPPING)
     try:
         if path is None or path.stat().st_size > LARGEST_MAPPING:
             notes.append(f"{MAPPING} leads out of its folder or is too large, and was left out")
@@ -218,67 +230,67 @@ def _mapping(folder: Path, notes: list[str]) -> dict[str, str]:
         lost = len(lines) - len(rows)
         notes.append(f"{MAPPING}: {lost} of {len(lines)} lines are damaged, not of the form number,name; left out")
     if strange := [row[1].strip() for row in rows if "/" in row[1] or "\\" in row[1]]:
-        notes.append(f"{MAPPING} speaks of {some(strange)}, which no file of a dump is called")
+        notes.append(f"{MAPPING} speaks of {join_some(strange)}, which no file of a dump is called")
     if twice := [number for number, count in Counter(row[0].strip() for row in rows).items() if count > 1]:
-        notes.append(f"{MAPPING} has more than one name for {some(twice)}; the last was taken")
+        notes.append(f"{MAPPING} has more than one name for {join_some(twice)}; the last was taken")
     return {row[0].strip(): row[1].strip() for row in rows}
 
 
-def place_of(root: Path, folder: str) -> Place:
-    """From the folder's own name and those above it, also above what was pointed at."""
+def identify_folder(root: Path, folder: str) -> FolderIdentity:
+    """Return run, device, model and step, from the folder's name and those above it."""
     parts = [part for part in (*root.absolute().parts, *folder.split("/")) if part]
     step, model_id, model, device, run = (*reversed(parts[-5:]), "", "", "", "", "")[:5]
     if not step.isdecimal() or len(step) >= 9:
-        return Place("", 0, "", 0)
+        return FolderIdentity("", 0, "", 0)
     if not model_id.isdecimal():  # someone's own folder of steps
-        return Place("", 0, "", int(step))
+        return FolderIdentity("", 0, "", int(step))
     if not device.isdecimal() or len(device) > 4:
-        return Place("", 0, f"{model}/{model_id}", int(step))
-    return Place(run if run.isdecimal() else "", int(device), f"{model}/{model_id}", int(step))
+        return FolderIdentity("", 0, f"{model}/{model_id}", int(step))
+    return FolderIdentity(run if run.isdecimal() else "", int(device), f"{model}/{model_id}", int(step))
 
 
-def _chosen(files: list[Found], notes: list[str]) -> list[Found]:
+def _select_newest(files: list[Found], notes: list[str]) -> list[Found]:
     """One run and one model: the same operator name in two models means two operators."""
-    if len(runs := sorted({file.place.run for file in files})) > 1:
-        notes.append(f"of {len(runs)} runs the newest, {runs[-1]}, was read; left out: {some(runs[:-1])}")
-        files = [file for file in files if file.place.run == runs[-1]]
-    sizes = Counter(file.place.model for file in files)
+    if len(runs := sorted({file.identity.run for file in files})) > 1:
+        notes.append(f"of {len(runs)} runs the newest, {runs[-1]}, was read; left out: {join_some(runs[:-1])}")
+        files = [file for file in files if file.identity.run == runs[-1]]
+    sizes = Counter(file.identity.model for file in files)
     if len(sizes) > 1:
         largest = max(sizes, key=lambda model: (sizes[model], model))
         others = [f"{model} ({count} files)" for model, count in sizes.items() if model != largest]
         notes.append(
             f"of {len(sizes)} models the largest, {largest} ({sizes[largest]} files), was read; left out: "
-            f"{some(others)}. Point at another model's folder to compare that one"
+            f"{join_some(others)}. Point at another model's folder to compare that one"
         )
-        files = [file for file in files if file.place.model == largest]
+        files = [file for file in files if file.identity.model == largest]
     return files
 
 
 def _without_converted_twins(files: list[Found]) -> list[Found]:
     """A raw file whose converted tensors lie somewhere in the dump has done its duty."""
-    converted = {(file.place, file.name.text) for file in files if not file.name.raw}
-    return [file for file in files if not file.name.raw or (file.place, file.name.text) not in converted]
+    converted = {(file.identity, file.name.text) for file in files if not file.name.raw}
+    return [file for file in files if not file.name.raw or (file.identity, file.name.text) not in converted]
 
 
 def _tensors(files: list[Found], notes: list[str]) -> list[Stored]:
-    """In order of execution; a second file of the same tensor within a step is another call of the operator."""
+    """Return the tensors in execution order; a second file of the same tensor is another call."""
     tensors: list[Stored] = []
     by_step: dict[tuple[int, int], list[Found]] = defaultdict(list)
     for file in files:
-        by_step[file.place.step, file.place.device].append(file)
+        by_step[file.identity.step, file.identity.device].append(file)
     for _, members in sorted(by_step.items()):
         order = {call: number for number, call in enumerate(sorted({file.call for file in members}, key=_when))}
         calls = _call_numbers(order)
         members.sort(key=lambda file: (order[file.call], file.name.role, file.name.number))
-        tensors += [_stored(file, order[file.call], calls[file.call]) for file in members]
+        tensors += [_make_stored(file, order[file.call], calls[file.call]) for file in members]
     raw = [file.path.name for file in files if file.name.raw]
     if raw:
-        notes.append(f"{len(raw)} files are {RAW}. They are: {some(raw)}")
+        notes.append(f"{len(raw)} files are {RAW}. They are: {join_some(raw)}")
     return tensors
 
 
 def _when(call: Call) -> tuple[int, int, list[tuple[int, str]]]:
-    return call.time, call.task, natural(call.op)
+    return call.time, call.task, natural_key(call.op)
 
 
 def _call_numbers(order: dict[Call, int]) -> dict[Call, int]:
@@ -290,35 +302,36 @@ def _call_numbers(order: dict[Call, int]) -> dict[Call, int]:
     return numbers
 
 
-def _stored(file: Found, order: int, call: int) -> Stored:
-    name, place = file.name, file.place
+def _make_stored(file: Found, order: int, call: int) -> Stored:
+    name, identity = file.name, file.identity
     if name.raw:
         return Stored(
-            file.call.op, file.call.op_type, name.role, name.number, order, place.step, place.device, "", (), None,
+            file.call.op, file.call.op_type, name.role, name.number, order, identity.step, identity.device, "", (),
+            None,
             call=call, fault=f"{file.path.name} is {RAW}",
         )  # fmt: skip
     return stored_file(
         file.path, file.call.op, file.call.op_type, name.role, name.number,
-        order=order, step=place.step, rank=place.device, call=call, layout=name.layout,
+        order=order, step=identity.step, rank=identity.device, call=call, layout=name.layout,
     )  # fmt: skip
 
 
-def _unnamed(path: Path, order: int) -> Stored:
+def _make_unnamed(path: Path, order: int) -> Stored:
     """A .npy file that no name explains stays visible, under its own name."""
     why = " and no mapping.csv beside it names it" if path.stem.isdecimal() else ""
     fault = f"{path.name} is not named as NPU dumps are{why}"
     return Stored(path.stem, "", "output", 0, order, 0, 0, "", (), None, fault=fault)
 
 
-def _say_what_was_left(unnamed: list[Path], root: Path, notes: list[str]) -> None:
+def _note_unnamed(unnamed: list[Path], root: Path, notes: list[str]) -> None:
     if unnamed:
-        notes.append(f"not named as NPU dumps are: {some(str(path.relative_to(root)) for path in unnamed)}")
+        notes.append(f"not named as NPU dumps are: {join_some(str(path.relative_to(root)) for path in unnamed)}")
 
 
 def _settings(files: list[Found]) -> dict[str, str]:
     settings = {"device": "npu"}
-    if files and (model := files[0].place.model):
+    if files and (model := files[0].identity.model):
         settings["model"] = model
-    if files and (run := files[0].place.run):
+    if files and (run := files[0].identity.run):
         settings["run"] = run
     return settings

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from viaduct.comparison.naming import ROOT
-from viaduct.comparison.storage import members
+from viaduct.comparison.storage import read_headers
 from viaduct.comparison.tensors import Role, Side, Stored
 from viaduct.errors import BadData, ViaductError
 
@@ -30,10 +30,11 @@ Placing = Callable[[str], Place]
 
 
 def recognise(path: Path) -> bool:
-    return bool(ranks_of(path))
+    """Return True if the path is the record of a rehearsal."""
+    return bool(find_ranks(path))
 
 
-def ranks_of(path: Path) -> dict[int, Path]:
+def find_ranks(path: Path) -> dict[int, Path]:
     """Return the folders of the ranks that left something, by their numbers."""
     folders = (path / "observed").glob("rank-*")
     found = {int(match[1]): folder for folder in folders if (match := RANK.fullmatch(folder.name))}
@@ -44,13 +45,14 @@ def ranks_of(path: Path) -> dict[int, Path]:
 
 def read(path: Path) -> Side:
     """Read the headers of all that a rehearsal has kept."""
-    found = [tensor for number, folder in ranks_of(path).items() for tensor in read_rank(folder, number)]
+    found = [tensor for number, folder in find_ranks(path).items() for tensor in read_rank(folder, number)]
     if not found:
         raise BadData(f"{str(path)!r} holds no tensors.", "The rehearsal took no step, or was ended before it could.")
     return Side(path, KIND, tuple(sorted(found, key=lambda tensor: (tensor.step, tensor.order))))
 
 
 def read_rank(folder: Path, rank: int) -> Iterator[Stored]:
+    """Yield the tensors of one rank."""
     losses = [*read_file(folder / "losses.npz", rank, place_loss)]
     last = max((loss.step for loss in losses), default=-1)
     yield from losses
@@ -60,11 +62,13 @@ def read_rank(folder: Path, rank: int) -> Iterator[Stored]:
 
 
 def place_loss(name: str) -> Place:
+    """Return the identity of a loss from its key."""
     step, _, number = name.partition(" ")
     return LOSS, "output", int(number), BEHIND, int(step)
 
 
 def place_call(name: str) -> Place:
+    """Return the identity of a module's call from its key."""
     match = CALL.fullmatch(name)
     assert match is not None
     number, module, given = match.groups()
@@ -76,7 +80,7 @@ def read_file(path: Path, rank: int, place: Placing) -> Iterator[Stored]:
     if not path.exists():
         return
     try:
-        held = members(path)
+        held = read_headers(path)
     except ViaductError as error:
         yield Stored(path.stem, "", "output", 0, 0, 0, rank, "", (), None, fault=error.what)
         return

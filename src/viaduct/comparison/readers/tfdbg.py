@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from viaduct.comparison.readers.listing import Listing, listing, natural, refused_tensors, some, stored_file
+from viaduct.comparison.readers.listing import Listing, join_some, list_files, natural_key, refused_tensors, stored_file
 from viaduct.comparison.tensors import Side
 
 KIND = "tfdbg"
@@ -22,13 +22,14 @@ _SHORT_TIME = re.compile(r"(.+?)\.(\d{1,9})\.(\d{1,255})\.npy", re.DOTALL)
 
 
 def recognise(path: Path) -> bool:
-    """Whether most .npy files bear such names and none is named as the accelerator's are."""
-    found = _plain_files(listing(path))
+    """Return True if most .npy files are named as tfdbg names them."""
+    found = _plain_files(list_files(path))
     return bool(found) and 2 * sum(NAME.fullmatch(Path(name).name) is not None for name in found) > len(found)
 
 
 def read(path: Path) -> Side:
-    found = listing(path)
+    """Read the newest file of each tensor."""
+    found = list_files(path)
     names = _plain_files(found)
     newest: dict[tuple[str, int], tuple[int, str]] = {}
     odd, older = [], []
@@ -40,7 +41,7 @@ def read(path: Path) -> Side:
         key, this = (match[1], int(match[2])), (int(match[3]), name)
         older += [min(this, newest[key])[1]] if key in newest else []
         newest[key] = max(this, newest.get(key, this))
-    order = {op: place for place, op in enumerate(sorted({op for op, _ in newest}, key=natural))}
+    order = {op: order_number for order_number, op in enumerate(sorted({op for op, _ in newest}, key=natural_key))}
     tensors = [
         stored_file(found.root / name, op, "", "output", index, order=order[op])
         for (op, index), (_, name) in sorted(newest.items(), key=lambda item: (order[item[0][0]], item[0][1]))
@@ -60,10 +61,10 @@ def _plain_files(found: Listing) -> list[str]:
 def _notes(found: Listing, odd: list[str], older: list[str], names: list[str]) -> list[str]:
     notes = list(found.notes)
     if odd:
-        notes.append(f"not named as tfdbg names tensors, taken as outputs by their whole name: {some(odd)}")
+        notes.append(f"not named as tfdbg names tensors, taken as outputs by their whole name: {join_some(odd)}")
     if older:
-        notes.append(f"{len(older)} files have a newer one of the same tensor and were left out: {some(older)}")
+        notes.append(f"{len(older)} files have a newer one of the same tensor and were left out: {join_some(older)}")
     taken = set(names)
     if others := [name for name in found.files if name not in taken and name.endswith((".npz", ".pt", ".safetensors"))]:
-        notes.append(f"left out, since tfdbg writes .npy: {some(others)}")
+        notes.append(f"left out, since tfdbg writes .npy: {join_some(others)}")
     return notes

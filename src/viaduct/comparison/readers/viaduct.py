@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import get_args
 
 from viaduct.comparison.index import FILE, FORMAT, Entry, Index, read_index
-from viaduct.comparison.naming import RANK, STEP, safe_member
+from viaduct.comparison.naming import RANK, STEP, is_plain_file_name
 from viaduct.comparison.tensors import Role, Side, Stored
 from viaduct.errors import BadData
 
@@ -24,7 +24,7 @@ CHUNK = 1 << 20
 
 
 def recognise(path: Path) -> bool:
-    """Whether this folder is, or holds, one of our dumps; looks at names and the first bytes of one index.
+    """Return True if the folder is or holds a dump of viaduct, by names and the first bytes of an index.
 
     In a step's or rank's folder whatever has that name counts: a damaged dump must not pass for a plain folder.
     """
@@ -34,7 +34,7 @@ def recognise(path: Path) -> bool:
     try:
         with found.open("rb") as file:
             start = file.read(200)
-            return FORMAT.encode() in start or not start.strip(b"\0 \n") or bool(place_of(found)[2])
+            return FORMAT.encode() in start or not start.strip(b"\0 \n") or bool(identify_index(found)[2])
     except OSError:
         return True  # it looks like one, and reading it will say what is wrong
 
@@ -44,23 +44,24 @@ def indexes(path: Path) -> Iterator[Path]:
     if (path / FILE).is_file():
         yield path / FILE
         return
-    ranks = numbered(path, RANK)
-    steps = numbered(path, STEP)
+    ranks = numbered_folders(path, RANK)
+    steps = numbered_folders(path, STEP)
     if ranks or steps:
         for folder in ranks or steps:
             yield from indexes_of_step(folder)
     elif (path / "dump").is_dir():
-        for folder in numbered(path / "dump", STEP):
+        for folder in numbered_folders(path / "dump", STEP):
             yield from indexes_of_step(folder)
 
 
 def indexes_of_step(folder: Path) -> Iterator[Path]:
-    inner = [folder] if (folder / FILE).is_file() else numbered(folder, RANK)
-    yield from (place / FILE for place in inner or [folder])
+    """Yield the indexes of one step's ranks."""
+    inner = [folder] if (folder / FILE).is_file() else numbered_folders(folder, RANK)
+    yield from (rank_folder / FILE for rank_folder in inner or [folder])
 
 
-def numbered(path: Path, pattern: re.Pattern[str]) -> list[Path]:
-    """The folders of that name in order of their numbers."""
+def numbered_folders(path: Path, pattern: re.Pattern[str]) -> list[Path]:
+    """Return the folders that match, in order of their numbers."""
     try:
         names = [entry.name for entry in os.scandir(path) if entry.is_dir()]
     except OSError:
@@ -70,24 +71,24 @@ def numbered(path: Path, pattern: re.Pattern[str]) -> list[Path]:
 
 
 def read(path: Path, verify: bool = False) -> Side:
-    """All that is there; with `verify` every file is read once and held against its checksum."""
+    """Read all steps and ranks; with `verify` every file's checksum is checked."""
     found, notes, damaged = [], [], []
-    for place in indexes(path):
+    for index_path in indexes(path):
         try:
-            found.append((place.parent, read_index(place)))
+            found.append((index_path.parent, read_index(index_path)))
         except BadData as error:
             notes.append(" ".join((f"left out: {error.what}", *error.hints)))
-            damaged.append(unreadable(place, error.what))
+            damaged.append(make_unreadable(index_path, error.what))
     if not found:
-        raise BadData(f"{str(path)!r} holds no dump that can be read.", *(notes or nothing_there(path)))
+        raise BadData(f"{str(path)!r} holds no dump that can be read.", *(notes or explain_missing(path)))
     tensors = [tensor for folder, index in found for tensor in stored_tensors(folder, index, verify)]
     tensors += damaged
     notes += differing_settings([index for _, index in found])
     return Side(path, KIND, tuple(tensors), joined_edges(found), tuple(notes), settings_of(found[0][1], tensors))
 
 
-def place_of(index: Path) -> tuple[int, int, str]:
-    """Step and rank of an index by the folders it lies in, and their names as far as they say so."""
+def identify_index(index: Path) -> tuple[int, int, str]:
+    """Return step and rank of an index from its folders, and the folders' names."""
     step, rank, names = 0, 0, []
     for name in index.absolute().parts[-3:-1]:
         if match := STEP.fullmatch(name):
@@ -100,43 +101,45 @@ def place_of(index: Path) -> tuple[int, int, str]:
     return step, rank, "/".join(names)
 
 
-def unreadable(index: Path, why: str) -> Stored:
-    """Stands for all tensors of a step: what cannot be read is no agreement, even if neither side can be."""
-    step, rank, _ = place_of(index)
+def make_unreadable(index: Path, why: str) -> Stored:
+    """Return a faulty tensor that stands for a whole step that cannot be read."""
+    step, rank, _ = identify_index(index)
     return Stored(FILE, "", "output", 0, 0, step, rank, "", (), None, fault=why)
 
 
-def nothing_there(path: Path) -> list[str]:
+def explain_missing(path: Path) -> list[str]:
+    """Return hints where no index was found."""
     if not path.exists():
         return ["There is no such folder."]
     return [f"Looked for {FILE}, step_000000/{FILE} and dump/step_000000/{FILE}."]
 
 
 def stored_tensors(folder: Path, index: Index, verify: bool) -> Iterator[Stored]:
+    """Yield the tensors of one index."""
     present = sizes_in(folder)
     sound: dict[str, str] = {}
     for entry in index.entries:
-        fault = entry.fault or misfit(entry, present)
+        fault = entry.fault or find_fault(entry, present)
         if verify and not fault and entry.file is not None:
             if entry.file not in sound:
-                sound[entry.file] = damage(folder / entry.file, entry)
+                sound[entry.file] = check_damage(folder / entry.file, entry)
             fault = sound[entry.file]
         yield to_stored(folder, index, entry, fault)
 
 
 def sizes_in(folder: Path) -> dict[str, int]:
-    """Plain files only: a link could lead anywhere."""
+    """Return the sizes of the plain files in a folder; links are ignored."""
     with os.scandir(folder) as entries:
         return {entry.name: entry.stat().st_size for entry in entries if entry.is_file(follow_symlinks=False)}
 
 
-def misfit(entry: Entry, present: Mapping[str, int]) -> str:
-    """Why an entry's file cannot be used, or nothing."""
+def find_fault(entry: Entry, present: Mapping[str, int]) -> str:
+    """Return why an entry's file cannot be used; empty if it can."""
     if entry.role not in ROLES:
         return f"the index gives it the unknown role {entry.role!r}"
     if entry.file is None:
         return "" if entry.statistics else "the index names neither a file nor statistics"
-    if not safe_member(entry.file):
+    if not is_plain_file_name(entry.file):
         return f"the index names {entry.file!r}, which lies outside its folder"
     if entry.file not in present:
         return f"{entry.file} is missing"
@@ -145,8 +148,8 @@ def misfit(entry: Entry, present: Mapping[str, int]) -> str:
     return ""
 
 
-def damage(path: Path, entry: Entry) -> str:
-    """Whether a file is what was written."""
+def check_damage(path: Path, entry: Entry) -> str:
+    """Return how a file differs from its checksum; empty if it does not."""
     found = 0
     try:
         with path.open("rb") as file:
@@ -168,7 +171,7 @@ def to_stored(folder: Path, index: Index, entry: Entry, fault: str) -> Stored:
         rank=index.rank,
         dtype=entry.dtype,
         shape=entry.shape,
-        path=folder / entry.file if entry.file is not None and safe_member(entry.file) else None,
+        path=folder / entry.file if entry.file is not None and is_plain_file_name(entry.file) else None,
         call=entry.call,
         statistics=entry.statistics or None,
         fault=fault,
@@ -194,12 +197,13 @@ def differing_settings(found: list[Index]) -> list[str]:
     """Steps of one folder that were made differently: left over from another run, perhaps."""
     first = found[0]
     for other in found[1:]:
-        names = sorted(name for name in {*first.settings, *other.settings} if changed(first, other, name))
+        names = sorted(name for name in {*first.settings, *other.settings} if has_changed(first, other, name))
         if names:
             which = ", ".join(f"{name} {first.settings.get(name)!r} and {other.settings.get(name)!r}" for name in names)
             return [f"steps {first.step} and {other.step} were dumped with different settings: {which}"]
     return []
 
 
-def changed(first: Index, other: Index, name: str) -> bool:
+def has_changed(first: Index, other: Index, name: str) -> bool:
+    """Return True if a setting differs between two indexes."""
     return first.settings.get(name) != other.settings.get(name)

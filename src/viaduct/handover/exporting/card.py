@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from viaduct import __version__
-from viaduct.data.preprocess import named
+from viaduct.data.preprocess import central_four_fifths, central_seven_eighths, named, shorter_side_then_centre
 from viaduct.data.records import Records
 from viaduct.data.source import Images
 from viaduct.handover.classifier import Classifier
@@ -19,13 +19,13 @@ from viaduct.handover.exporting.format import Port, Written
 from viaduct.handover.exporting.request import Request
 from viaduct.run_files import finite_or_null
 
-CROPS = {
-    "shorter": "resize bilinearly (pixel i from position i * old / new) so that the shorter side has {resized} pixels "
-    "(products of float32, truncated), take the {size}x{size} pixels in the middle",
-    "resnext": "take the middle 80 % of height and width and sample {size}x{size} points of it bilinearly, both ends "
-    "included (tf.image.crop_and_resize)",
-    "amoebanet": "cut the middle 87.5 % of height and width and resize it bilinearly to {size}x{size} (pixel i from "
-    "position i * old / new)",
+CROPS: dict[Any, str] = {
+    shorter_side_then_centre: "resize bilinearly (pixel i from position i * old / new) so that the shorter side has "
+    "{resized} pixels (products of float32, truncated), take the {size}x{size} pixels in the middle",
+    central_four_fifths: "take the middle 80 % of height and width and sample {size}x{size} points of it bilinearly, "
+    "both ends included (tf.image.crop_and_resize)",
+    central_seven_eighths: "cut the middle 87.5 % of height and width and resize it bilinearly to {size}x{size} "
+    "(pixel i from position i * old / new)",
 }
 
 
@@ -84,7 +84,11 @@ def describe_preprocessing(classifier: Classifier, request: Request) -> dict[str
     facts: dict[str, Any] = {"inside_the_graph": inside, "size": size, "channels": "RGB"}
     if isinstance(source, Records):
         reference = named(source.preprocess)
-        crop = CROPS.get(source.preprocess, CROPS["shorter"]).format(size=size, resized=size * 8 // 7)
+        if views := reference.views:
+            resized, method = int(size / views.crop_share + 1e-6), f"Pillow's {views.interpolation} filter"
+            crop = f"resize the shorter side to {resized} pixels with {method}, take the {size}x{size} in the middle"
+        else:
+            crop = CROPS[reference.evaluation].format(size=size, resized=size * 8 // 7)
         words = f"Decode to 0..255; {crop}; then (value - mean) * scale."
         if source.decode == "fast":
             words += " The recipe decodes large JPEGs at a fraction of their size (decode=fast); the graph does not."

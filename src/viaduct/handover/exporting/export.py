@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from viaduct.data.atomic import name_temporary, naming_errors, remove_leftovers
+from viaduct.atomic_files import name_temporary, remove_leftovers, report_errors_on
 from viaduct.errors import ViaductError
 from viaduct.extras import MissingExtra, is_installed
 from viaduct.handover.classifier import Classifier
@@ -27,7 +27,7 @@ class NoRuntime(ViaductError):
 
 @dataclass(frozen=True)
 class Exported:
-    """What is there now."""
+    """Result of an export."""
 
     path: Path
     cards: tuple[Path, Path]
@@ -81,7 +81,7 @@ def stage(out: Path) -> Iterator[Path]:
     out.parent.mkdir(parents=True, exist_ok=True)
     folder = name_temporary(out)
     try:
-        with naming_errors(folder, out):
+        with report_errors_on(folder, out):
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
             yield folder

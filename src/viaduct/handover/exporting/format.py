@@ -40,7 +40,7 @@ class Port:
 
 @dataclass(frozen=True)
 class Written:
-    """What a format wrote: the ports of its graph, and what else a user should know about it."""
+    """Result of a format: the ports of its graph and notes for the user."""
 
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from viaduct.data.atomic import replacing
+from viaduct.atomic_files import replace_file
 from viaduct.handover.classifier import Classifier
 from viaduct.handover.exporting.format import Batch, Port, Written
 from viaduct.handover.exporting.request import Request
@@ -25,7 +25,7 @@ CHECK_PACKAGES = ("tensorflow",)
 def write(classifier: Classifier, request: Request, path: Path) -> Written:
     """Write the graph."""
     built = build_graph(classifier, request)
-    with replacing(path) as file:
+    with replace_file(path) as file:
         file.write(built.graph.as_graph_def().SerializeToString())
     (port,) = built.written.inputs
     return Written((Port(INPUT, port.shape, port.dtype),), built.written.outputs, built.written.facts)

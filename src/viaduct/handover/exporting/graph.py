@@ -46,7 +46,7 @@ class Network(nn.Module):
 
 
 class Served(nn.Module):
-    """From what a user has to what a user wants."""
+    """Network with preprocessing and softmax: pixels in, probabilities out."""
 
     def __init__(self, prepare: Pixels | None, network: Network) -> None:
         super().__init__()

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from viaduct.data.atomic import replacing
+from viaduct.atomic_files import replace_file
 from viaduct.errors import BadValue, lacks_memory
 from viaduct.handover.classifier import Classifier
 from viaduct.handover.exporting.format import Batch, Port, Written, graph_ports
@@ -50,7 +50,7 @@ def write(classifier: Classifier, request: Request, path: Path) -> Written:
     if request.input == "image-bytes":
         put_decoder_first(model)
         outputs = tuple(Port(port.name, (1, *port.shape[1:]), port.dtype) for port in outputs)
-    with replacing(path) as file:
+    with replace_file(path) as file:
         file.write(model.SerializeToString())
     return Written((taken,), outputs, {"opset": opset, "ir_version": model.ir_version})
 

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from viaduct.data.preprocess import normalisation
+from viaduct.data.preprocess import central_four_fifths, central_seven_eighths, named, normalisation
 from viaduct.data.records import Records
 from viaduct.data.source import Images, Source
 from viaduct.errors import BadValue
@@ -28,6 +28,11 @@ class Pixels(nn.Module):
 
 def build_pixels(source: Source, image_shape: tuple[int, int] | None) -> Pixels:
     """Return the module for a recipe's images; the shape is that of images stored in memory."""
+    if isinstance(source, Records) and named(source.preprocess).views:
+        raise BadValue(
+            "a graph cannot contain the preprocessing of a network of another package: Pillow resizes its images.",
+            "Export the network alone: --input tensor.",
+        )
     if isinstance(source, Records):
         return RecordPixels(source.preprocess, source.size)
     if isinstance(source, Images):
@@ -44,7 +49,7 @@ class RecordPixels(Pixels):
 
     def __init__(self, name: str, size: int) -> None:
         super().__init__()
-        self.name, self.size = name, size
+        self.evaluation, self.size = named(name).evaluation, size
         mean, scale = normalisation(name)
         self.register_buffer("mean", torch.from_numpy(mean).view(1, 1, 1, 3))
         self.register_buffer("scale", torch.from_numpy(scale).view(1, 1, 1, 3))
@@ -59,9 +64,9 @@ class RecordPixels(Pixels):
 
     def locate(self, length: int, shorter: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the two neighbouring pixels of each sample along an axis, and how far it lies towards the second."""
-        if self.name == "resnext":
+        if self.evaluation is central_four_fifths:
             return self.locate_in_central_box(length)
-        if self.name == "amoebanet":
+        if self.evaluation is central_seven_eighths:
             start = length // 16  # int((length - 0.875 * length) / 2)
             return self.locate_stretched(start, length - 2 * start, torch.full((), self.size), torch.full((), 0))
         size = self.size

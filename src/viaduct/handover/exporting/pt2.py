@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from viaduct.data.atomic import replacing
+from viaduct.atomic_files import replace_file
 from viaduct.handover.classifier import Classifier
 from viaduct.handover.exporting.format import Batch, Written, graph_ports
 from viaduct.handover.exporting.graph import build_served, silence_exporters, trace
@@ -30,7 +30,7 @@ def write(classifier: Classifier, request: Request, path: Path) -> Written:
     archive = io.BytesIO()  # torch reports a full disk as its own failure, Python's files do not
     with silence_exporters():
         torch.export.save(program, archive)
-    with replacing(path) as file:
+    with replace_file(path) as file:
         file.write(archive.getbuffer())
     taken, outputs = graph_ports(classifier, request, served.prepare.shape if served.prepare else None)
     return Written((taken,), outputs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from viaduct.data.preprocess import named, normalisation
+from viaduct.data.preprocess import central_four_fifths, central_seven_eighths, named, normalisation
 from viaduct.data.records import Records
 from viaduct.data.source import Images
 from viaduct.errors import BadValue
@@ -37,10 +37,15 @@ def fixed_shape(classifier: Classifier) -> tuple[int, int] | None:
 
 def prepare_record(tf: Any, source: Records, data: Any) -> Any:
     """Decode, crop, resize and normalise one image."""
+    if named(source.preprocess).views:
+        raise BadValue(
+            "a graph cannot contain the preprocessing of a network of another package: Pillow resizes its images.",
+            "Export the network alone: --input tensor.",
+        )
     fancy = named(source.preprocess).fancy_upsampling[0]
     pixels = tf.cast(tf.image.decode_jpeg(data, channels=3, fancy_upscaling=fancy), tf.float32)
     mean, scale = normalisation(source.preprocess)
-    seen = CROPS.get(source.preprocess, crop_after_resize)(tf, pixels, source.size)
+    seen = CROPS.get(named(source.preprocess).evaluation, crop_after_resize)(tf, pixels, source.size)
     return (seen - mean) * scale
 
 
@@ -68,7 +73,7 @@ def crop_before_resize(tf: Any, pixels: Any, size: int) -> Any:
     return tf.compat.v1.image.resize_bilinear(middle[None], [size, size], align_corners=False)[0]
 
 
-CROPS = {"resnext": crop_middle_box, "amoebanet": crop_before_resize}
+CROPS: dict[Any, Any] = {central_four_fifths: crop_middle_box, central_seven_eighths: crop_before_resize}
 
 
 def decode_sized(tf: Any, data: Any, shape: tuple[int, int]) -> Any:

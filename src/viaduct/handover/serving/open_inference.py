@@ -57,7 +57,7 @@ class InferRequest:
 
 @dataclass
 class BinaryPart:
-    """What follows the JSON of a request."""
+    """Binary data after the JSON of a request."""
 
     data: memoryview
     used: int = 0
@@ -119,19 +119,19 @@ def parse_request(body: bytes, header_length: str | None, limits: Limits) -> Inf
 def split_body(body: bytes, header_length: str | None, limits: Limits) -> tuple[bytes, BinaryPart]:
     """Return the JSON and what follows it."""
     if header_length is None:
-        head, rest = body, memoryview(b"")
+        head, binary = body, memoryview(b"")
     else:
         if not (header_length.isascii() and header_length.isdigit() and len(header_length) < 12):
             raise Refusal(400, f"{HEADER_LENGTH} is {header_length[:40]!r}; it must be the number of bytes of JSON.")
         length = int(header_length)
         if not 0 < length <= len(body):
             raise Refusal(400, f"{HEADER_LENGTH} is {length:,}, and the body has {len(body):,} bytes.")
-        head, rest = body[:length], memoryview(body)[length:]
+        head, binary = body[:length], memoryview(body)[length:]
     if len(head) > limits.max_json:
         raise Refusal(
             413, f"the JSON has {len(head):,} bytes; at most {limits.max_json:,} are parsed. Send the data as binary."
         )
-    return head, BinaryPart(rest)
+    return head, BinaryPart(binary)
 
 
 def parse_json(text: bytes) -> Any:

@@ -36,7 +36,7 @@ SPARE_FILES = 64  # descriptors that are not connections
 
 @dataclass(frozen=True)
 class Address:
-    """Where a server listens; port 0 means any that is free."""
+    """Address of the server; port 0 means any free port."""
 
     host: str
     port: int

@@ -62,7 +62,7 @@ class Loading:
 
     @property
     def gain_us(self) -> float:
-        """What is sure to be won; where that is next to nothing, the most that can be."""
+        """Return the certain gain; where that is next to nothing, the largest possible one."""
         return self.gain_if_busy_us if self.is_sure else self.gain_if_waiting_us
 
     @property

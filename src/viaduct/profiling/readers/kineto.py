@@ -42,7 +42,7 @@ DEVICE_TYPES = {0: "cpu", 1: "cuda", 20: "npu"}  # of c10; 20 is a backend that 
 
 @dataclass
 class Worker:
-    """What the files of one worker say."""
+    """Content of one worker's files."""
 
     name: str
     files: list[Path]

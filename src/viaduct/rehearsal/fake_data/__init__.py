@@ -1,4 +1,4 @@
-"""Data that is not there, made up where a script declares what it looks like (`--fake-data`).
+"""Synthetic data for missing datasets, where a script declares their shapes (`--fake-data`).
 
 `tf_files.py` stands in for missing TFRecord files, `torchvision_sets.py` for torchvision's data sets whose pictures
 have a known size. Nothing else is guessed: a folder that a script reads by itself stays missing, and is told so.

@@ -1,4 +1,4 @@
-"""Image sets of tf.keras.datasets that are neither there nor can be downloaded: images of the right size, made up."""
+"""Synthetic images for tf.keras.datasets that can neither be found nor downloaded."""
 
 from __future__ import annotations
 
@@ -21,15 +21,17 @@ Arrays = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
 
 
 def install() -> None:
-    """After the stage is set; the script has not begun."""
+    """Install after the stand-in, before the script starts."""
     import tensorflow as tf
 
     for name in KNOWN:
         module = getattr(tf.keras.datasets, name)
-        module.load_data = loading(module.load_data, name)
+        module.load_data = wrap_load_data(module.load_data, name)
 
 
-def loading(plain: Callable[..., Any], name: str) -> Callable[..., Any]:
+def wrap_load_data(plain: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """Return load_data with synthetic images where the download fails."""
+
     @functools.wraps(plain)
     def load_data(*args: Any, **named: Any) -> Any:
         try:
@@ -45,6 +47,7 @@ def loading(plain: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 
 def make_set(name: str, length: int, seed: int) -> Arrays:
+    """Return random images and labels of a dataset."""
     image, label, classes = KNOWN[name]
     random = np.random.RandomState(seed)
     images = random.randint(0, 256, (length, *image)).astype(np.uint8)

@@ -1,4 +1,4 @@
-"""TFRecord files made from what a script parses: a `FixedLenFeature` has a shape and a type, so it can have a value.
+"""Synthetic TFRecord files, made from the features that a script parses.
 
 Numbers are drawn anew for each record, but a whole number is 1: as a label it is in range whether classes count from 0
 or 1. Bytes are a JPEG, or, where the script decodes them as raw numbers of a declared shape, as many bytes as that is.
@@ -33,32 +33,38 @@ class Declared:
 
 
 def write_records(path: Path, features: Mapping[str, Declared], count: int) -> None:
+    """Write so many synthetic records."""
     random = np.random.default_rng(zlib.crc32(path.name.encode()))
     path.parent.mkdir(parents=True, exist_ok=True)
     with RecordWriter(path) as writer:
         for _ in range(count):
-            writer.write(encode_example({name: value_of(name, one, random) for name, one in features.items()}))
+            writer.write(
+                encode_example({name: value_of(name, declared, random) for name, declared in features.items()})
+            )
 
 
 def value_of(name: str, declared: Declared, random: np.random.Generator) -> Encodable:
+    """Return a value for a declared feature."""
     makers: dict[str, Callable[[], Any]] = {
         "int64": lambda: SIDE if name.rpartition("/")[2] in SIZES else 1,
         "float": lambda: float(random.random()),
-        "bytes": lambda: content(name, declared, random),
+        "bytes": lambda: make_bytes(name, declared, random),
     }
     values = [makers[declared.kind]() for _ in range(declared.count)]
     return np.array(values, np.float32) if declared.kind == "float" else values
 
 
-def content(name: str, declared: Declared, random: np.random.Generator) -> bytes:
+def make_bytes(name: str, declared: Declared, random: np.random.Generator) -> bytes:
+    """Return bytes for a feature: raw numbers, a JPEG, or nothing."""
     if declared.raw is not None:
         return random.integers(0, 256, declared.raw, np.uint8).tobytes()
     if "image" in name and name.rpartition("/")[2] in ("encoded", "image", "image_raw", "bytes", "jpeg", "data"):
-        return picture(random)
+        return make_jpeg(random)
     return b"jpeg" if name.endswith("format") else b""
 
 
-def picture(random: np.random.Generator) -> bytes:
+def make_jpeg(random: np.random.Generator) -> bytes:
+    """Return a small random image as JPEG."""
     import simplejpeg
 
     coarse = random.integers(0, 256, (8, 8, 3), np.uint8)
@@ -67,6 +73,6 @@ def picture(random: np.random.Generator) -> bytes:
     return encoded
 
 
-def share(files: int) -> int:
-    """Records in each of so many files."""
+def records_per_file(files: int) -> int:
+    """Return the number of records in each of so many files."""
     return max(LEAST, RECORDS // max(1, files))

@@ -1,4 +1,4 @@
-"""TFRecord files that a TensorFlow 1 script names and that are not there.
+"""Synthetic files for TFRecords that a TensorFlow 1 script names and that are missing.
 
 Names of missing files are replaced by names in the rehearsal's record. What the script then parses out of them
 (`tf.parse_single_example`, `tf.io.parse_example`) says what is in them; they are written before the first run of a
@@ -16,13 +16,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from viaduct.rehearsal.fake_data.records import Declared, share, write_records
+from viaduct.rehearsal.fake_data.records import Declared, records_per_file, write_records
 
 PARSERS = ("parse_single_example", "parse_example")
 
 
 class Missing:
-    """The files that were asked for, and what is parsed out of them."""
+    """Missing files, and the features that are parsed from them."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -33,24 +33,26 @@ class Missing:
         self._written: dict[Path, dict[str, Declared]] = {}
 
     def stand_in(self, name: str) -> str:
+        """Return the file to read instead of a missing one."""
         if os.path.exists(name) or Path(name).parent == self.folder:
             return name
         if name not in self.names:
             plain = re.sub(r"[^A-Za-z0-9._-]+", "_", name.strip("/")).replace("*", "x") or "records"
             self.names[name] = self.folder / plain
-            tell(f"{name} is missing; records are made up.")
+            print_note(f"{name} is missing; records are made up.")
         return str(self.names[name])
 
     def write(self) -> None:
-        """Files that were not written yet, or of which more is known by now."""
+        """Write the files that are new, or of which more is known by now."""
         if not self.features:
             return
         for path in self.names.values():
             if self._written.get(path) != self.features:
-                write_records(path, self.features, share(len(self.names)))
+                write_records(path, self.features, records_per_file(len(self.names)))
                 self._written[path] = dict(self.features)
 
     def parse(self, features: dict[str, Any], tensors: dict[str, Any]) -> None:
+        """Remember the features that a script parses."""
         for name, feature in features.items():
             if (declared := declaration(feature)) is None:
                 continue
@@ -58,8 +60,8 @@ class Missing:
             if declared.kind == "bytes" and name in tensors:
                 self.parsed[key(tensors[name])] = name
 
-    def shaped(self, tensor: Any, shape: Any) -> None:
-        """Raw numbers get their shape: now their bytes can be counted."""
+    def set_shape(self, tensor: Any, shape: Any) -> None:
+        """Note the shape of raw numbers, which gives their size in bytes."""
         if key(tensor) not in self.raw or (count := product(shape)) is None:
             return
         name, size = self.raw[key(tensor)]
@@ -67,27 +69,28 @@ class Missing:
 
 
 def install(folder: Path) -> Missing:
-    """After the stage is set; the script has not begun."""
+    """Install after the stand-in, before the script starts."""
     import tensorflow as tf
     from tensorflow.python.data.ops import readers
 
     missing = Missing(folder)
     for kind in (readers.TFRecordDatasetV1, readers.TFRecordDatasetV2):
-        kind.__init__ = with_files(kind.__init__, missing)
-    tf.data.Dataset.list_files = staticmethod(listing(tf.data.Dataset.list_files, missing))
-    tf.gfile.Glob = tf.io.gfile.glob = globbing(tf.io.gfile.glob, missing)
+        kind.__init__ = wrap_dataset_init(kind.__init__, missing)
+    tf.data.Dataset.list_files = staticmethod(wrap_list_files(tf.data.Dataset.list_files, missing))
+    tf.gfile.Glob = tf.io.gfile.glob = wrap_glob(tf.io.gfile.glob, missing)
     for name in PARSERS:
-        found = parsing(getattr(tf.io, name), missing)
+        found = wrap_parser(getattr(tf.io, name), missing)
         setattr(tf, name, found)
         setattr(tf.io, name, found)
     install_raw(tf, missing)
     from viaduct.rehearsal.tf1_stage import sessions
 
-    sessions.observers.append(before_runs(missing))
+    sessions.observers.append(make_observer(missing))
     return missing
 
 
-def before_runs(missing: Missing) -> Any:
+def make_observer(missing: Missing) -> Any:
+    """Return an observer that writes the files before a session runs."""
     from viaduct.rehearsal.tf1_stage.sessions import Observer, Pass
 
     class Writes(Observer):
@@ -97,7 +100,9 @@ def before_runs(missing: Missing) -> Any:
     return Writes()
 
 
-def with_files(plain: Callable[..., Any], missing: Missing) -> Callable[..., Any]:
+def wrap_dataset_init(plain: Callable[..., Any], missing: Missing) -> Callable[..., Any]:
+    """Return TFRecordDataset's constructor with missing files replaced."""
+
     @functools.wraps(plain)
     def init(self: Any, filenames: Any, *args: Any, **named: Any) -> None:
         if isinstance(filenames, (str, os.PathLike)):
@@ -109,20 +114,24 @@ def with_files(plain: Callable[..., Any], missing: Missing) -> Callable[..., Any
     return init
 
 
-def listing(plain: Callable[..., Any], missing: Missing) -> Callable[..., Any]:
+def wrap_list_files(plain: Callable[..., Any], missing: Missing) -> Callable[..., Any]:
+    """Return Dataset.list_files with missing files replaced."""
+
     @functools.wraps(plain)
     def list_files(file_pattern: Any, *args: Any, **named: Any) -> Any:
         import tensorflow as tf
 
         patterns = [file_pattern] if isinstance(file_pattern, str) else file_pattern
-        if not isinstance(patterns, Sequence) or any(tf.io.gfile.glob.__wrapped__(one) for one in patterns):
+        if not isinstance(patterns, Sequence) or any(tf.io.gfile.glob.__wrapped__(pattern) for pattern in patterns):
             return plain(file_pattern, *args, **named)
-        return tf.data.Dataset.from_tensor_slices([missing.stand_in(one) for one in patterns])
+        return tf.data.Dataset.from_tensor_slices([missing.stand_in(pattern) for pattern in patterns])
 
     return list_files
 
 
-def globbing(plain: Callable[..., Any], missing: Missing) -> Callable[..., Any]:
+def wrap_glob(plain: Callable[..., Any], missing: Missing) -> Callable[..., Any]:
+    """Return gfile.Glob with missing files replaced."""
+
     @functools.wraps(plain)
     def glob(pattern: Any) -> Any:
         found = plain(pattern)
@@ -133,7 +142,9 @@ def globbing(plain: Callable[..., Any], missing: Missing) -> Callable[..., Any]:
     return glob
 
 
-def parsing(plain: Callable[..., Any], missing: Missing) -> Callable[..., Any]:
+def wrap_parser(plain: Callable[..., Any], missing: Missing) -> Callable[..., Any]:
+    """Return a parser that notes its features."""
+
     @functools.wraps(plain)
     def parse(serialized: Any, features: Any, *args: Any, **named: Any) -> Any:
         tensors = plain(serialized, features, *args, **named)
@@ -144,7 +155,7 @@ def parsing(plain: Callable[..., Any], missing: Missing) -> Callable[..., Any]:
 
 
 def install_raw(tf: Any, missing: Missing) -> None:
-    """Bytes that are decoded as numbers: their length is known once the numbers are given a shape."""
+    """Wrap decode_raw, cast, reshape and set_shape, which reveal the size of raw bytes."""
     decode, reshape, cast = tf.io.decode_raw, tf.reshape, tf.cast
     kind: Any = tf.Tensor
     set_shape = kind.set_shape
@@ -165,27 +176,27 @@ def install_raw(tf: Any, missing: Missing) -> None:
         return result
 
     @functools.wraps(reshape)
-    def shaped(tensor: Any, shape: Any, *args: Any, **named: Any) -> Any:
-        missing.shaped(tensor, shape)
+    def reshape_recorded(tensor: Any, shape: Any, *args: Any, **named: Any) -> Any:
+        missing.set_shape(tensor, shape)
         return reshape(tensor, shape, *args, **named)
 
-    def shaped_in_place(self: Any, shape: Any) -> None:
-        missing.shaped(self, shape)
+    def set_shape_recorded(self: Any, shape: Any) -> None:
+        missing.set_shape(self, shape)
         set_shape(self, shape)
 
     tf.decode_raw = tf.io.decode_raw = decode_raw
-    tf.cast, tf.reshape = marked_cast, shaped
-    kind.set_shape = shaped_in_place
+    tf.cast, tf.reshape = marked_cast, reshape_recorded
+    kind.set_shape = set_shape_recorded
 
 
 def key(tensor: Any) -> str:
-    """Names are unique within a graph; map functions have graphs of their own."""
+    """Return a key of a tensor: names are unique within a graph."""
     graph = getattr(tensor, "graph", None)
     return f"{id(graph)} {tensor.name}" if graph is not None else ""
 
 
 def product(shape: Any) -> int | None:
-    """Of a shape that is written out; None where part of it is computed or unknown."""
+    """Return the number of elements of a static shape; None where part of it is unknown."""
     sizes = shape.as_list() if hasattr(shape, "as_list") else shape
     sizes = [sizes] if isinstance(sizes, int) else sizes
     if not isinstance(sizes, (list, tuple)) or not all(isinstance(size, int) and size > 0 for size in sizes):
@@ -197,7 +208,7 @@ def product(shape: Any) -> int | None:
 
 
 def declaration(feature: Any) -> Declared | None:
-    """A feature of fixed length; one of variable length may be empty, and is left out."""
+    """Return the declaration of a fixed-length feature; None for one of variable length."""
     if type(feature).__name__ != "FixedLenFeature":
         return None
     kinds = {"int64": "int64", "float32": "float", "string": "bytes"}
@@ -206,5 +217,6 @@ def declaration(feature: Any) -> Declared | None:
     return Declared(count, kind) if kind is not None and count is not None else None
 
 
-def tell(line: str) -> None:
+def print_note(line: str) -> None:
+    """Print a note on stderr."""
     print(f"viaduct rehearse: {line}", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""torchvision's data sets whose folder is missing: pictures of the right size, made up.
+"""Synthetic images for torchvision datasets whose folder is missing.
 
 Only sets whose pictures and number of classes are part of their definition, and folders of pictures, for which a
 usual size is taken. The script's transforms run on them. A data set of the script's own is not guessed.
@@ -30,17 +30,18 @@ KNOWN = {
 
 
 def install() -> None:
-    """Nothing where torchvision is not installed, or does not load: a script that uses it is told so by Python."""
+    """Wrap the datasets' constructors; do nothing where torchvision cannot be imported."""
     try:
         from torchvision import datasets
     except (ImportError, RuntimeError):
         return
     for name, facts in KNOWN.items():
         if (kind := getattr(datasets, name, None)) is not None:
-            kind.__init__ = opening(kind.__init__, facts, made_up(kind))
+            kind.__init__ = wrap_init(kind.__init__, facts, make_fake_class(kind))
 
 
-def opening(plain: Callable[..., Any], facts: tuple[int, int, int, int], other: type) -> Callable[..., Any]:
+def wrap_init(plain: Callable[..., Any], facts: tuple[int, int, int, int], other: type) -> Callable[..., Any]:
+    """Return a constructor that falls back to synthetic images."""
     signature = inspect.signature(plain)
 
     @functools.wraps(plain)
@@ -52,15 +53,15 @@ def opening(plain: Callable[..., Any], facts: tuple[int, int, int, int], other: 
             plain(*given.args, **given.kwargs)
         except (FileNotFoundError, RuntimeError) as error:
             root = given.arguments.get("root")
-            tell(f"{type(self).__name__} of {root}: {first_line(error)}; {LENGTH} pictures are made up.")
+            print_note(f"{type(self).__name__} of {root}: {first_line(error)}; {LENGTH} pictures are made up.")
             self.__class__ = other
             self.make_up(facts, given.arguments)
 
     return init
 
 
-def made_up(kind: type) -> type:
-    """A subclass that knows its pictures by arithmetic."""
+def make_fake_class(kind: type) -> type:
+    """Return a subclass whose images are computed from their index."""
 
     class MadeUp(kind):  # type: ignore[misc]
         facts: tuple[int, int, int, int]
@@ -78,7 +79,7 @@ def made_up(kind: type) -> type:
             return LENGTH
 
         def __getitem__(self, index: int) -> tuple[Any, Any]:
-            picture, label = as_picture(index, self.facts), int(self.targets[index])
+            picture, label = make_image(index, self.facts), int(self.targets[index])
             if self.transform is not None:
                 picture = self.transform(picture)
             return picture, self.target_transform(label) if self.target_transform else label
@@ -101,10 +102,12 @@ def arrays(facts: tuple[int, int, int, int], labels: list[int]) -> dict[str, Any
 
 
 def make_pixels(index: int, facts: tuple[int, int, int, int]) -> Any:
+    """Return the random pixels of an image."""
     return np.random.default_rng(index).integers(0, 256, facts[:3], np.uint8)
 
 
-def as_picture(index: int, facts: tuple[int, int, int, int]) -> Any:
+def make_image(index: int, facts: tuple[int, int, int, int]) -> Any:
+    """Return an image for an index."""
     from PIL import Image
 
     if not 0 <= index < LENGTH:
@@ -114,8 +117,10 @@ def as_picture(index: int, facts: tuple[int, int, int, int]) -> Any:
 
 
 def first_line(error: Exception) -> str:
+    """Return the first line of an error."""
     return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
-def tell(line: str) -> None:
+def print_note(line: str) -> None:
+    """Print a note on stderr."""
     print(f"viaduct rehearse: {line}", file=sys.stderr, flush=True)

@@ -21,6 +21,7 @@ _V1 = "tensorflow._api.v2.compat.v1"
 
 
 def install() -> None:
+    """Install compat.v1 as `tensorflow`."""
     import tensorflow as real
 
     v1: Any = real.compat.v1
@@ -61,10 +62,10 @@ def name_submodules(v1: Any) -> None:
 def rename(old: str, new: str, but: tuple[str, ...] = ()) -> None:
     """A module and those within it under another name too."""
     for name, module in list(sys.modules.items()):
-        rest = name.removeprefix(old)
-        inside = name == old or (name.startswith(old + ".") and not rest[1:].startswith(but or ("\0",)))
-        if inside and (rest or old != _V1):
-            sys.modules[new + rest] = module
+        suffix = name.removeprefix(old)
+        inside = name == old or (name.startswith(old + ".") and not suffix[1:].startswith(but or ("\0",)))
+        if inside and (suffix or old != _V1):
+            sys.modules[new + suffix] = module
 
 
 def add_contrib(v1: Any) -> None:

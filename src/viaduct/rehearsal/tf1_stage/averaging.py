@@ -7,8 +7,8 @@ from typing import Any
 from viaduct.rehearsal.tf1_stage import collectives, state
 
 
-def averaged(gradients: list[Any], kind: str = "HcomAllReduce") -> list[Any]:
-    """Each gradient's mean; None stays None, a sparse gradient is gathered. Dense ones travel together."""
+def average_gradients(gradients: list[Any], kind: str = "HcomAllReduce") -> list[Any]:
+    """Average gradients over the ranks; None stays None, sparse ones are gathered."""
     if state.size() == 1:
         return gradients
     dense = [gradient for gradient in gradients if gradient is not None and not hasattr(gradient, "indices")]
@@ -20,6 +20,7 @@ def averaged(gradients: list[Any], kind: str = "HcomAllReduce") -> list[Any]:
 
 
 def sparse_mean(gradient: Any) -> Any:
+    """Average a sparse gradient over the ranks."""
     import tensorflow.compat.v1 as tf
 
     values = collectives.allgather(gradient.values) / state.size()

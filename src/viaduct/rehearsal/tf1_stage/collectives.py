@@ -45,10 +45,12 @@ def members(group: str) -> list[int]:
 
 
 def add_group(group: str, ranks: Sequence[int]) -> None:
+    """Register a group of ranks."""
     _groups[group] = sorted(ranks)
 
 
 def drop_group(group: str) -> None:
+    """Remove a group of ranks."""
     _groups.pop(group, None)
 
 
@@ -56,9 +58,12 @@ def seconds() -> datetime.timedelta:
     return datetime.timedelta(seconds=float(os.environ.get("VIADUCT_COLLECTIVE_TIMEOUT", "300")))
 
 
-def store() -> Any:
-    """Where ranks find one another: what MASTER_ADDR and MASTER_PORT name, or the launcher's own. Asked first while a
-    graph is built: the script's own thread imports torch and waits for the others, not one of TensorFlow's."""
+def rendezvous_store() -> Any:
+    """Return the store in which ranks find one another: MASTER_ADDR and MASTER_PORT, or the launcher's.
+
+    First called while a graph is built, so that the script's own thread imports torch and waits, not one of
+    TensorFlow's.
+    """
     global _store
     with _lock:
         if _store is None:
@@ -74,7 +79,7 @@ def process_group(key: str, ranks: list[int]) -> Any:
     with _lock:
         if key in _made:
             return _made[key]
-        own = store().clone()
+        own = rendezvous_store().clone()
     import torch.distributed as dist
     from torch.distributed.distributed_c10d import PrefixStore
 
@@ -97,13 +102,13 @@ def agree(key: str, group: Any, ranks: list[int], arrays: Sequence[np.ndarray[An
     group.allgather([marks], [torch.tensor([zlib.crc32(mine.encode())])]).wait()
     if len({int(mark) for mark in marks}) == 1:
         return
-    for rank, theirs in zip(ranks, texts(group, mine, len(ranks)), strict=True):
+    for rank, theirs in zip(ranks, gather_texts(group, mine, len(ranks)), strict=True):
         if theirs != mine:
             raise ValueError(f"{key}: rank {state.rank()} brings {mine}, rank {rank} brings {theirs}")
 
 
-def texts(group: Any, mine: str, count: int) -> list[str]:
-    """What each rank says."""
+def gather_texts(group: Any, mine: str, count: int) -> list[str]:
+    """Return the text of each rank."""
     import torch
 
     letters = np.frombuffer(mine.encode(), np.uint8)
@@ -145,6 +150,7 @@ def reduce_arrays(key: str, ranks: list[int], arrays: Sequence[Any], reduction: 
 
 
 def broadcast_arrays(key: str, ranks: list[int], arrays: Sequence[Any], root: int) -> list[np.ndarray[Any, Any]]:
+    """Broadcast arrays from a root."""
     import torch.distributed as dist
 
     group = process_group(key, ranks)
@@ -168,7 +174,7 @@ def odd(array: np.ndarray[Any, Any]) -> bool:
 
 
 def gather_arrays(key: str, ranks: list[int], array: Any) -> list[np.ndarray[Any, Any]]:
-    """What each rank brings, in their order; first dimensions may differ."""
+    """Return the array of each rank, in order; first dimensions may differ."""
     group = process_group(key, ranks)
     array = np.asarray(array)
     agree(key, group, ranks, [array], False)
@@ -214,7 +220,7 @@ def key_of(kind: str, group: str) -> str:
     import tensorflow.compat.v1 as tf
 
     if len(members(group)) > 1:
-        store()
+        rendezvous_store()
     numbers = _numbers.setdefault(tf.get_default_graph(), Counter())
     numbers[kind + group] += 1
     return f"{group}|{kind}.{numbers[kind + group]}"
@@ -233,13 +239,13 @@ def in_graph(
         return list(work(list(arrays)))
 
     graph = tf.get_default_graph()
-    with graph.gradient_override_map({"PyFunc": registered(kind, gradient)} if gradient else {}):
+    with graph.gradient_override_map({"PyFunc": register_gradient(kind, gradient)} if gradient else {}):
         outputs = tf.numpy_function(call, tensors, [tensor.dtype.base_dtype for tensor in tensors], name=kind)
     return list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
 
 
-def registered(kind: str, gradient: Callable[..., Any]) -> str:
-    """A gradient under a name of its own."""
+def register_gradient(kind: str, gradient: Callable[..., Any]) -> str:
+    """Register a gradient function under a unique name."""
     from tensorflow.python.framework import ops
 
     name = f"Viaduct{kind}{turn('gradient')}"
@@ -258,18 +264,20 @@ def allreduce(tensors: list[Any], reduction: str = "sum", group: str = WORLD, ki
         return allreduce(list(given), "sum", group, kind + "Grad")
 
     outputs = in_graph(kind, tensors, lambda arrays: reduce_arrays(key, ranks, arrays, reduction), gradient)
-    return shaped(outputs, tensors)
+    return set_shapes(outputs, tensors)
 
 
 def broadcast(tensors: list[Any], root: int, group: str = WORLD, kind: str = "HcomBroadcast") -> list[Any]:
+    """Broadcast tensors in a graph."""
     ranks = members(group)
     if len(ranks) == 1 or not tensors:
         return tensors
     key = key_of(kind, group)
-    return shaped(in_graph(kind, tensors, lambda arrays: broadcast_arrays(key, ranks, arrays, root)), tensors)
+    return set_shapes(in_graph(kind, tensors, lambda arrays: broadcast_arrays(key, ranks, arrays, root)), tensors)
 
 
 def allgather(tensor: Any, group: str = WORLD, kind: str = "HcomAllGather") -> Any:
+    """Concatenate a tensor of all ranks in a graph."""
     ranks = members(group)
     if len(ranks) == 1:
         return tensor
@@ -279,12 +287,14 @@ def allgather(tensor: Any, group: str = WORLD, kind: str = "HcomAllGather") -> A
         """My rows of the sum."""
         import tensorflow.compat.v1 as tf
 
-        (whole,) = allreduce([given], "sum", group, kind + "Grad")
-        return tf.split(whole, len(ranks))[ranks.index(state.rank())]
+        (total,) = allreduce([given], "sum", group, kind + "Grad")
+        return tf.split(total, len(ranks))[ranks.index(state.rank())]
 
-    (whole,) = in_graph(kind, [tensor], lambda arrays: [np.concatenate(gather_arrays(key, ranks, arrays[0]))], gradient)
-    whole.set_shape([None, *tensor.shape[1:]])
-    return whole
+    (gathered,) = in_graph(
+        kind, [tensor], lambda arrays: [np.concatenate(gather_arrays(key, ranks, arrays[0]))], gradient
+    )
+    gathered.set_shape([None, *tensor.shape[1:]])
+    return gathered
 
 
 def reduce_scatter(tensor: Any, reduction: str, group: str = WORLD, kind: str = "HcomReduceScatter") -> Any:
@@ -295,8 +305,8 @@ def reduce_scatter(tensor: Any, reduction: str, group: str = WORLD, kind: str = 
     key, mine = key_of(kind, group), ranks.index(state.rank())
 
     def work(arrays: list[Any]) -> list[Any]:
-        (whole,) = reduce_arrays(key, ranks, arrays, reduction)
-        return [np.split(whole, len(ranks))[mine]]
+        (total,) = reduce_arrays(key, ranks, arrays, reduction)
+        return [np.split(total, len(ranks))[mine]]
 
     def gradient(op: Any, given: Any) -> Any:
         return allgather(given, group, kind + "Grad")
@@ -307,7 +317,8 @@ def reduce_scatter(tensor: Any, reduction: str, group: str = WORLD, kind: str = 
     return part
 
 
-def shaped(outputs: list[Any], like: list[Any]) -> list[Any]:
+def set_shapes(outputs: list[Any], like: list[Any]) -> list[Any]:
+    """Give outputs the static shapes of other tensors."""
     for output, tensor in zip(outputs, like, strict=True):
         output.set_shape(tensor.shape)
     return outputs

@@ -18,6 +18,7 @@ On = Literal["npu", "mlu", "original"]
 
 
 def install(on: On) -> None:
+    """Map device strings to the CPU."""
     import tensorflow.compat.v1 as tf
     from tensorflow.core.protobuf.config_pb2 import ConfigProto
     from tensorflow.python.distribute import device_util
@@ -35,13 +36,13 @@ def install(on: On) -> None:
         refuse_eager(tf)
 
 
-def mapped(device: Any, on: On) -> Any:
-    """The same place on this machine; a GPU that should have gone is told."""
+def map_device(device: Any, on: On) -> Any:
+    """Return the device on this machine; a GPU that should be gone is reported."""
     if not isinstance(device, str):
         return device
     if on != "original" and GPU.search(device):
         change = "Write mlu for gpu." if on == "mlu" else "Remove the device block; the whole graph runs on the NPU."
-        limits.violated(
+        limits.report_violation(
             "gpu-device",
             f"The device {device!r} is asked for.",
             "There is no GPU: without soft placement the graph is refused, with it this part runs on the host.",
@@ -58,10 +59,10 @@ def on_the_cpu(plain: Callable[..., Any], on: On) -> Callable[..., Any]:
             chooser = given
 
             def choose(op: Any) -> Any:
-                return mapped(chooser(op), on)
+                return map_device(chooser(op), on)
 
             return plain(self, choose)
-        return plain(self, mapped(given, on))
+        return plain(self, map_device(given, on))
 
     return device
 
@@ -69,7 +70,7 @@ def on_the_cpu(plain: Callable[..., Any], on: On) -> Callable[..., Any]:
 def mapped_first(plain: Callable[..., Any], on: On) -> Callable[..., Any]:
     @functools.wraps(plain)
     def resolve(device: Any, *rest: Any, **named: Any) -> Any:
-        return plain(mapped(device, on), *rest, **named)
+        return plain(map_device(device, on), *rest, **named)
 
     return resolve
 
@@ -82,7 +83,7 @@ def wrap_strategy(kind: Any, on: On) -> None:
     def init(self: Any, *args: Any, **named: Any) -> None:
         values = [*args, *named.values()]
         asked = next((value for value in values if value is not None and not hasattr(value, "reduce")), None)
-        names = [mapped(name, on) for name in ([asked] if isinstance(asked, str) else asked or [])]
+        names = [map_device(name, on) for name in ([asked] if isinstance(asked, str) else asked or [])]
         if kind.__name__.startswith("OneDevice"):
             plain(self, names[0] if names else "/device:CPU:0")
         else:
@@ -99,7 +100,7 @@ def refuse_eager(tf: Any) -> None:
 def eager_refused(name: str, plain: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(plain)
     def enable(*args: Any, **named: Any) -> Any:
-        limits.violated(
+        limits.report_violation(
             "eager",
             f"tf.{name} is called.",
             "Nothing is compiled for the NPU: everything runs on the host, or the adapter's operators fail.",

@@ -1,4 +1,4 @@
-"""What enable_dump asks for, written where and as the NPU's dump lies once it is converted to .npy.
+"""Dumps that enable_dump asks for, in the layout of the NPU's converted dump.
 
     {dump_path}/{time}/{device}/{model}/{model id}/{step}/{type}.{operator}.{task}.{stream}.{time}.output.0.npy
 
@@ -28,19 +28,21 @@ class Dumps(sessions.Observer):
     def __init__(self) -> None:
         self.started: dict[int, str] = {}  # the time of each session's first dump
 
-    def wanted(self, run: Pass) -> list[Any]:
+    def select_tensors(self, run: Pass) -> list[Any]:
+        """Return all tensors of a step that is dumped."""
         asked = run.training and asks(run.opened, run.opened.steps)
-        tensors = snapshot.tensors_of(run) if asked else []
+        tensors = snapshot.list_tensors(run) if asked else []
         run.notes[id(self)] = tensors
         return tensors
 
-    def seen(self, run: Pass, values: list[Any]) -> None:
+    def receive_values(self, run: Pass, values: list[Any]) -> None:
+        """Write the tensors."""
         tensors = run.notes[id(self)]
         if not tensors:
             return
         step = run.opened.steps - 1  # this one is counted already
         begun = self.started.setdefault(id(run.opened), time.strftime("%Y%m%d%H%M%S"))
-        write(run, list(snapshot.values_of(run, tensors, values)), place(run, begun, step))
+        write(run, list(snapshot.iterate_values(run, tensors, values)), place(run, begun, step))
 
 
 def asks(opened: Opened, step: int) -> bool:
@@ -73,7 +75,7 @@ def write(run: Pass, found: list[Value], folder: Path) -> None:
         if layers and value.op.name not in layers:
             continue
         stem = f"{value.op.type}.{re.sub(r'[/.]', '_', value.op.name)}.{tasks[value.op]}.1.{moment}"
-        rows += kept(value, stem, arrays, str(options.get("dump_mode") or "output"))
+        rows += select_arrays(value, stem, arrays, str(options.get("dump_mode") or "output"))
     if options.get("dump_data") == "stats":
         write_figures(folder, rows)
     else:
@@ -81,8 +83,8 @@ def write(run: Pass, found: list[Value], folder: Path) -> None:
             np.save(folder / f"{name}.npy", array, allow_pickle=False)
 
 
-def kept(value: Value, stem: str, arrays: dict[Any, Any], mode: str) -> list[tuple[str, np.ndarray[Any, Any]]]:
-    """Outputs, inputs or both; inputs are told once, with an operator's first output."""
+def select_arrays(value: Value, stem: str, arrays: dict[Any, Any], mode: str) -> list[tuple[str, np.ndarray[Any, Any]]]:
+    """Return outputs, inputs or both; inputs once, with an operator's first output."""
     rows: list[tuple[str, np.ndarray[Any, Any]]] = []
     if mode in ("input", "all") and value.index == 0:
         inputs = [arrays.get((tensor.op, tensor.value_index)) for tensor in value.op.inputs]

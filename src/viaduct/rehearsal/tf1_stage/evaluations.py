@@ -1,4 +1,4 @@
-"""Bounds what does not train: as many batches as there may be training steps.
+"""Bounds on evaluation loops: as many batches as there may be training steps.
 
 - Keras: evaluate, and the validation of fit, look at so many batches; predict too where it is given a data set, a
   generator or steps. Of arrays a script expects a row for each row, so these are predicted whole.
@@ -49,12 +49,12 @@ class PlainLoops(sessions.Observer):
 
     def count(self, run: Pass, limit: int) -> None:
         stack = users_lines()
-        place = (id(run.opened), stack)  # the stage holds on to what is opened, so its id stays its own
-        self.counted[place] += 1
-        if self.counted[place] > limit and run.reach.reads_data and any(map(awaits_the_end, stack)):
-            self.counted[place] = 0
+        loop = (id(run.opened), stack)  # the stage holds on to what is opened, so its id stays its own
+        self.counted[loop] += 1
+        if self.counted[loop] > limit and run.reach.reads_data and any(map(is_guarded, stack)):
+            self.counted[loop] = 0
             self.end_of_data(limit)
-        if self.counted[place] > max(limit, PATIENCE) and self.is_last(run):
+        if self.counted[loop] > max(limit, PATIENCE) and self.is_last(run):
             self.watched.stop()
 
     def is_last(self, run: Pass) -> bool:
@@ -73,14 +73,14 @@ def users_lines() -> tuple[Line, ...]:
     return tuple((frame.f_code.co_filename, frame.f_lineno) for frame in frames)
 
 
-def awaits_the_end(line: Line) -> bool:
-    """Whether a line stands in a `try` that is prepared for the end of a data set."""
-    return any(first <= line[1] <= last for first, last in prepared(line[0]))
+def is_guarded(line: Line) -> bool:
+    """Return True if a line is in a `try` that expects the end of a dataset."""
+    return any(first <= line[1] <= last for first, last in find_guarded_lines(line[0]))
 
 
 @functools.cache
-def prepared(file: str) -> list[tuple[int, int]]:
-    """First and last line of what is tried in the file, with the end of a data set in mind."""
+def find_guarded_lines(file: str) -> list[tuple[int, int]]:
+    """Return the line ranges of `try` blocks that expect the end of a dataset."""
     tree = ast.parse(Path(file).read_text(encoding="utf-8", errors="replace"))
     blocks = [node for node in ast.walk(tree) if isinstance(node, ast.Try) and any(map(names_the_end, node.handlers))]
     return [(block.body[0].lineno, block.body[-1].end_lineno or 0) for block in blocks]

@@ -1,4 +1,4 @@
-"""The truth of a TensorFlow 1 script: every tensor of chosen steps, named as the TensorFlow debugger names them.
+"""Reference dump of a TensorFlow 1 script: every tensor of chosen steps, in tfdbg's names.
 
     OUT/step_000000/{operator, / and . as _}.{output}.{time in microseconds}.npy
 
@@ -39,7 +39,7 @@ def dump(golden: Golden, script: Script) -> Ended:
 
 @dataclass
 class Golden:
-    """What is to be written, and what was."""
+    """The steps and operators to dump, and the files written."""
 
     folder: Path
     chosen: Callable[[int], bool]  # whether a step is to be written
@@ -66,17 +66,19 @@ class Golden:
         self.written[step] = len(values)
 
     def wants(self, op: str) -> bool:
+        """Return True if an operator is dumped."""
         if self.only:
             self.met.add(op)
         return not self.only or any(fnmatch.fnmatchcase(op, pattern) for pattern in self.only)
 
     def abandon(self) -> None:
+        """Remove an unfinished dump."""
         for beside in self.folder.glob(".step_*.part"):
             shutil.rmtree(beside)
 
 
 def file_name(op: str, index: int, time: int, taken: dict[str, str]) -> str:
-    """Where an output goes; a name that is taken gets an earlier time, one that is too long a number."""
+    """Return a file name for an output: an earlier time if it is taken, a number if it is too long."""
     stem = f"{re.sub(r'[/.]', '_', op)}.{index}"
     while (full := f"{stem}.{time}.npy") in taken.values():
         time -= 1
@@ -86,6 +88,7 @@ def file_name(op: str, index: int, time: int, taken: dict[str, str]) -> str:
 
 
 def observer_of(golden: Golden) -> Any:
+    """Return the observer that writes a dump."""
     from viaduct.rehearsal.tf1_stage import reach, sessions, snapshot
 
     class Dumping(sessions.Observer):
@@ -93,21 +96,21 @@ def observer_of(golden: Golden) -> Any:
             if run.training and golden.taken > golden.last and not golden.run_on:
                 raise StopScript
 
-        def wanted(self, run: sessions.Pass) -> list[Any]:
+        def select_tensors(self, run: sessions.Pass) -> list[Any]:
             tensors: list[Any] = []
             run.notes[id(self)] = tensors
             if run.training and golden.chosen(golden.taken):
-                tensors += snapshot.tensors_of(run)
+                tensors += snapshot.list_tensors(run)
                 dead = reach.perhaps_dead(run.reach.ops)
                 outputs = [tensor for op in run.reach.ops for tensor in op.outputs]
                 golden.left_out = sum(tensor.op in dead or reach.in_a_branch(tensor) for tensor in outputs)
             return tensors
 
-        def seen(self, run: sessions.Pass, values: list[Any]) -> None:
+        def receive_values(self, run: sessions.Pass, values: list[Any]) -> None:
             if not run.training:
                 return
             if tensors := run.notes[id(self)]:
-                found = [v for v in snapshot.values_of(run, tensors, values) if golden.wants(v.op.name)]
+                found = [v for v in snapshot.iterate_values(run, tensors, values) if golden.wants(v.op.name)]
                 golden.write(golden.taken, [(v.op.name, v.index, v.array) for v in found], snapshot.microseconds())
             golden.taken += 1
 

@@ -47,6 +47,7 @@ def part(gradient: Any) -> Any:
 
 
 def install() -> None:
+    """Wrap the optimizers and tf.gradients."""
     from keras.src.optimizers.legacy.optimizer_v2 import OptimizerV2
     from tensorflow.python.ops import gradients_util
     from tensorflow.python.training.optimizer import Optimizer

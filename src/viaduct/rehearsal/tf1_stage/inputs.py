@@ -72,7 +72,7 @@ def whole_batches(plain: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 
 def tell_of_remainder(name: str) -> None:
-    limits.violated(
+    limits.report_violation(
         "drop-remainder",
         f"{name} is called without drop_remainder=True.",
         "The batch dimension is unknown: the graph is compiled for dynamic shapes, or fails in the last batch.",
@@ -116,7 +116,7 @@ class TrainingGraphs(sessions.Observer):
             shape = shape_of(value)
             before = fed.setdefault(name, shape) if shape is not None else None
             if before != shape:
-                limits.violated(
+                limits.report_violation(
                     "static-shapes",
                     f"{name} is fed {shape}, and was fed {before} before.",
                     "The graph was compiled for the first shape: it is compiled anew at each other one, or fails.",
@@ -125,7 +125,7 @@ class TrainingGraphs(sessions.Observer):
 
 
 def shape_of(value: Any) -> tuple[int, ...] | None:
-    """Of an array, a number or nested lists; None of what is no array."""
+    """Return the shape of an array, number or nested lists; None for anything else."""
     if value is None:
         return None
     try:
@@ -135,24 +135,24 @@ def shape_of(value: Any) -> tuple[int, ...] | None:
 
 
 def tell_of_host(run: Pass) -> None:
-    limits.violated(
+    limits.report_violation(
         "npu-optimizer",
         "This session trains, and its config has no NpuOptimizer.",
         "All of it runs on the host's CPU; the NPU stays idle.",
         "Add the custom optimizer NpuOptimizer to config.graph_options.rewrite_options, or use npu_config_proto().",
-        at=run.opened.place,
+        at=run.opened.location,
     )
 
 
 def check_shapes(run: Pass) -> None:
-    """What comes out of a data set must have a known shape; placeholders are looked at when they are fed."""
+    """Report dataset outputs of unknown shape; placeholders are checked when they are fed."""
     for op in run.reach.ops:
         if op.type not in ("IteratorGetNext", "OneShotIterator", "IteratorGetNextSync"):
             continue
         for tensor in op.outputs:
             shape = tensor.shape
             if tensor.dtype.name != "variant" and not shape.is_fully_defined():
-                limits.violated(
+                limits.report_violation(
                     "static-shapes",
                     f"The training graph reads {tensor.name} of shape {shape} from its data set.",
                     "A graph with an unknown dimension is not compiled for the NPU's cores.",
@@ -169,7 +169,7 @@ def check_types(run: Pass) -> None:
     refused = [op for op in wide if op.type in CUBE or op in trained]
     computing = [op for op in wide if op.type not in VARIABLES]
     for op in (refused or computing)[:1]:
-        limits.violated(
+        limits.report_violation(
             "float64",
             f"{op.name} ({op.type}) {'is' if op.type in VARIABLES else 'computes in'} {wide_type(op)}.",
             "The cores have no float64: the operator is not found, or runs on the slow AI CPU.",

@@ -30,7 +30,7 @@ def average(targets: list[Any], found: list[Any]) -> list[Any]:
     weights = {variable.op.name for variable in find_variables(graph, "trainable_variables")}
     if not all(gradients.variable_name(target) in weights for target in targets):
         return found
-    return averaging.averaged(found)
+    return averaging.average_gradients(found)
 
 
 class Broadcast(sessions.Observer):
@@ -45,7 +45,7 @@ class Broadcast(sessions.Observer):
         self.sessions.append(run.opened)
         session, variables = run.opened.session, find_variables(run.graph, "variables")
         ranks = list(range(state.size()))
-        with sessions.by_ourselves():
+        with sessions.internal_run():
             values = [np.asarray(session.run(source_of(variable))) for variable in variables]
             values = collectives.broadcast_arrays(f"joining|{len(self.sessions)}", ranks, values, 0)
             for variable, value in zip(variables, values, strict=True):

@@ -20,7 +20,7 @@ def declare(graph: Any, op: Any, times: int = 1) -> None:
 
 
 def set_all(graph: Any, times: int) -> None:
-    """What loading the loop variable does: every declared operator of the graph loops so often."""
+    """Set the loop count of every declared operator, as loading the loop variable does."""
     declared = _loops.setdefault(graph, {})
     declared.update(dict.fromkeys(declared, times))
 

@@ -13,7 +13,7 @@ import tensorflow.compat.v1 as tf
 
 
 class LossScaleManager:
-    """What the optimizer asks."""
+    """Interface between a loss scale and its optimizer."""
 
     def get_loss_scale(self) -> Any:
         raise NotImplementedError
@@ -99,12 +99,12 @@ class LossScaleOptimizer(tf.train.Optimizer):  # type: ignore[misc]
         super().__init__(name=f"{type(self).__name__}{type(opt).__name__}", use_locking=False)
 
     def compute_gradients(self, loss: Any, var_list: Any = None, **named: Any) -> list[tuple[Any, Any]]:
-        """Of the scaled loss; what is returned is unscaled."""
+        """Compute gradients of the scaled loss and unscale them."""
         scale = self._loss_scale_manager.get_loss_scale()
         value = loss() if callable(loss) else loss
         scaled = value * tf.cast(scale, value.dtype.base_dtype)
         pairs = self._opt.compute_gradients(scaled, var_list=var_list, **named)
-        return [(unscaled(gradient, scale), variable) for gradient, variable in pairs]
+        return [(unscale_gradient(gradient, scale), variable) for gradient, variable in pairs]
 
     def apply_gradients(
         self, grads_and_vars: Iterable[tuple[Any, Any]], global_step: Any = None, name: str | None = None
@@ -130,7 +130,8 @@ class LossScaleOptimizer(tf.train.Optimizer):  # type: ignore[misc]
         return self._opt.variables()
 
 
-def unscaled(gradient: Any, scale: Any) -> Any:
+def unscale_gradient(gradient: Any, scale: Any) -> Any:
+    """Divide a gradient by the scale; None stays None."""
     if gradient is None:
         return None
     if hasattr(gradient, "indices"):

@@ -1,4 +1,4 @@
-"""What a session's config says to the NPU: the keys of NpuOptimizer's parameter_map, their fields, their values.
+"""Session options of the NPU: the keys of NpuOptimizer's parameter_map, their fields and rules.
 
 TensorFlow reads none of it: a misspelled key, a flag in the wrong field or a rewrite that the device cannot have is
 silent on a CPU. Here each is told, at the line that opened the session.
@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from viaduct.cards import NPU
 from viaduct.errors import UnknownName
 from viaduct.rehearsal import limits
 from viaduct.rehearsal.tf1_stage import state
@@ -82,8 +83,8 @@ NAMES = {"s": "a string (.s)", "b": "a bool (.b)", "i": "an integer (.i)"}
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """Whether a session is the NPU's, and its options there."""
+class SessionOptions:
+    """The NPU's options of a session; empty if the session is not the NPU's."""
 
     npu: bool = False
     values: dict[str, Any] = field(default_factory=dict)
@@ -111,19 +112,19 @@ def prepare_config(config: Any, threads: int) -> Any:
     return copy
 
 
-def examined(config: Any, at: At) -> Chosen:
-    """The NPU's options in a config, after their checks."""
+def read_options(config: Any, at: At) -> SessionOptions:
+    """Return the NPU's options of a config, checked."""
     if config is None or state.on != "npu":
-        return Chosen()
+        return SessionOptions()
     rewrites = config.graph_options.rewrite_options
     own = [entry for entry in rewrites.custom_optimizers if entry.name == OPTIMIZER]
     if not own:
-        return Chosen()
+        return SessionOptions()
     check_rewrites(config, rewrites, at)
     check_visible_devices(at)
     values = {key: value_of(value) for key, value in own[0].parameter_map.items()}
     check_map(own[0].parameter_map, values, at)
-    return Chosen(bool(values.get("use_off_line", True)), values)
+    return SessionOptions(bool(values.get("use_off_line", True)), values)
 
 
 def value_of(value: Any) -> Any:
@@ -138,15 +139,15 @@ def value_of(value: Any) -> Any:
 def check_rewrites(config: Any, rewrites: Any, at: At) -> None:
     off = rewrites.OFF
     if rewrites.remapping != off:
-        limits.violated(
+        limits.report_violation(
             "remapping",
             "The session's config has NpuOptimizer, but leaves remapping on.",
             "Fused operators such as _FusedConv2D have no kernel on the NPU: the graph does not compile.",
             "Set config.graph_options.rewrite_options.remapping = RewriterConfig.OFF.",
             at=at,
         )
-    for said, change in forbidden(config, rewrites):
-        limits.violated(
+    for said, change in find_forbidden(config, rewrites):
+        limits.report_violation(
             "rewrite-options",
             f"The session's config sets {said}.",
             "The graph that reaches the NPU's compiler is not the one it expects: parts of it do not compile.",
@@ -155,8 +156,8 @@ def check_rewrites(config: Any, rewrites: Any, at: At) -> None:
         )
 
 
-def forbidden(config: Any, rewrites: Any) -> list[tuple[str, str]]:
-    """What is set and must not be, with what to write."""
+def find_forbidden(config: Any, rewrites: Any) -> list[tuple[str, str]]:
+    """Return settings that must not be there, with what to write instead."""
     found = []
     if config.graph_options.optimizer_options.global_jit_level > 0:
         found.append(("global_jit_level: XLA is on", "Leave it out, or set it to tf.OptimizerOptions.OFF."))
@@ -172,15 +173,15 @@ def forbidden(config: Any, rewrites: Any) -> list[tuple[str, str]]:
 
 
 def check_visible_devices(at: At) -> None:
-    text = os.environ.get("ASCEND_RT_VISIBLE_DEVICES")
+    text = os.environ.get(NPU.visible)
     if text is None:
         return
     numbers = text.split(",")
     if all(number.isdecimal() for number in numbers) and ascending([int(number) for number in numbers]):
         return
-    limits.violated(
+    limits.report_violation(
         "visible-devices",
-        f"ASCEND_RT_VISIBLE_DEVICES is {text!r}.",
+        f"{NPU.visible} is {text!r}.",
         "No device is visible, and the session cannot be opened.",
         "Write numbers and commas, strictly ascending: 0,1.",
         at=at,
@@ -196,7 +197,7 @@ def ascending(numbers: list[int]) -> bool:
 
 def check_map(entries: Any, values: dict[str, Any], at: At) -> None:
     for key, entry in entries.items():
-        if problem := fault_of(key, entry.WhichOneof("value"), values[key]):
+        if problem := find_fault(key, entry.WhichOneof("value"), values[key]):
             refuse(*problem, at)
     for rule in RULES:
         if problem := rule(values):
@@ -204,11 +205,13 @@ def check_map(entries: Any, values: dict[str, Any], at: At) -> None:
 
 
 def refuse(what: str, change: str, at: At) -> None:
-    limits.violated("parameter-map", what, "The option is ignored, or the session is not opened.", change, at=at)
+    limits.report_violation(
+        "parameter-map", what, "The option is ignored, or the session is not opened.", change, at=at
+    )
 
 
-def fault_of(key: str, kind: str | None, value: Any) -> tuple[str, str] | None:
-    """What is wrong with one entry, and what to write."""
+def find_fault(key: str, kind: str | None, value: Any) -> tuple[str, str] | None:
+    """Return what is wrong with one entry, and what to write; None if it is right."""
     if key not in FIELDS and not key.startswith("experimental_"):
         closest = UnknownName("key", key, FIELDS).hints[0]
         return f"NpuOptimizer has no option {key!r}.", closest if closest.startswith("Closest") else "Remove it."

@@ -15,7 +15,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from viaduct.data.atomic import replacing
+from viaduct.atomic_files import replace_file
 from viaduct.rehearsal.tf1_stage import gradients, sessions
 from viaduct.rehearsal.tf1_stage.reach import READS_DATA, dependencies
 from viaduct.rehearsal.tf1_stage.sessions import Pass
@@ -32,14 +32,14 @@ class PointFinder(sessions.Observer):
     def __init__(self) -> None:
         self.points: dict[str, str] = {}
 
-    def seen(self, run: Pass, values: list[Any]) -> None:
+    def receive_values(self, run: Pass, values: list[Any]) -> None:
         if run.training and not self.points:
             self.points = find_points(run)
 
     def write(self, record: Path) -> None:
         """Write the points into a record, where they were found."""
         if self.points:
-            with replacing(record / FILE) as file:
+            with replace_file(record / FILE) as file:
                 file.write((json.dumps(self.points, indent=1) + "\n").encode())
 
 

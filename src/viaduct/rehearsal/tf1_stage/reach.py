@@ -1,4 +1,4 @@
-"""Which operators a session's run executes, and whether it is a training step.
+"""Reach of a session's run: the operators it executes, and whether it trains.
 
 A run executes what its fetches depend on, but for what is fed. It trains where that holds an optimizer's update, a
 write to the global step, or a write to a trainable variable that depends on a gradient. Initialisers and restoring
@@ -23,7 +23,7 @@ READS_DATA = re.compile(r"(OneShot)?IteratorGetNext(Sync|AsOptional)?|QueueDeque
 
 @dataclass(frozen=True)
 class Reach:
-    """What a run executes."""
+    """The operators that a run executes."""
 
     ops: frozenset[Any]
     training: bool
@@ -40,11 +40,12 @@ def reach(graph: Any, ops: Collection[Any], fed: Collection[str]) -> Reach:
     key = frozenset(op.name for op in ops), frozenset(fed)
     found = known.get(key)
     if found is None or found[0] != graph.version:
-        known[key] = found = graph.version, look(graph, ops, frozenset(fed))
+        known[key] = found = graph.version, find_reach(graph, ops, frozenset(fed))
     return found[1]
 
 
-def look(graph: Any, ops: Collection[Any], fed: frozenset[str]) -> Reach:
+def find_reach(graph: Any, ops: Collection[Any], fed: frozenset[str]) -> Reach:
+    """Return what running these operators executes."""
     seen = dependencies(ops, fed)
     reads = any(READS_DATA.fullmatch(op.type) for op in seen)
     return Reach(frozenset(seen), trains(graph, seen), reads, fed)
@@ -96,8 +97,8 @@ def initialisers(graph: Any) -> set[str]:
     }
 
 
-def fetchable(tensor: Any) -> bool:
-    """Whether a tensor has a value that can be looked at: no handle, and not inside a branch that may not be taken."""
+def is_fetchable(tensor: Any) -> bool:
+    """Return True if a tensor has a value to fetch: no handle, and not inside a branch."""
     if not tensor.graph.is_fetchable(tensor) or tensor.dtype.base_dtype.name in ("resource", "variant", "string"):
         return False
     return not in_a_branch(tensor)

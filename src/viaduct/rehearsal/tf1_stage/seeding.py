@@ -21,6 +21,7 @@ _counts: weakref.WeakKeyDictionary[Any, Counter[str]] = weakref.WeakKeyDictionar
 
 
 def install(seed: int | None) -> None:
+    """Give operators without a seed one that depends on their scope alone."""
     if seed is None:
         return
     import tensorflow.compat.v1 as tf
@@ -29,13 +30,15 @@ def install(seed: int | None) -> None:
     random.seed(seed)
     np.random.seed(seed % 2**32)
     os.environ["PYTHONHASHSEED"] = str(seed)  # of processes that the script starts
-    ops.Graph.__init__ = seeded(ops.Graph.__init__, seed)
+    ops.Graph.__init__ = wrap_seeded(ops.Graph.__init__, seed)
     random_seed.get_seed = by_scope(random_seed.get_seed, seed)
     tf.set_random_seed(seed)
     config.enable_op_determinism()
 
 
-def seeded(plain: Callable[..., Any], seed: int) -> Callable[..., Any]:
+def wrap_seeded(plain: Callable[..., Any], seed: int) -> Callable[..., Any]:
+    """Return a constructor that sets a missing seed."""
+
     def init(self: Any, *args: Any, **named: Any) -> None:
         plain(self, *args, **named)
         if self.seed is None:

@@ -1,4 +1,4 @@
-"""The one place that stands between a script and TensorFlow's sessions.
+"""Session observers: the only place between a script and TensorFlow's sessions.
 
 Every way to run a graph passes here: Session.run, those beneath MonitoredSession and Estimator, and the callables that
 Keras makes. A `Pass` is one run as the script asked for it. Observers say which tensors they want to see beside
@@ -29,8 +29,8 @@ class Opened:
     """A session as we know it: where it was made, with which options, how far it came."""
 
     session: Any
-    place: tuple[str, int] | None
-    chosen: options.Chosen
+    location: tuple[str, int] | None
+    chosen: options.SessionOptions
     steps: int = 0
     ran: bool = False
     closed: bool = False
@@ -51,6 +51,7 @@ class Pass:
 
     @property
     def training(self) -> bool:
+        """Return True if the run trains."""
         return self.reach.training
 
 
@@ -60,15 +61,15 @@ class Observer:
     def begins(self, run: Pass) -> None:
         """Before anything is executed; may raise."""
 
-    def wanted(self, run: Pass) -> list[Any]:
-        """Tensors to see."""
+    def select_tensors(self, run: Pass) -> list[Any]:
+        """Return further tensors to fetch with this run."""
         return []
 
-    def seen(self, run: Pass, values: list[Any]) -> None:
-        """Their values; the run is over."""
+    def receive_values(self, run: Pass, values: list[Any]) -> None:
+        """Receive their values after the run."""
 
-    def fetched(self, run: Pass, result: Any) -> None:
-        """What the script itself gets."""
+    def receive_result(self, run: Pass, result: Any) -> None:
+        """Receive what the script itself gets."""
 
     def closes(self, opened: Opened) -> None:
         """A session is about to be closed."""
@@ -83,8 +84,8 @@ _ours = threading.local()
 
 
 @contextmanager
-def by_ourselves() -> Iterator[None]:
-    """What is run in here is not the script's."""
+def internal_run() -> Iterator[None]:
+    """Mark runs inside the block as viaduct's, not the script's."""
     before, _ours.now = getattr(_ours, "now", False), True
     try:
         yield
@@ -96,11 +97,11 @@ def install() -> None:
     from tensorflow.python.client import session
 
     base: Any = session.BaseSession
-    base.__init__ = opening(base.__init__)
-    base.run = running(base.run)
+    base.__init__ = wrap_session_init(base.__init__)
+    base.run = wrap_run(base.run)
     base.close = closing(base.close)
     base.make_callable = make_callable
-    base._make_callable_from_options = calling(base._make_callable_from_options)
+    base._make_callable_from_options = wrap_make_callable(base._make_callable_from_options)
     watch_keras()
     watch_exit()
     gradients.install()
@@ -135,7 +136,7 @@ def watch_exit() -> None:
 
 
 def is_closed_at_exit(session: Any) -> bool:
-    """Whether `atexit` closes a session: its own close, or a function of the script that closes something."""
+    """Return True if `atexit` closes a session, by its own close or through a function of the script."""
     for function in left_to_exit:
         function = getattr(function, "func", function)  # of functools.partial
         if getattr(function, "__self__", None) is session:
@@ -146,13 +147,15 @@ def is_closed_at_exit(session: Any) -> bool:
     return False
 
 
-def opening(plain: Callable[..., Any]) -> Callable[..., Any]:
+def wrap_session_init(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """Return Session's constructor with observers."""
+
     @functools.wraps(plain)
     def init(self: Any, target: str = "", graph: Any = None, config: Any = None) -> None:
-        place = limits.users_line()
-        at = (place.file, place.line) if place else None
+        location = limits.users_line()
+        at = (location.file, location.line) if location else None
         config = options.prepare_config(config, THREADS if state.size() > 1 else 0)
-        chosen = options.examined(config, at)
+        chosen = options.read_options(config, at)
         plain(self, target, graph, config)
         self._viaduct = Opened(self, at, chosen)
         opened_sessions.append(self._viaduct)
@@ -160,30 +163,31 @@ def opening(plain: Callable[..., Any]) -> Callable[..., Any]:
     return init
 
 
-def running(plain: Callable[..., Any]) -> Callable[..., Any]:
+def wrap_run(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """Return Session.run with observers."""
     from viaduct.rehearsal.tf1_stage import tracing
 
     @functools.wraps(plain)
     def run(self: Any, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None) -> Any:
         if getattr(_ours, "now", False):
             return plain(self, fetches, feed_dict, options, run_metadata)
-        asked = asked_for(self, fetches, feed_dict)
+        asked = make_pass(self, fetches, feed_dict)
 
-        def once(extra: list[Any]) -> tuple[Any, list[Any]]:
+        def run_once(extra: list[Any]) -> tuple[Any, list[Any]]:
             def call(chosen: Any, metadata: Any) -> Any:
                 return plain(self, (fetches, extra), feed_dict, chosen, metadata)
 
-            with by_ourselves():
-                result: tuple[Any, list[Any]] = tracing.traced(asked, call, options, run_metadata)
+            with internal_run():
+                result: tuple[Any, list[Any]] = tracing.run_traced(asked, call, options, run_metadata)
             return result
 
-        return conduct(asked, once)
+        return conduct(asked, run_once)
 
     return run
 
 
-def asked_for(session: Any, fetches: Any, feed_dict: Any) -> Pass:
-    """What a run would execute; TensorFlow itself says what is fetched."""
+def make_pass(session: Any, fetches: Any, feed_dict: Any) -> Pass:
+    """Return what a run would execute; TensorFlow itself resolves the fetches."""
     from tensorflow.python.client.session import _FetchHandler
     from tensorflow.python.util import nest
 
@@ -205,15 +209,15 @@ def conduct(asked: Pass, once: Callable[[list[Any]], tuple[Any, list[Any]]]) -> 
         with own_bookkeeping():
             for observer in observers:
                 observer.begins(asked)
-            wishes = [(observer, observer.wanted(asked)) for observer in observers]
+            wishes = [(observer, observer.select_tensors(asked)) for observer in observers]
         result, values = once([tensor for _, tensors in wishes for tensor in tensors])
         with own_bookkeeping():
             settle(asked)
-            rest = iter(values)
+            remaining = iter(values)
             for observer, tensors in wishes:
-                observer.seen(asked, [next(rest) for _ in tensors])
+                observer.receive_values(asked, [next(remaining) for _ in tensors])
             for observer in observers:
-                observer.fetched(asked, result)
+                observer.receive_result(asked, result)
     return result
 
 
@@ -240,7 +244,7 @@ def settle(asked: Pass) -> None:
 
 
 def is_communication(name: str) -> bool:
-    """Whether an operation only starts or ends communication: its session may stay open as long as that lasts."""
+    """Return True for operations that only start or end communication."""
     return name.rpartition("/")[2].startswith(COMMUNICATION)
 
 
@@ -258,7 +262,7 @@ def closing(plain: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def make_callable(self: Any, fetches: Any, feed_list: Any = None, accept_options: bool = False) -> Callable[..., Any]:
-    """As TensorFlow's, by way of run."""
+    """Return a callable that goes through run, like TensorFlow's."""
     keys = list(feed_list or [])
 
     def call(*values: Any, options: Any = None, run_metadata: Any = None) -> Any:
@@ -269,16 +273,19 @@ def make_callable(self: Any, fetches: Any, feed_list: Any = None, accept_options
     return call
 
 
-def calling(plain: Callable[..., Any]) -> Callable[..., Any]:
+def wrap_make_callable(plain: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(plain)
-    def make(self: Any, callable_options: Any) -> Any:
+    def make_callable_object(self: Any, callable_options: Any) -> Any:
         return KerasCallable(plain, self, callable_options)
 
-    return make
+    return make_callable_object
 
 
 class KerasCallable:
-    """What Keras runs its graphs by: fetches are named when it is made. With other tensors to see, another is made."""
+    """Callable through which Keras runs its graphs.
+
+    Its fetches are fixed when it is made; to see other tensors, another one is made.
+    """
 
     def __init__(self, plain: Callable[..., Any], session: Any, callable_options: Any) -> None:
         self.plain, self.session, self.options = plain, session, callable_options
@@ -292,12 +299,12 @@ class KerasCallable:
         with own_bookkeeping():
             asked = Pass(self.session._viaduct, graph, reach(graph, ops, feeds), feeds, by_keras=True)
 
-        def once(extra: list[Any]) -> tuple[Any, list[Any]]:
+        def run_once(extra: list[Any]) -> tuple[Any, list[Any]]:
             fetched = self.with_extra(tuple(tensor.name for tensor in extra))(*args, **named)
             cut = len(self.options.fetch)
             return fetched[:cut], list(fetched[cut:])
 
-        return conduct(asked, once)
+        return conduct(asked, run_once)
 
     def with_extra(self, names: tuple[str, ...]) -> Any:
         if names not in self.made:
@@ -317,13 +324,13 @@ def tell_open_ones(stopped: bool = False) -> None:
     for opened in opened_sessions:
         left = opened.computes and opened.chosen.npu and not opened.closed and not opened.held_by_keras
         left = left and not is_closed_at_exit(opened.session)
-        if left and not (stopped and closes_something(opened.place)):
-            limits.violated(
+        if left and not (stopped and closes_something(opened.location)):
+            limits.report_violation(
                 "session-not-closed",
                 "This session is never closed.",
                 "The device graph is released in close(): without it the NPU's memory stays taken.",
                 "Call close() on it when the work is done, or open it with `with`.",
-                at=opened.place,
+                at=opened.location,
                 fatal=False,
             )
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from viaduct.rehearsal.tf1_stage.reach import fetchable, perhaps_dead
+from viaduct.rehearsal.tf1_stage.reach import is_fetchable, perhaps_dead
 from viaduct.rehearsal.tf1_stage.sessions import Pass
 
 
@@ -22,15 +22,17 @@ class Value:
     array: np.ndarray[Any, Any]
 
 
-def tensors_of(run: Pass) -> list[Any]:
-    """In the order in which operators were created. What is fed is known already; handles, text and what stands inside
-    a loop or a branch cannot be fetched."""
+def list_tensors(run: Pass) -> list[Any]:
+    """Return the tensors of a run, in the order in which their operators were created.
+
+    Fed tensors are known already; handles, strings and what is inside a loop or branch cannot be fetched.
+    """
     ops = sorted(run.reach.ops - perhaps_dead(run.reach.ops), key=lambda op: op._id)
-    return [tensor for op in ops for tensor in op.outputs if tensor.name not in run.feeds and fetchable(tensor)]
+    return [tensor for op in ops for tensor in op.outputs if tensor.name not in run.feeds and is_fetchable(tensor)]
 
 
-def values_of(run: Pass, tensors: list[Any], arrays: list[Any]) -> Iterator[Value]:
-    """What was fetched, after what was fed; an empty tensor is nothing to compare."""
+def iterate_values(run: Pass, tensors: list[Any], arrays: list[Any]) -> Iterator[Value]:
+    """Yield fed values, then fetched ones; empty tensors are skipped."""
     for name, given in run.feeds.items():
         tensor = run.graph.as_graph_element(name)
         array = as_fed(given, tensor) if given is not None else None
@@ -43,7 +45,7 @@ def values_of(run: Pass, tensors: list[Any], arrays: list[Any]) -> Iterator[Valu
 
 
 def as_fed(given: Any, tensor: Any) -> np.ndarray[Any, Any] | None:
-    """In the placeholder's type, as TensorFlow takes it: 0.8 in Python has 64 bits, the graph may know 32."""
+    """Return a fed value in the placeholder's dtype; None for objects and strings."""
     kind = np.dtype(tensor.dtype.base_dtype.as_numpy_dtype)
     return None if kind.kind in "OSU" else plainly(np.asarray(given, dtype=kind))
 

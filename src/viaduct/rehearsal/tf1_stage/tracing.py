@@ -1,4 +1,4 @@
-"""What profiling_mode asks for: a trace of each training step and the table of their parts, measured on this CPU.
+"""Traces that profiling_mode asks for: each training step and the table of its parts.
 
     {output}/PROF_{rank}_{time}/
       timeline/step_{n}.json        every operator, for chrome://tracing or Perfetto; the first steps only
@@ -59,22 +59,24 @@ class Tracer:
 
     def parts(self, spans: dict[str, Any], number: int) -> list[Any]:
         """FP begins where fp_point does, BP ends where bp_point does; found by themselves where they are empty."""
-        begun = spans[self.fp_point] if self.fp_point in spans else min(spans.values(), key=began)
+        begun = spans[self.fp_point] if self.fp_point in spans else min(spans.values(), key=start_time)
         backward = [span for name, span in spans.items() if "gradients" in name] or list(spans.values())
-        done = spans[self.bp_point] if self.bp_point in spans else max(backward, key=ended)
-        start, middle, end = began(begun), ended(done), max(map(ended, spans.values()))
+        done = spans[self.bp_point] if self.bp_point in spans else max(backward, key=end_time)
+        start, middle, end = start_time(begun), end_time(done), max(map(end_time, spans.values()))
         before = self.ends[-1] if self.ends else None
         self.ends.append(end)
-        whole = end - (start if before is None else before)
+        duration = end - (start if before is None else before)
         tail = "N/A" if before is None else start - before
-        return [state.local_rank(), number + 1, start, middle, end, whole, middle - start, end - middle, tail, 1]
+        return [state.local_rank(), number + 1, start, middle, end, duration, middle - start, end - middle, tail, 1]
 
 
-def began(span: Any) -> float:
+def start_time(span: Any) -> float:
+    """Return when a span began, in microseconds."""
     return float(span.all_start_micros)
 
 
-def ended(span: Any) -> float:
+def end_time(span: Any) -> float:
+    """Return when a span ended, in microseconds."""
     return float(span.all_start_micros + max(span.all_end_rel_micros, 0))
 
 
@@ -84,13 +86,13 @@ def tracer_of(run: Pass) -> Tracer | None:
         return None
     key = id(run.opened)
     if key not in _tracers:
-        options = examined(run)
+        options = read_profiling_options(run)
         _tracers[key] = Tracer(run, options) if options else None
     return _tracers[key]
 
 
-def examined(run: Pass) -> dict[str, Any] | None:
-    """profiling_options, after their checks."""
+def read_profiling_options(run: Pass) -> dict[str, Any] | None:
+    """Return the checked profiling_options; None if they are invalid."""
     text = run.opened.chosen.values.get("profiling_options") or ""
     try:
         options = json.loads(text)
@@ -108,12 +110,12 @@ def examined(run: Pass) -> dict[str, Any] | None:
 
 def refuse(run: Pass, what: str, change: str) -> dict[str, Any] | None:
     card = "Profiling does not start, or gives no training trace."
-    limits.violated("parameter-map", f"In this session's config {what}.", card, change, at=run.opened.place)
+    limits.report_violation("parameter-map", f"In this session's config {what}.", card, change, at=run.opened.location)
     return None
 
 
-def traced(run: Pass, call: Callable[[Any, Any], Any], options: Any, metadata: Any) -> Any:
-    """Run with tracing where that is asked for; `call` takes run options and metadata."""
+def run_traced(run: Pass, call: Callable[[Any, Any], Any], options: Any, metadata: Any) -> Any:
+    """Run with tracing where it is asked for; `call` takes run options and metadata."""
     tracer = tracer_of(run)
     if tracer is None:
         return call(options, metadata)

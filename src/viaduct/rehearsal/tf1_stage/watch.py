@@ -1,4 +1,4 @@
-"""Counts a script's training steps, ends it after some of them, and keeps what it computed.
+"""Training steps of a script: counts them, ends it after some of them, and keeps what it computed.
 
     watched = watch.start(steps=20)     # after install(), before the script
     ...                                 # the script
@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from viaduct.rehearsal.tf1_stage import evaluations, gradients, sessions
-from viaduct.rehearsal.tf1_stage.reach import dependencies, fetchable, perhaps_dead
+from viaduct.rehearsal.tf1_stage.reach import dependencies, is_fetchable, perhaps_dead
 from viaduct.rehearsal.tf1_stage.sessions import Opened, Pass
 from viaduct.rehearsal.tf1_stage.variables import find_variables
 from viaduct.scripts.runner import StopScript
@@ -30,7 +30,7 @@ from viaduct.scripts.runner import StopScript
 
 @dataclass
 class Watched(sessions.Observer):
-    """What was seen. `losses` has one value a step, None where a step has no loss that we know."""
+    """Observations of a script. `losses` has one value per step, None where no loss is known."""
 
     limit: int | None = None
     on_step: Callable[[int, float | None], None] | None = None  # after each step: its number from 0, its loss
@@ -47,6 +47,7 @@ class Watched(sessions.Observer):
 
     @property
     def steps(self) -> int:
+        """Return the number of steps taken."""
         return len(self.losses)
 
     @property
@@ -60,11 +61,12 @@ class Watched(sessions.Observer):
             self.stop()
 
     def stop(self) -> None:
+        """Raise the exception that ends the script."""
         self.stopped = True
         self.asked = self.asked or time.monotonic()
         raise StopScript
 
-    def wanted(self, run: Pass) -> list[Any]:
+    def select_tensors(self, run: Pass) -> list[Any]:
         """The loss, and in the first step the gradients; only what the run computes anyway."""
         wishes: list[tuple[str, str]] = []
         run.notes[id(self)] = wishes
@@ -73,12 +75,12 @@ class Watched(sessions.Observer):
         tensors: list[Any] = []
         self._loss = None
         loss = loss_of(run)
-        if loss is not None and reads_variables(beyond(run, loss)):
+        if loss is not None and reads_variables(extra_dependencies(run, loss)):
             self._loss = loss_before(run, loss)
         elif loss is not None:
             wishes.append(("loss", ""))
             tensors.append(loss)
-        for name, gradient in gradients_of(run) if not self.steps else []:
+        for name, gradient in find_gradients(run) if not self.steps else []:
             for kind, tensor in dense_parts(gradient):
                 wishes.append((kind, name))
                 tensors.append(tensor)
@@ -90,7 +92,7 @@ class Watched(sessions.Observer):
             self.by_line and any(found.holds_any(run.reach.ops) for found in gradients.of(run.graph))
         )
 
-    def seen(self, run: Pass, values: list[Any]) -> None:
+    def receive_values(self, run: Pass, values: list[Any]) -> None:
         if self.by_line and not run.opened.closed:
             self._unsaved = run.opened
         if not self.is_part_of_step(run):
@@ -102,7 +104,7 @@ class Watched(sessions.Observer):
                 loss = float(np.mean(value))
             else:
                 parts.setdefault(name, {})[kind] = np.array(value)
-        self.first_gradients.update({name: whole_gradient(found) for name, found in parts.items()})
+        self.first_gradients.update({name: densify_gradient(found) for name, found in parts.items()})
         if self.by_line:
             self._loss = loss
             return
@@ -144,8 +146,9 @@ class Watched(sessions.Observer):
             self.keep_variables(self._unsaved)
 
     def keep_variables(self, opened: Opened) -> None:
+        """Read all variables of a session."""
         graph, session = opened.session.graph, opened.session
-        with sessions.by_ourselves():
+        with sessions.internal_run():
             self.last_variables = read_variables(graph, session)
         self.trainable = [variable.op.name for variable in find_variables(graph, "trainable_variables")]
         self._unsaved = None
@@ -155,7 +158,7 @@ def loss_of(run: Pass) -> Any:
     """The loss of most variables among those whose gradients this run computes."""
     known = [found for found in gradients.of(run.graph) if found.loss is not None]
     known = [
-        found for found in known if found.holds_any(run.reach.ops) and fetchable(found.loss) and harmless(run, found)
+        found for found in known if found.holds_any(run.reach.ops) and is_fetchable(found.loss) and harmless(run, found)
     ]
     return max(known, key=lambda found: len(found.pairs)).loss if known else None
 
@@ -163,16 +166,18 @@ def loss_of(run: Pass) -> Any:
 def harmless(run: Pass, found: gradients.Gradients) -> bool:
     """A gradient does not need the loss itself, so a run may leave its last operators out. Adding them must change
     nothing: none of them reads data, draws random numbers or waits to be fed."""
-    return not any(op.op_def.is_stateful or op.type.startswith("Placeholder") for op in beyond(run, found.loss))
+    return not any(
+        op.op_def.is_stateful or op.type.startswith("Placeholder") for op in extra_dependencies(run, found.loss)
+    )
 
 
-def beyond(run: Pass, loss: Any) -> set[Any]:
-    """What a loss needs and the run does not compute anyway."""
+def extra_dependencies(run: Pass, loss: Any) -> set[Any]:
+    """Return operators that a loss needs and the run does not execute."""
     return dependencies([loss.op], run.reach.fed) - run.reach.ops
 
 
 def reads_variables(ops: set[Any]) -> bool:
-    """Whether they look into a variable's own memory, which the update of the same run may have changed by then."""
+    """Return True if operators read a variable's memory, which the update may have changed."""
     sources = [tensor for op in ops for tensor in op.inputs]
     sources += [tensor for source in sources if source.op.type == "Identity" for tensor in source.op.inputs]
     return any(tensor.dtype._is_ref_dtype for tensor in sources)
@@ -184,12 +189,12 @@ def loss_before(run: Pass, loss: Any) -> float | None:
     drawn = any(op.op_def.is_stateful and not op.type.startswith("Variable") for op in needed)
     if drawn or any(value is None for value in run.feeds.values()):  # None: fed in parts, as sparse tensors are
         return None
-    with sessions.by_ourselves():
+    with sessions.internal_run():
         return float(np.mean(run.opened.session.run(loss, feed_dict=run.feeds)))
 
 
-def gradients_of(run: Pass) -> list[tuple[str, Any]]:
-    """As the optimizers get them; where no optimizer of TensorFlow's is used, as tf.gradients gave them."""
+def find_gradients(run: Pass) -> list[tuple[str, Any]]:
+    """Return the gradients that the optimizers get, or those of tf.gradients where none is used."""
     alive = run.reach.ops - perhaps_dead(run.reach.ops)
     held = [(found, readable_pairs(found, alive)) for found in gradients.of(run.graph) if found.held(run.reach.ops)]
     chosen = [pairs for found, pairs in held if found.applied]
@@ -201,7 +206,7 @@ def gradients_of(run: Pass) -> list[tuple[str, Any]]:
 def readable_pairs(found: gradients.Gradients, alive: frozenset[Any]) -> list[tuple[str, Any]]:
     """Return the gradients that surely have a value; one that only a branch computes may have none."""
     tensors = [(name, gradient, gradients.part(gradient)) for name, gradient in found.pairs]
-    return [(name, gradient) for name, gradient, tensor in tensors if tensor.op in alive and fetchable(tensor)]
+    return [(name, gradient) for name, gradient, tensor in tensors if tensor.op in alive and is_fetchable(tensor)]
 
 
 def dense_parts(gradient: Any) -> list[tuple[str, Any]]:
@@ -211,15 +216,15 @@ def dense_parts(gradient: Any) -> list[tuple[str, Any]]:
     return parts if gradient.dense_shape is None else [*parts, ("shape", gradient.dense_shape)]
 
 
-def whole_gradient(parts: dict[str, Any]) -> np.ndarray[Any, Any]:
+def densify_gradient(parts: dict[str, Any]) -> np.ndarray[Any, Any]:
     """Rows that a sparse gradient names more than once add up."""
     if "dense" in parts:
         return np.asarray(parts["dense"])
     values, indices = parts["values"], parts["indices"]
     rows = int(parts["shape"][0]) if "shape" in parts else int(indices.max(initial=-1)) + 1
-    whole = np.zeros((rows, *values.shape[1:]), values.dtype)
-    np.add.at(whole, indices, values)
-    return whole
+    dense = np.zeros((rows, *values.shape[1:]), values.dtype)
+    np.add.at(dense, indices, values)
+    return dense
 
 
 def read_variables(graph: Any, session: Any) -> dict[str, np.ndarray[Any, Any]]:
@@ -233,7 +238,7 @@ def read_variables(graph: Any, session: Any) -> dict[str, np.ndarray[Any, Any]]:
         return {name: np.array(value) for name, value in session.run(tensors).items()}
     except Exception:  # one of them was never initialised; the others are worth having
         return {
-            name: np.array(value) for name, tensor in tensors.items() if (value := tried(session, tensor)) is not None
+            name: np.array(value) for name, tensor in tensors.items() if (value := try_run(session, tensor)) is not None
         }
 
 
@@ -243,7 +248,8 @@ def reading(graph: Any, variable: Any) -> Any:
     return getattr(variable, "_snapshot", None)
 
 
-def tried(session: Any, tensor: Any) -> Any:
+def try_run(session: Any, tensor: Any) -> Any:
+    """Run a tensor; None if that fails."""
     try:
         return session.run(tensor)
     except Exception:

@@ -45,7 +45,7 @@ def install_cuda_as_cpu(cards: int = 8) -> None:
 
 
 def _prepare(name: str, count: int) -> bool:
-    """Whether there is something to do; raises where the device cannot be made."""
+    """Return True if the device must be created; raise where that is impossible."""
     if cards.name == name:
         return False
     if cards.name:

@@ -39,14 +39,14 @@ def batch_norm_gather_stats_with_counts(
 ) -> tuple[Tensor, Tensor]:
     """One mean and deviation of all ranks from each rank's, and the running ones moved towards them."""
     share = (counts / counts.sum()).reshape(-1, 1)
-    whole = (mean * share).sum(0)
-    variance = ((invstd.pow(-2) - eps + (mean - whole).pow(2)) * share).sum(0)
+    total_mean = (mean * share).sum(0)
+    variance = ((invstd.pow(-2) - eps + (mean - total_mean).pow(2)) * share).sum(0)
     total = counts.sum()
     if running_mean is not None:
-        running_mean.mul_(1 - momentum).add_((momentum * whole).to(running_mean.dtype))
+        running_mean.mul_(1 - momentum).add_((momentum * total_mean).to(running_mean.dtype))
     if running_var is not None:
         running_var.mul_(1 - momentum).add_((momentum * variance * total / (total - 1)).to(running_var.dtype))
-    return whole, torch.rsqrt(variance + eps)
+    return total_mean, torch.rsqrt(variance + eps)
 
 
 def batch_norm_elemt(input: Tensor, weight: Any, bias: Any, mean: Tensor, invstd: Tensor, eps: float) -> Tensor:

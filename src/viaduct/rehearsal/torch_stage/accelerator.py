@@ -43,7 +43,7 @@ def install() -> None:
 
 
 def _current(check_available: bool = False) -> torch.device | None:
-    return None if check_available and not control.is_available() else torch.device(cards.told)
+    return None if check_available and not control.is_available() else torch.device(cards.public_name)
 
 
 def _backward_in_the_callers_thread() -> None:

@@ -12,7 +12,7 @@ _aten = torch.ops.aten
 _FLASH = 1  # PyTorch's number for that way to compute it
 
 
-def _lowered(value: Any) -> Any:
+def _to_cpu(value: Any) -> Any:
     return beneath(value) if isinstance(value, torch.Tensor) and card_of(value) >= 0 else value
 
 
@@ -41,14 +41,14 @@ def attention(
     enable_gqa: bool = False,
 ) -> torch.Tensor:
     """The way that the CPU would choose; PyTorch itself asks a foreign device in C++ only, and computes it by parts."""
-    tensors = [_lowered(tensor) for tensor in (query, key, value, attn_mask)]
+    tensors = [_to_cpu(tensor) for tensor in (query, key, value, attn_mask)]
     options = {"scale": scale, "enable_gqa": enable_gqa}
     if _choose_kernel(*tensors, dropout_p, is_causal, **options) == _FLASH and not enable_gqa:
         mask = attn_mask
         if mask is not None and mask.dtype is torch.bool:
             mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill_(~mask, float("-inf"))
-        whole = _aten._scaled_dot_product_fused_attention_overrideable.default
-        return whole(query, key, value, mask, dropout_p, is_causal, scale=scale)[0]  # type: ignore[no-any-return]
+        operator = _aten._scaled_dot_product_fused_attention_overrideable.default
+        return operator(query, key, value, mask, dropout_p, is_causal, scale=scale)[0]  # type: ignore[no-any-return]
     parts = _aten._scaled_dot_product_attention_math.default
     return parts(query, key, value, attn_mask, dropout_p, is_causal, **options)[0]  # type: ignore[no-any-return]
 
@@ -65,7 +65,7 @@ def forward(
     scale: float | None = None,
 ) -> Any:
     index = card_of(query)
-    q, k, v, mask = map(_lowered, (query, key, value, attn_bias))
+    q, k, v, mask = map(_to_cpu, (query, key, value, attn_bias))
     kernel = _aten._scaled_dot_product_flash_attention_for_cpu.default
     output, logsumexp = kernel(q, k, v, dropout_p, is_causal, attn_mask=mask, scale=scale)
     none = [onto(torch.empty(0, dtype=torch.int64, device="cpu"), index) for _ in range(5)]
@@ -92,9 +92,9 @@ def backward(
     scale: float | None = None,
 ) -> Any:
     index = card_of(query)
-    mask = _lowered(attn_bias)
+    mask = _to_cpu(attn_bias)
     kernel = _aten._scaled_dot_product_flash_attention_for_cpu_backward.default
-    tensors = map(_lowered, (grad_out, query, key, value, out, logsumexp))
+    tensors = map(_to_cpu, (grad_out, query, key, value, out, logsumexp))
     grads = kernel(*tensors, dropout_p, is_causal, attn_mask=mask, scale=scale)
     return *(onto(grad, index) for grad in grads), None
 

@@ -1,4 +1,4 @@
-"""What this process knows of its cards: their name and number, which is current, the bytes that are alive on each.
+"""State of the process' cards: name, number, the current one, and allocated bytes.
 
 A tensor of the stand-in is an ordinary tensor: its memory is the CPU's, only the device written on it is another. The
 writing is done through DLPack, PyTorch's own door for memory that somebody else holds: a capsule says where the bytes
@@ -40,13 +40,15 @@ class Meter:
     bytes_taken: int = 0
     bytes_returned: int = 0
 
-    def take(self, size: int) -> None:
+    def allocate(self, size: int) -> None:
+        """Count an allocation."""
         self.alive += size
         self.peak = max(self.peak, self.alive)
         self.taken += 1
         self.bytes_taken += size
 
     def give_back(self, size: int) -> None:
+        """Count a release."""
         self.alive -= size
         self.returned += 1
         self.bytes_returned += size
@@ -64,8 +66,8 @@ class Cards:
     memory: int = 64 << 30  # of each card: a 910B's, an MLU590's is 80
 
     @property
-    def told(self) -> str:
-        """The name that a script knows the device by."""
+    def public_name(self) -> str:
+        """Return the name by which a script knows the device."""
         return "cuda" if self.name == "gpu" else self.name
 
     @property
@@ -75,7 +77,9 @@ class Cards:
 
     def select(self, index: int) -> None:
         if not 0 <= index < self.count:
-            raise RuntimeError(f"Invalid device ID: {index}. The rehearsal has {self.count} {self.told} device(s).")
+            raise RuntimeError(
+                f"Invalid device ID: {index}. The rehearsal has {self.count} {self.public_name} device(s)."
+            )
         self.local.index = index
 
 
@@ -111,7 +115,7 @@ def onto(tensor: torch.Tensor, index: int) -> torch.Tensor:
     size = storage.nbytes()
     if size:
         with _lock:
-            cards.meters[index].take(size)
+            cards.meters[index].allocate(size)
             _living[weakref.ref(storage, _forget)] = (index, size)
     return made
 
@@ -133,5 +137,5 @@ def index_of(device: Any) -> int:
     if not isinstance(device, torch.device):
         raise ValueError(f"Expected a torch.device, a string or a number, but got: {device!r}")
     if device.type not in cards.names:
-        raise ValueError(f"Expected a {cards.told} device, but got: {device}")
+        raise ValueError(f"Expected a {cards.public_name} device, but got: {device}")
     return cards.current if device.index is None else int(device.index)

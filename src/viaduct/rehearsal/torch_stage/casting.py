@@ -149,7 +149,7 @@ def _to_widest(operator: Any) -> Callable[..., Any]:
     return kernel
 
 
-def _banned(*args: Any, **kwargs: Any) -> Any:
+def _refuse_autocast(*args: Any, **kwargs: Any) -> Any:
     raise RuntimeError(
         "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast.\n"
         "Use torch.nn.functional.binary_cross_entropy_with_logits or torch.nn.BCEWithLogitsLoss instead."
@@ -169,7 +169,7 @@ def register() -> None:
         aten.impl(name, _to_widest(overload(name)), _KEY)
     aten.impl("norm.Scalar", _norm(_aten.norm.Scalar, _aten.norm.ScalarOpt_dtype), _KEY)
     aten.impl("norm.ScalarOpt_dim", _norm(_aten.norm.ScalarOpt_dim, _aten.norm.ScalarOpt_dim_dtype), _KEY)
-    aten.impl("binary_cross_entropy", _banned, _KEY)
+    aten.impl("binary_cross_entropy", _refuse_autocast, _KEY)
     _clear_with_pytorchs_own()
 
 

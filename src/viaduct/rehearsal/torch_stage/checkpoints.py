@@ -15,9 +15,9 @@ _BEFORE_ALL = 5  # PyTorch's own begin at 10
 
 def install(written: str = "") -> None:
     """`written` is the name that locations carry in a file, where it is not the device's."""
-    word = written or cards.name
+    device_name = written or cards.name
     torch.serialization.register_package(
-        _BEFORE_ALL, lambda obj: _tag(obj, word), lambda obj, at: _restored(obj, at, word)
+        _BEFORE_ALL, lambda obj: _tag(obj, device_name), lambda obj, at: _restore_storage(obj, at, device_name)
     )
 
 
@@ -26,15 +26,16 @@ def _tag(storage: Any, word: str) -> str | None:
     return f"{word}:{device.index}" if device.type in (cards.name, word) else None
 
 
-def _restored(storage: Any, location: str, word: str) -> Any:
+def _restore_storage(storage: Any, location: str, device_name: str) -> Any:
     name, _, number = location.partition(":")
-    if name != word:
+    if name != device_name:
         return None
     index = int(number) if number else cards.current
     count = control.device_count()
     if index >= count:
         raise RuntimeError(
-            f"Attempting to deserialize object on {word.upper()} device {index} but torch.{word}.device_count() "
-            f"is {count}. Please use torch.load with map_location to map your storages to an existing device."
+            f"Attempting to deserialize object on {device_name.upper()} device {index} but "
+            f"torch.{device_name}.device_count() is {count}. Please use torch.load with map_location "
+            "to map your storages to an existing device."
         )
     return storage_on(storage, index)

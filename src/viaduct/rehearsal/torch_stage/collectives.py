@@ -16,10 +16,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from viaduct.cards import MLU, NPU
 from viaduct.rehearsal import limits
 from viaduct.rehearsal.torch_stage.cards import beneath, card_of, cards
 
-BACKENDS = {"npu": "hccl", "mlu": "cncl", "gpu": "gpucl"}
+BACKENDS = {"npu": NPU.backend, "mlu": MLU.backend, "gpu": "gpucl"}
 _RECORDER = "TORCH_FR_BUFFER_SIZE"  # 0 turns it off
 _both = False  # whether the group being made also serves the host's tensors
 _translates = False  # whether nccl is taken for the card's own backend without a word
@@ -79,7 +80,7 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
         for tensor in _leaves(outputs):
             below = self._lower(tensor)
             below.div_(self.size())
-        return _done(outputs)
+        return _completed_work(outputs)
 
     def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> Any:
         plain = c10d.AllreduceOptions()
@@ -87,7 +88,7 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
             plain.reduceOp = opts.reduceOp
         for tensor in tensors:
             self.allreduce([tensor], plain).wait()
-        return _done(tensors)
+        return _completed_work(tensors)
 
     def broadcast(self, tensors: Any, opts: Any = None, **kwargs: Any) -> Any:
         if not hasattr(opts, "rootRank"):
@@ -109,17 +110,17 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
 
     def _allgather_base(self, output: Any, inputs: Any, opts: Any = None) -> Any:
         chunks = [list(output.reshape(self.size(), *inputs.shape).unbind(0))]
-        return self._filled("allgather", output, chunks, [inputs], c10d.AllgatherOptions())
+        return self._run_into("allgather", output, chunks, [inputs], c10d.AllgatherOptions())
 
-    def _filled(self, name: str, output: Any, chunks: Any, *args: Any) -> Any:
+    def _run_into(self, name: str, output: Any, chunks: Any, *args: Any) -> Any:
         # gloo asks for contiguous tensors; a part of a contiguous output is one, and writes into it.
         getattr(self._inner, name)(self._lower(chunks), *[self._lower(value) for value in args]).wait()
-        return _done([output])
+        return _completed_work([output])
 
     def allgather_into_tensor_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
         for output, part in zip(outputs, inputs, strict=True):
             self._allgather_base(output, part).wait()
-        return _done(outputs)
+        return _completed_work(outputs)
 
     def gather(self, outputs: Any, inputs: Any, opts: Any) -> Any:
         return self._run("gather", outputs, outputs, inputs, opts)
@@ -132,11 +133,11 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
         op = dist.ReduceOp.SUM if opts is None else opts.reduceOp
         for output, parts in zip(outputs, inputs, strict=True):
             below = [self._lower(part).clone() for part in parts]
-            self._reduced(below, op)
+            self._reduce(below, op)
             self._lower(output).copy_(below[self.rank()])
-        return _done(outputs)
+        return _completed_work(outputs)
 
-    def _reduced(self, below: list[torch.Tensor], op: Any) -> None:
+    def _reduce(self, below: list[torch.Tensor], op: Any) -> None:
         plain = c10d.AllreduceOptions()
         plain.reduceOp = dist.ReduceOp.SUM if op == dist.ReduceOp.AVG else op
         for part in below:
@@ -149,9 +150,9 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
         return self.reduce_scatter([output], [list(parts)], opts)
 
     def reduce_scatter_tensor_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
-        for output, whole in zip(outputs, inputs, strict=True):
-            self._reduce_scatter_base(output, whole, opts)
-        return _done(outputs)
+        for output, tensor in zip(outputs, inputs, strict=True):
+            self._reduce_scatter_base(output, tensor, opts)
+        return _completed_work(outputs)
 
     def alltoall_base(self, output: Any, inputs: Any, output_sizes: Any, input_sizes: Any, opts: Any = None) -> Any:
         options = opts or c10d.AllToAllOptions()
@@ -164,12 +165,12 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
             options.rootRank = root
             mine = [self._lower(list(inputs))] if root == self.rank() else []
             self._inner.scatter([self._lower(outputs[root])], mine, options).wait()
-        return _done(outputs)
+        return _completed_work(outputs)
 
     def allgather_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
-        for place, part in enumerate(inputs):
-            self.allgather([[row[place] for row in outputs]], [part]).wait()
-        return _done(outputs)
+        for index, part in enumerate(inputs):
+            self.allgather([[row[index] for row in outputs]], [part]).wait()
+        return _completed_work(outputs)
 
     # The names that torch.distributed calls them by from 2.13 on; C++ and older code use those above.
     all_gather_single = _allgather_base
@@ -208,7 +209,7 @@ def _leaves(value: Any) -> Iterator[torch.Tensor]:
             yield from _leaves(part)
 
 
-def _done(result: Any) -> _Work:
+def _completed_work(result: Any) -> _Work:
     future: Any = torch.futures.Future()
     future.set_result(result)
     return c10d._create_work_from_future(future)
@@ -242,30 +243,30 @@ def install() -> None:
     setattr(dist, f"ProcessGroup{name.upper()}", CardGroup)
     setattr(dist, f"is_{name}_available", lambda: True)
     setattr(dist.distributed_c10d, f"is_{name}_available", lambda: True)
-    for place in (dist, dist.distributed_c10d):
+    for module in (dist, dist.distributed_c10d):
         for function in ("init_process_group", "new_group"):
-            setattr(place, function, _watched(getattr(dist.distributed_c10d, function)))
+            setattr(module, function, _wrap_collective(getattr(dist.distributed_c10d, function)))
 
 
 def install_as_nccl() -> None:
-    """For a script that was not migrated: nccl is there, and every answer says so."""
+    """Register the backend for a script that was not migrated; it reports itself as nccl."""
     dist.Backend.register_backend("gpucl", create, devices=[cards.name])
     translate_nccl()
-    told = dist.distributed_c10d.get_backend
+    plain_get_backend = dist.distributed_c10d.get_backend
 
-    @functools.wraps(told)
+    @functools.wraps(plain_get_backend)
     def get_backend(group: Any = None) -> Any:
-        name = told(group)
+        name = plain_get_backend(group)
         return dist.Backend("nccl") if name == "gpucl" else name
 
-    for place in (dist, dist.distributed_c10d):
-        setattr(place, "get_backend", get_backend)  # noqa: B010
+    for module in (dist, dist.distributed_c10d):
+        setattr(module, "get_backend", get_backend)  # noqa: B010
         for function in ("init_process_group", "new_group"):
-            setattr(place, function, _watched(getattr(dist.distributed_c10d, function)))
+            setattr(module, function, _wrap_collective(getattr(dist.distributed_c10d, function)))
 
 
-def _watched(function: Any) -> Any:
-    if hasattr(function, "__wrapped__") and getattr(function, "_watched", False):
+def _wrap_collective(function: Any) -> Any:
+    if hasattr(function, "__wrapped__") and getattr(function, "_wrapped_by_viaduct", False):
         return function
 
     @functools.wraps(function)
@@ -276,7 +277,7 @@ def _watched(function: Any) -> Any:
         with _without_flight_recorder():
             return function(*args, **kwargs)
 
-    call._watched = True  # type: ignore[attr-defined]
+    call._wrapped_by_viaduct = True  # type: ignore[attr-defined]
     return call
 
 
@@ -303,7 +304,7 @@ def _backend_named(
     if not isinstance(given, str) or "nccl" not in given.lower():
         return args, kwargs
     if not _translates:
-        limits.violated(
+        limits.report_violation(
             "nccl-left",
             f"The backend is {given!r}.",
             f"NCCL is not there: the {cards.name.upper()} speaks {own.upper()}; the process group is not made.",

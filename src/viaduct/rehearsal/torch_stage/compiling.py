@@ -21,7 +21,7 @@ def install(check: Callable[[Any], None]) -> None:
         if model is None:
             return lambda model: compile(model, backend=backend, **options)
         check(backend)
-        return _wrapped(model)
+        return _wrap_model(model)
 
     def compile_in_place(self: torch.nn.Module, *, backend: Any = "inductor", **options: Any) -> None:
         check(backend)
@@ -32,7 +32,7 @@ def install(check: Callable[[Any], None]) -> None:
     torch.nn.Module.compile = compile_in_place  # type: ignore[method-assign]
 
 
-def _wrapped(model: Any) -> Any:
+def _wrap_model(model: Any) -> Any:
     if not isinstance(model, torch.nn.Module):
         return model
     from torch._dynamo.eval_frame import OptimizedModule

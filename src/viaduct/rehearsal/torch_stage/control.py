@@ -54,10 +54,10 @@ def synchronize(device: Any = None) -> None:
 
 
 def can_device_access_peer(device_id: Any, peer_device_id: Any) -> bool:
-    one, other = index_of(device_id), index_of(peer_device_id)
-    if max(one, other) >= device_count():
-        raise AssertionError(f"Invalid peer device id: {max(one, other)}")
-    return one != other
+    device, peer = index_of(device_id), index_of(peer_device_id)
+    if max(device, peer) >= device_count():
+        raise AssertionError(f"Invalid peer device id: {max(device, peer)}")
+    return device != peer
 
 
 def utilization(device: Any = None) -> int:

@@ -24,7 +24,7 @@ _OWN = tuple(_TORCH + part for part in (os.path.join("amp", "grad_scaler.py"), "
 def met(what: str) -> None:
     if limits.mode("float64") == "off" or _is_pytorchs_own():
         return
-    limits.violated(
+    limits.report_violation(
         "float64",
         f"{what}.",
         f"Most operators of the {cards.name.upper()} have no float64: they fail, or go to the host and are slow.",
@@ -34,7 +34,7 @@ def met(what: str) -> None:
 
 
 def _is_pytorchs_own() -> bool:
-    """Whether the innermost frame that is neither ours nor plain dispatch belongs to such a part of PyTorch."""
+    """Return True if the call comes from a part of PyTorch itself."""
     frame: FrameType | None = sys._getframe(2)
     while frame is not None:
         file = frame.f_code.co_filename

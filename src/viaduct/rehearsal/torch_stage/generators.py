@@ -31,7 +31,7 @@ class Generator(_Plain, metaclass=_Known):  # type: ignore[misc]
         if device.type not in cards.names:
             return _Plain(device)
         made = _Plain.__new__(cls, "cpu")
-        made._card = torch.device(cards.told, index_of(device))
+        made._card = torch.device(cards.public_name, index_of(device))
         _of_cards.add(made._cdata)
         weakref.finalize(made, _of_cards.discard, made._cdata)
         return made
@@ -48,7 +48,7 @@ def check_generator(generator: Any) -> Any:
     """A generator that is handed to an operator of the card has to be the card's."""
     default: Any = torch.default_generator
     if generator._cdata not in _of_cards and generator._cdata != default._cdata:
-        raise RuntimeError(f"Expected a '{cards.told}' device type for generator but found 'cpu'")
+        raise RuntimeError(f"Expected a '{cards.public_name}' device type for generator but found 'cpu'")
     return generator
 
 

@@ -12,8 +12,8 @@ class Graph:
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise NotImplementedError(
-            f"A rehearsal does not capture {cards.told.upper()} graphs: there is no stream of the card to record. "
-            "Switch the capture off for the rehearsal."
+            f"A rehearsal does not capture {cards.public_name.upper()} graphs: there is no stream of the card to "
+            "record. Switch the capture off for the rehearsal."
         )
 
 

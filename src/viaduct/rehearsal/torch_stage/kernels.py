@@ -30,7 +30,7 @@ _TENSOR, _LISTS, _DEVICE, _GENERATOR = torch.Tensor, (list, tuple), torch.device
 
 
 class _Plan:
-    """What an operator's schema says about it, read once."""
+    """Facts of an operator's schema, read once."""
 
     def __init__(self, operator: Any) -> None:
         schema = operator._schema
@@ -69,7 +69,7 @@ def fallback(operator: Any, *args: Any, **kwargs: Any) -> Any:
             raise
         # A number that PyTorch made a tensor of comes here as a number again: the variant for numbers takes it.
         result = operator.overloadpacket(*below, **named)
-    return call.raised(result)
+    return call.raise_result(result)
 
 
 def fallback_sparse(operator: Any, *args: Any, **kwargs: Any) -> Any:
@@ -81,7 +81,7 @@ def fallback_sparse(operator: Any, *args: Any, **kwargs: Any) -> Any:
     below = [call.lower(value) for value in args]
     named = {name: call.lower(value, name in plan.outs) for name, value in kwargs.items()}
     try:
-        return call.raised(operator(*below, **named))
+        return call.raise_result(operator(*below, **named))
     except NotImplementedError as error:
         raise NotImplementedError(f"{operator} has no kernel for sparse tensors on the CPU.") from error
 
@@ -134,7 +134,7 @@ class _Call:
             if self.host:
                 _refuse_mixing(index, "cpu")
         elif index != self.index and not self.plan.mixes:
-            _refuse_mixing(self.index, f"{cards.told}:{index}")
+            _refuse_mixing(self.index, f"{cards.public_name}:{index}")
 
     def device(self, device: torch.device) -> torch.device:
         if device.type == cards.name:
@@ -142,15 +142,16 @@ class _Call:
             return _CPU
         return device
 
-    def raised(self, result: Any) -> Any:
+    def raise_result(self, result: Any) -> Any:
+        """Return a result with its tensors on the card."""
         for tensor, below in self.adopted:
             adopt(tensor, below)
         if isinstance(result, _TENSOR):
             return self.raise_tensor(result)
         if isinstance(result, tuple):
-            return tuple(self.raised(part) for part in result)
+            return tuple(self.raise_result(part) for part in result)
         if isinstance(result, list):
-            return [self.raised(part) for part in result]
+            return [self.raise_result(part) for part in result]
         return result
 
     def raise_tensor(self, result: torch.Tensor) -> torch.Tensor:
@@ -175,7 +176,7 @@ class _Call:
         return onto(result, index)
 
     def inputs(self) -> set[int]:
-        """Where the inputs lie."""
+        """Return the addresses of the inputs."""
         if self.addresses is None:
             self.addresses = {below.data_ptr() for _, below in self.seen.values()} - {0}
         return self.addresses
@@ -210,7 +211,7 @@ class _SparseCall(_Call):
 def _refuse_mixing(index: int, other: str) -> None:
     raise RuntimeError(
         "Expected all tensors to be on the same device, but found at least two devices, "
-        f"{cards.told}:{index} and {other}!"
+        f"{cards.public_name}:{index} and {other}!"
     )
 
 
@@ -235,32 +236,34 @@ def _empty(
     pin_memory: Any = None,
     memory_format: Any = None,
 ) -> torch.Tensor:
-    index = _checked(device, dtype)
+    index = _check_device(device, dtype)
     return onto(_aten.empty.memory_format(size, dtype=dtype, device=_CPU, memory_format=memory_format), index)
 
 
 def _empty_strided(
     size: Any, stride: Any, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: Any = None
 ) -> torch.Tensor:
-    return onto(_aten.empty_strided.default(size, stride, dtype=dtype, device=_CPU), _checked(device, dtype))
+    return onto(_aten.empty_strided.default(size, stride, dtype=dtype, device=_CPU), _check_device(device, dtype))
 
 
-def _checked(device: Any, dtype: torch.dtype | None) -> int:
+def _check_device(device: Any, dtype: torch.dtype | None) -> int:
     index = index_of(device)
     if index >= cards.count:
-        raise RuntimeError(f"Invalid device ID: {index}. The rehearsal has {cards.count} {cards.told} device(s).")
+        raise RuntimeError(
+            f"Invalid device ID: {index}. The rehearsal has {cards.count} {cards.public_name} device(s)."
+        )
     if (dtype := dtype or torch.get_default_dtype()) in doubles.WIDE:
         doubles.met(f"a {doubles.WIDE[dtype]} tensor is made on the device")
     return index
 
 
 def _copy(self: torch.Tensor, src: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
-    _aten.copy_.default(_lowered(self), _lowered(src))
+    _aten.copy_.default(_to_cpu(self), _to_cpu(src))
     return self
 
 
 def _copy_from(self: torch.Tensor, dst: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
-    _aten.copy_.default(_lowered(dst), _lowered(self))
+    _aten.copy_.default(_to_cpu(dst), _to_cpu(self))
     return dst
 
 
@@ -270,7 +273,7 @@ def _copy_from_and_resize(self: torch.Tensor, dst: torch.Tensor) -> torch.Tensor
     return _copy_from(self, dst)
 
 
-def _lowered(tensor: torch.Tensor) -> torch.Tensor:
+def _to_cpu(tensor: torch.Tensor) -> torch.Tensor:
     return beneath(tensor) if card_of(tensor) >= 0 else tensor
 
 
@@ -380,7 +383,7 @@ def register() -> None:
     for names, refuse in ((sparse.NESTED, sparse.refuse_nested), (sparse.QUANTIZED, sparse.refuse_quantized)):
         for name in names:
             aten.impl(name, refuse, _KEY)
-    for name in (*_WHOLE, *_composed()):
+    for name in (*_WHOLE, *_list_composed()):
         aten.impl(name, _through(name), _KEY)
     _register_layouts()
 
@@ -402,8 +405,8 @@ def _register_layouts() -> None:
     library("_").fallback(sparse.refuse_quantized, "QuantizedPrivateUse1")
 
 
-def _composed() -> list[str]:
-    """What PyTorch would compose on a foreign device and goes through the fallback instead.
+def _list_composed() -> list[str]:
+    """Return operators that PyTorch would compose on a foreign device and that use the fallback instead.
 
     The CPU then takes its own way: a kernel in one piece where it has one, its checks of the device elsewhere.
     """
@@ -414,8 +417,8 @@ def _composed() -> list[str]:
         known = (*_OWN, *absent.KERNELS, *attention.KERNELS, *_VIEWS, *_WHOLE, *sparse.NESTED, *sparse.QUANTIZED)
         if name == short or short in known or not (pieces := _pieces(name)):
             continue
-        whole = own(name, "CPU") or short.startswith("_foreach_")
-        if whole or (pieces != ["CompositeImplicitAutograd"] and _computes(name)):
+        has_cpu_kernel = own(name, "CPU") or short.startswith("_foreach_")
+        if has_cpu_kernel or (pieces != ["CompositeImplicitAutograd"] and _computes(name)):
             names.append(short)
     return names
 

@@ -28,10 +28,10 @@ class TensorType(type):
     dtype: torch.dtype
 
     def __call__(cls, *args: Any, device: Any = None) -> torch.Tensor:
-        place = torch.device(cards.name) if device is None else torch.device(device)
+        target = torch.device(cards.name) if device is None else torch.device(device)
         if len(args) == 1 and not isinstance(args[0], int | torch.Size):
-            return torch.as_tensor(args[0], dtype=cls.dtype).to(place)
-        return torch.empty(*args, dtype=cls.dtype, device=place)
+            return torch.as_tensor(args[0], dtype=cls.dtype).to(target)
+        return torch.empty(*args, dtype=cls.dtype, device=target)
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return isinstance(instance, torch.Tensor) and card_of(instance) >= 0 and instance.dtype is cls.dtype
@@ -61,8 +61,8 @@ def types() -> dict[str, Any]:
     """FloatTensor, FloatStorage …, made for the device's name."""
     module = f"torch.{cards.name}"
     made: dict[str, Any] = {}
-    for word, dtype in DTYPES.items():
+    for type_name, dtype in DTYPES.items():
         body = {"dtype": dtype, "__module__": module}
-        made[f"{word}Tensor"] = TensorType(f"{word}Tensor", (), dict(body))
-        made[f"{word}Storage"] = StorageType(f"{word}Storage", (), dict(body))
+        made[f"{type_name}Tensor"] = TensorType(f"{type_name}Tensor", (), dict(body))
+        made[f"{type_name}Storage"] = StorageType(f"{type_name}Storage", (), dict(body))
     return made

@@ -51,18 +51,18 @@ class CudaMeansCard(TorchFunctionMode):
                 device = kwargs["device"]
                 number = isinstance(device, int) and not isinstance(device, bool)
                 kwargs = {**kwargs, "device": torch.device(cards.name, device) if number else card_for(device)}
-            return func(*self._placed(args), **kwargs)
-        return func(*self._placed(args))
+            return func(*self._map_arguments(args), **kwargs)
+        return func(*self._map_arguments(args))
 
-    def _placed(self, args: Any) -> Any:
+    def _map_arguments(self, args: Any) -> Any:
         for value in args:
             if isinstance(value, str | torch.device):
                 return tuple(card_for(value) for value in args)
         return args
 
 
-def begin() -> None:
-    """Let cuda mean the card, in this thread and in those that it starts."""
+def map_cuda() -> None:
+    """Map cuda to the card, in this thread and in those that it starts."""
     cards.names.add("cuda")
     mode: Any = CudaMeansCard()
     mode.__enter__()
@@ -137,7 +137,7 @@ def _precision() -> None:
     for cls, parameter in classes:
         cls.__init__ = _first_mapped(cls.__init__, parameter)
     for name in ("is_autocast_enabled", "set_autocast_enabled", "get_autocast_dtype", "set_autocast_dtype"):
-        setattr(torch, name, _named(getattr(torch, name)))
+        setattr(torch, name, _wrap_names(getattr(torch, name)))
 
 
 def _first_mapped(function: Any, parameter: str) -> Any:
@@ -154,7 +154,7 @@ def _first_mapped(function: Any, parameter: str) -> Any:
     return init
 
 
-def _named(function: Any) -> Any:
+def _wrap_names(function: Any) -> Any:
     return functools.wraps(function)(lambda *args: function(*(_name(value) for value in args)))
 
 
@@ -166,7 +166,7 @@ def _loading() -> None:
     load = torch.load
 
     @functools.wraps(load)
-    def mapped(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
+    def load_mapped(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
         return load(f, _location(map_location), *args, **kwargs)
 
     load_script: Any = torch.jit.load
@@ -175,7 +175,7 @@ def _loading() -> None:
     def mapped_script(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
         return load_script(f, _location(map_location), *args, **kwargs)
 
-    torch.load, torch.jit.load = mapped, mapped_script
+    torch.load, torch.jit.load = load_mapped, mapped_script
 
 
 def _traced_tensors() -> None:
@@ -192,11 +192,11 @@ def _traced_tensors() -> None:
 
 def _location(where: Any) -> Any:
     if isinstance(where, dict):
-        return {key: _written(value) for key, value in where.items()}
-    return where if callable(where) else _written(where)
+        return {key: _map_location(value) for key, value in where.items()}
+    return where if callable(where) else _map_location(where)
 
 
-def _written(where: Any) -> Any:
+def _map_location(where: Any) -> Any:
     placed = card_for(where)
     return str(placed) if isinstance(where, str) and placed is not where else placed
 
@@ -214,15 +214,15 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return importlib.machinery.ModuleSpec(fullname, self) if fullname == self.name else None
 
     def exec_module(self, module: types.ModuleType) -> None:
-        """What the import of the patch does: everything that says cuda goes to the card."""
+        """Map cuda to the card, as importing the vendor's patch does."""
         device = getattr(torch, cards.name)
         torch_cuda(vars(device))
         collectives.translate_nccl()
-        begin()
+        map_cuda()
         torch.serialization.register_package(4, lambda storage: None, _cuda_file)
 
 
 def _cuda_file(storage: Any, location: str) -> Any:
     """Storages that a file places on CUDA come to the card."""
     restored: Any = torch.serialization.default_restore_location
-    return restored(storage, _written(location)) if location.startswith("cuda") else None
+    return restored(storage, _map_location(location)) if location.startswith("cuda") else None

@@ -9,18 +9,19 @@ from typing import Any
 
 import torch
 
+from viaduct.cards import MLU
 from viaduct.rehearsal.torch_stage import profiling, streams
 from viaduct.rehearsal.torch_stage.cards import cards, index_of
 from viaduct.rehearsal.torch_stage.surface import device_module, module, shared, submodules
 
-NAME = "mlu"
-PACKAGE = "torch_mlu"
+NAME = MLU.name
+PACKAGE = MLU.module
 CARD = "MLU590-M9"
 MEMORY = 80 << 30
 
 
 class _Properties:
-    """What get_device_properties returns."""
+    """Result of get_device_properties."""
 
     name = CARD
     major = 5

@@ -10,21 +10,22 @@ from typing import Any
 
 import torch
 
+from viaduct.cards import NPU
 from viaduct.rehearsal import limits
 from viaduct.rehearsal.torch_stage import contributed, profiling, streams
 from viaduct.rehearsal.torch_stage.cards import cards, index_of
 from viaduct.rehearsal.torch_stage.fusion import npu_fusion_attention
 from viaduct.rehearsal.torch_stage.surface import device_module, module, shared, submodules
 
-NAME = "npu"
-PACKAGE = "torch_npu"
+NAME = NPU.name
+PACKAGE = NPU.module
 CARD = "Ascend910B1"
 MEMORY = 64 << 30
 _options: dict[str, Any] = {}
 
 
 class _Properties:
-    """What get_device_properties returns: a name and a memory, and no major or minor."""
+    """Result of get_device_properties: name and memory, without major or minor."""
 
     name = CARD
     cube_core_num = 24
@@ -36,7 +37,7 @@ class _Properties:
 
     def __getattr__(self, name: str) -> Any:
         if name in ("major", "minor", "multi_processor_count"):
-            limits.violated(
+            limits.report_violation(
                 "capability",
                 f"The device's properties are asked for {name!r}.",
                 "An NPU's properties have no such attribute: the script fails here.",
@@ -59,7 +60,7 @@ def get_device_properties(device_name: Any = None) -> _Properties:
 
 
 def get_device_capability(device: Any = None) -> None:
-    limits.violated(
+    limits.report_violation(
         "capability",
         "The device's capability is asked for.",
         "get_device_capability returns None on an NPU; comparing or indexing it fails.",

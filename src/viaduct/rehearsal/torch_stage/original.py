@@ -25,7 +25,7 @@ MEMORY = 80 << 30
 
 
 class _Properties:
-    """What get_device_properties returns: a card of compute capability 8.0, which has bf16 and no newer kernels."""
+    """Result of get_device_properties: compute capability 8.0, which has bf16 and no newer kernels."""
 
     name = CARD
     major = 8
@@ -80,7 +80,7 @@ _OWN = (get_device_name, get_device_properties, get_device_capability, get_arch_
 
 
 def build() -> types.ModuleType:
-    return module(f"torch_{NAME}", {**shared(), **{thing.__name__: thing for thing in _OWN}})
+    return module(f"torch_{NAME}", {**shared(), **{member.__name__: member for member in _OWN}})
 
 
 def install() -> None:
@@ -91,22 +91,22 @@ def install() -> None:
     checkpoints.install(written="cuda")
     if torch.distributed.is_available():
         collectives.install_as_nccl()
-    _told_cuda()
+    _report_cuda()
     compiling.install(lambda backend: None)
     torch.nn.DataParallel.__init__ = parallel.init  # type: ignore[method-assign]
     torch.nn.DataParallel.forward = parallel.forward  # type: ignore[method-assign]
-    mapping.begin()
+    mapping.map_cuda()
 
 
-def _told_cuda() -> None:
+def _report_cuda() -> None:
     def device(self: torch.Tensor) -> torch.device:
         index = card_of(self)
         return torch.device("cuda", index) if index >= 0 else beneath(self)
 
-    def named(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    def type_name(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         answer = typed(self, *args, **kwargs)
         return answer.replace(f"torch.{NAME}.", "torch.cuda.") if isinstance(answer, str) else answer
 
     typed, beneath = torch.Tensor.type, torch._C.TensorBase.device.__get__
     torch.Tensor.device = property(device)  # type: ignore[assignment]
-    torch.Tensor.type = named  # type: ignore[method-assign, assignment]
+    torch.Tensor.type = type_name  # type: ignore[method-assign, assignment]

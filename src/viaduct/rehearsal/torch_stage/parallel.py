@@ -16,14 +16,14 @@ def init(self: Any, module: Any, device_ids: Any = None, output_device: Any = No
 
 
 def forward(self: Any, *inputs: Any, **kwargs: Any) -> Any:
-    return self.module(*_moved(inputs), **_moved(kwargs))
+    return self.module(*_move_to_card(inputs), **_move_to_card(kwargs))
 
 
-def _moved(value: Any) -> Any:
+def _move_to_card(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return getattr(value, cards.name)(cards.current)
     if isinstance(value, dict):
-        return {name: _moved(part) for name, part in value.items()}
+        return {name: _move_to_card(part) for name, part in value.items()}
     if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
-        return type(value)(_moved(part) for part in value)
+        return type(value)(_move_to_card(part) for part in value)
     return value

@@ -37,13 +37,13 @@ def _pinned_after(function: Any) -> Any:
     """Return a factory whose tensor is pinned once it is made; PyTorch's allocator for that is a plug-in's, in C++."""
 
     @functools.wraps(function)
-    def make(*args: Any, **kwargs: Any) -> Any:
+    def create(*args: Any, **kwargs: Any) -> Any:
         if not kwargs.get("pin_memory"):
             return function(*args, **kwargs)
         made = function(*args, **{**kwargs, "pin_memory": False})
         return made.pin_memory() if made.numel() else made
 
-    return make
+    return create
 
 
 def install() -> None:

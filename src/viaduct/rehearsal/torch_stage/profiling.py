@@ -18,7 +18,7 @@ class ProfilerLevel(enum.Enum):
 
 
 class AiCMetrics(enum.Enum):
-    """Which counters of the cores are read."""
+    """Counters of the cores to read."""
 
     PipeUtilization = "PipeUtilization"
     ArithmeticUtilization = "ArithmeticUtilization"
@@ -32,7 +32,7 @@ class AiCMetrics(enum.Enum):
 
 
 class ExportType(enum.Enum):
-    """What the profile is written as."""
+    """Formats of an exported profile."""
 
     Db = "db"
     Text = "text"
@@ -112,6 +112,6 @@ def names(device: str) -> dict[str, Any]:
     """The contents of the vendor's profiler module."""
     own = (ProfilerLevel, AiCMetrics, ExportType, _ExperimentalConfig, profile, tensorboard_trace_handler)
     supported = (supported_activities, supported_profiler_level, supported_ai_core_metrics, supported_export_type)
-    kept = {thing.__name__: thing for thing in (*own, *supported)}
+    kept = {member.__name__: member for member in (*own, *supported)}
     borrowed = {name: getattr(torch.profiler, name) for name in ("ProfilerActivity", "ProfilerAction", "schedule")}
     return {**kept, **borrowed, "record_function": torch.profiler.record_function}

@@ -22,7 +22,7 @@ def install() -> None:
     torch.serialization._validate_device = _validate_device(torch.serialization._validate_device)
     compiling.install(_check_backend)
     for name in ("_lazy_init", "set_device", "Stream", "Event", "get_device_properties"):
-        setattr(torch.cuda, name, _left(name, getattr(torch.cuda, name)))
+        setattr(torch.cuda, name, _refuse_cuda(name, getattr(torch.cuda, name)))
     classes: Any = ((torch.amp.autocast_mode.autocast, "autocast"), (torch.amp.GradScaler, "GradScaler"))
     for kind, name in classes:
         kind.__init__ = _without_effect(name, kind.__init__)
@@ -31,7 +31,7 @@ def install() -> None:
 def _data_parallel(function: Any) -> Any:
     @functools.wraps(function)
     def init(self: Any, module: Any, device_ids: Any = None, output_device: Any = None, dim: int = 0) -> None:
-        limits.violated(
+        limits.report_violation(
             "data-parallel",
             "The model is wrapped in torch.nn.DataParallel.",
             f"One process drives one {cards.name.upper()}: replicas on several cards are not made, and the call fails.",
@@ -46,7 +46,7 @@ def _validate_device(function: Any) -> Any:
     @functools.wraps(function)
     def validate(location: Any, backend_name: str) -> Any:
         if backend_name == "cuda" and not torch.cuda.is_available():
-            limits.violated(
+            limits.report_violation(
                 "map-location",
                 f"The checkpoint holds tensors of {location!r}, and map_location is not given.",
                 "There is no CUDA to put them on: torch.load fails.",
@@ -59,7 +59,7 @@ def _validate_device(function: Any) -> Any:
 
 def _check_backend(backend: Any) -> None:
     if isinstance(backend, str) and backend not in (*_COMPILES, cards.name):
-        limits.violated(
+        limits.report_violation(
             "compile",
             f"torch.compile is called with the backend {backend!r}.",
             f"It generates code for CPUs and NVIDIA's cards; on the {cards.name.upper()} it fails or does nothing.",
@@ -77,7 +77,7 @@ def _without_effect(name: str, function: Any) -> Any:
         given.apply_defaults()
         device = given.arguments.get("device_type", given.arguments.get("device"))
         if device == "cuda" and given.arguments["enabled"]:
-            limits.violated(
+            limits.report_violation(
                 "cuda-left",
                 f"{name} is made for CUDA.",
                 "There is no CUDA: it switches itself off with a warning, and nothing is in mixed precision.",
@@ -88,12 +88,12 @@ def _without_effect(name: str, function: Any) -> Any:
     return init
 
 
-def _left(name: str, thing: Any) -> Any:
+def _refuse_cuda(name: str, thing: Any) -> Any:
     """torch.cuda's doorways. PyTorch without CUDA fails behind them; the limit says so first, and where."""
 
-    def left(*args: Any, **kwargs: Any) -> Any:
+    def refuse(*args: Any, **kwargs: Any) -> Any:
         asked = "CUDA is asked for" if name == "_lazy_init" else f"torch.cuda.{name} is called"
-        limits.violated(
+        limits.report_violation(
             "cuda-left",
             f"{asked}.",
             "The machine has no CUDA: PyTorch raises an error here.",
@@ -102,5 +102,5 @@ def _left(name: str, thing: Any) -> Any:
         return thing(*args, **kwargs)
 
     if isinstance(thing, type):  # stays a type: PyTorch asks isinstance of it
-        return type(name, (thing,), {"__new__": lambda cls, *args, **kwargs: left(*args, **kwargs)})
-    return functools.wraps(thing)(left)
+        return type(name, (thing,), {"__new__": lambda cls, *args, **kwargs: refuse(*args, **kwargs)})
+    return functools.wraps(thing)(refuse)

@@ -73,12 +73,12 @@ def reduce_products(self: torch.Tensor, other: torch.Tensor, reduce: str) -> tup
 
 def refuse_nested(*args: Any, **kwargs: Any) -> Any:
     raise NotImplementedError(
-        f"A rehearsal has no nested tensors on the {cards.told}: pad the batch and give a mask, or, for "
+        f"A rehearsal has no nested tensors on the {cards.public_name}: pad the batch and give a mask, or, for "
         "torch.nested.nested_tensor, use layout=torch.jagged."
     )
 
 
 def refuse_quantized(*args: Any, **kwargs: Any) -> Any:
     raise NotImplementedError(
-        f"A rehearsal has no quantized tensors on the {cards.told}: quantize on the host, or leave it out."
+        f"A rehearsal has no quantized tensors on the {cards.public_name}: quantize on the host, or leave it out."
     )

@@ -33,7 +33,7 @@ class Stream(torch.Stream):
 
     @property
     def device(self) -> torch.device:  # type: ignore[override]
-        return torch.device(cards.told, self._index)
+        return torch.device(cards.public_name, self._index)
 
     @property
     def device_index(self) -> int:  # type: ignore[override]
@@ -82,7 +82,7 @@ class Stream(torch.Stream):
         return hash((self._index, self._number))
 
     def __repr__(self) -> str:
-        return f"<torch.{cards.told}.Stream device={self.device} stream={self._number:#x}>"
+        return f"<torch.{cards.public_name}.Stream device={self.device} stream={self._number:#x}>"
 
 
 def _handle(stream: Any) -> int:
@@ -114,7 +114,7 @@ class Event(torch.Event):
 
     @property
     def device(self) -> torch.device:  # type: ignore[override]
-        return torch.device(cards.told, cards.current)
+        return torch.device(cards.public_name, cards.current)
 
     def record(self, stream: Any = None) -> None:
         self._at = time.perf_counter_ns()
@@ -143,7 +143,7 @@ class Event(torch.Event):
         return int(self._at)
 
     def __repr__(self) -> str:
-        return f"<torch.{cards.told}.Event {'uninitialized' if self._at is None else self._at}>"
+        return f"<torch.{cards.public_name}.Event {'uninitialized' if self._at is None else self._at}>"
 
 
 class StreamContext:

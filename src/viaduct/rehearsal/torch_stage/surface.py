@@ -41,7 +41,7 @@ def shared() -> dict[str, Any]:
             if getattr(value, "__module__", None) == part.__name__ and (not name.startswith("_") or name in _PRIVATE):
                 names[name] = value
     names.update(legacy.types())
-    names[f"{cards.told.upper()}Graph"] = names.pop("Graph")
+    names[f"{cards.public_name.upper()}Graph"] = names.pop("Graph")
     names["default_generators"] = (torch.default_generator,) * cards.count
     names["_utils"] = types.SimpleNamespace(_get_device_index=_get_device_index)
     return names
@@ -64,7 +64,7 @@ def device_module(name: str, contents: dict[str, Any]) -> types.ModuleType:
     def missing(attribute: str) -> Any:
         asked = sys._getframe(1)
         if not attribute.startswith("_") and hasattr(torch.cuda, attribute) and _asks_for_good(asked):
-            limits.violated(
+            limits.report_violation(
                 "unsupported-name",
                 f"torch.{cards.name}.{attribute} is used.",
                 f"torch_{cards.name} has no such name: the script fails here.",
@@ -77,7 +77,7 @@ def device_module(name: str, contents: dict[str, Any]) -> types.ModuleType:
 
 
 def _asks_for_good(frame: types.FrameType) -> bool:
-    """Whether a line of the script uses the name, and does not just ask whether it is there."""
+    """Return True if a line of the script uses the name, and does not merely test for it."""
     if not limits.is_users(frame.f_code.co_filename):
         return False
     line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)

@@ -18,31 +18,31 @@ _NAME = re.compile(r"torch\.(\w+)\.(\w+)Tensor")
 
 def install() -> None:
     _device_constructors()  # PyTorch looks its factories up once: before some of them have another name
-    torch.Tensor.to = _indexed(torch.Tensor.to, numbers=True)  # type: ignore[method-assign]
-    torch.Tensor.new_tensor = _indexed(torch.Tensor.new_tensor)  # type: ignore[method-assign]
+    torch.Tensor.to = _wrap_device(torch.Tensor.to, numbers=True)  # type: ignore[method-assign]
+    torch.Tensor.new_tensor = _wrap_device(torch.Tensor.new_tensor)  # type: ignore[method-assign]
     for name in ("tensor", "as_tensor", "asarray"):
-        replace_function(name, _indexed)
-    torch.nn.Module.to = _indexed(torch.nn.Module.to, numbers=True)  # type: ignore[method-assign]
+        replace_function(name, _wrap_device)
+    torch.nn.Module.to = _wrap_device(torch.nn.Module.to, numbers=True)  # type: ignore[method-assign]
     torch.Tensor.type = _type(torch.Tensor.type)  # type: ignore[method-assign]
     torch.set_default_tensor_type = _default_type(torch.set_default_tensor_type)
     _storages()
 
 
-def _indexed(function: Any, numbers: bool = False) -> Any:
+def _wrap_device(function: Any, numbers: bool = False) -> Any:
     """`npu` means the current card; PyTorch's own guard for a device written in Python knows the first only."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         if "device" in kwargs:
-            kwargs["device"] = _placed(kwargs["device"], numbers)
+            kwargs["device"] = _resolve_device(kwargs["device"], numbers)
         elif len(args) > 1 and isinstance(args[1], str | torch.device | int):
-            args = (args[0], _placed(args[1], numbers), *args[2:])
+            args = (args[0], _resolve_device(args[1], numbers), *args[2:])
         return function(*args, **kwargs)
 
     return call
 
 
-def _placed(device: Any, numbers: bool) -> Any:
+def _resolve_device(device: Any, numbers: bool) -> Any:
     if isinstance(device, str) and device == cards.name:
         return torch.device(device, cards.current)
     if isinstance(device, torch.device) and device.type == cards.name and device.index is None:
@@ -58,7 +58,7 @@ def _type(function: Any) -> Any:
         if isinstance(dtype, TensorType):
             return self.to(cards.name, dtype.dtype, non_blocking)
         named = _NAME.fullmatch(dtype) if isinstance(dtype, str) else None
-        if named and named[1] in (cards.name, cards.told) and named[2] in DTYPES:
+        if named and named[1] in (cards.name, cards.public_name) and named[2] in DTYPES:
             return self.to(cards.name, DTYPES[named[2]], non_blocking)
         return function(self, dtype, non_blocking, **kwargs) if dtype is not None else function(self)
 
@@ -69,7 +69,7 @@ def _default_type(function: Any) -> Any:
     @functools.wraps(function)
     def set_default_tensor_type(t: Any) -> None:
         named = _NAME.fullmatch(t) if isinstance(t, str) else None
-        if isinstance(t, TensorType) or (named and named[1] in (cards.name, cards.told)):
+        if isinstance(t, TensorType) or (named and named[1] in (cards.name, cards.public_name)):
             torch.set_default_dtype(t.dtype if isinstance(t, TensorType) else DTYPES[t.split(".")[-1][:-6]])
             torch.set_default_device(cards.name)
             return
@@ -86,7 +86,7 @@ def _storages() -> None:
         device = kwargs.get("device")
         if device is None or torch.device(device).type != cards.name:
             return plain(cls, *args, **kwargs)
-        device = _placed(torch.device(device), numbers=False)
+        device = _resolve_device(torch.device(device), numbers=False)
         return storage_on(plain(cls, *args, device="cpu"), device.index)
 
     torch.UntypedStorage.__new__ = staticmethod(new)  # type: ignore[method-assign]
@@ -99,7 +99,7 @@ def _storages() -> None:
 def _storage_to(self: Any, device: Any = None, non_blocking: bool = False) -> Any:
     device = torch.device(cards.name) if device is None else device
     device = torch.device(cards.name, device) if isinstance(device, int) else torch.device(device)
-    return self.to(device=_placed(device, numbers=False))
+    return self.to(device=_resolve_device(device, numbers=False))
 
 
 def _typed_storage_to(self: Any, device: Any = None, non_blocking: bool = False) -> Any:

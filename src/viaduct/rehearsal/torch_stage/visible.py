@@ -5,26 +5,27 @@ from __future__ import annotations
 import os
 import re
 
+from viaduct.cards import MLU, NPU
 from viaduct.rehearsal import limits
 from viaduct.rehearsal.torch_stage.cards import cards
 
-_VARIABLES = {"npu": ("ASCEND_RT_VISIBLE_DEVICES",), "mlu": ("CN_VISIBLE_DEVICES", "MLU_VISIBLE_DEVICES")}
+_VARIABLES = {"npu": NPU.hiding, "mlu": MLU.hiding[:2]}
 
 
 def count() -> int:
     for variable in _VARIABLES.get(cards.name, ()):
         listed = os.environ.get(variable)
         if listed is not None:
-            return _counted(variable, listed.strip())
+            return _count_listed(variable, listed.strip())
     return len(cards.meters)
 
 
-def _counted(variable: str, listed: str) -> int:
+def _count_listed(variable: str, listed: str) -> int:
     if not listed:
         return 0
     numbers = [int(part) for part in re.findall(r"\d+", listed)]
-    if cards.name == "npu" and not _taken(listed, numbers):
-        limits.violated(
+    if cards.name == "npu" and not _is_ascending(listed, numbers):
+        limits.report_violation(
             "visible-devices",
             f"{variable} is {listed!r}.",
             "The NPU takes digits and commas in strictly ascending order; of any other list it sees no device at all.",
@@ -33,5 +34,5 @@ def _counted(variable: str, listed: str) -> int:
     return min(len(set(numbers)), len(cards.meters))
 
 
-def _taken(listed: str, numbers: list[int]) -> bool:
+def _is_ascending(listed: str, numbers: list[int]) -> bool:
     return bool(re.fullmatch(r"\d+(,\d+)*", listed)) and numbers == sorted(set(numbers))

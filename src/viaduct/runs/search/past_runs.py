@@ -36,7 +36,7 @@ EQUIVALENT = (
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a past run must have in common with the trials."""
+    """Properties that a past run must share with the trials."""
 
     name: str
     recipe: Recipe
@@ -48,6 +48,8 @@ class Wanted:
 
 @dataclass(frozen=True)
 class PastRun:
+    """A finished run that counts as an observation."""
+
     path: Path
     values: dict[str, Value]
     value: float

@@ -40,7 +40,7 @@ CADENCE = "evaluation.every_epochs"
 
 @dataclass(frozen=True)
 class SearchRequest:
-    """What a user asked for."""
+    """Options of a search."""
 
     loaded: Loaded
     """The recipe that is searched, without the settings of the command line."""
@@ -64,7 +64,7 @@ class SearchRequest:
 
 @dataclass(frozen=True)
 class DataFacts:
-    """What is known of the images before the first trial."""
+    """Facts about the images before the first trial."""
 
     pictures: dict[str, Any]
     train_images: int
@@ -72,7 +72,7 @@ class DataFacts:
 
 @dataclass(frozen=True)
 class Findings:
-    """What a search has found."""
+    """Result of a search."""
 
     request: SearchRequest
     space: Space
@@ -103,7 +103,10 @@ def search(request: SearchRequest, read_facts: Callable[[], DataFacts], say: Say
         add_past_runs(study, taken, space)
         if shared:
             say(shared)
-        flags = [*data_flags(request), *(word for path in settings for word in ("--set", f"{path}={settings[path]}"))]
+        flags = [
+            *data_flags(request),
+            *(argument for path in settings for argument in ("--set", f"{path}={settings[path]}")),
+        ]
         launcher = TrainLauncher(folder, request.argument, request.metric, flags, environments)
         plan = make_plan(request, evaluations, space, study)
         if note := describe_first_trial(request, space, study):
@@ -124,6 +127,7 @@ def search(request: SearchRequest, read_facts: Callable[[], DataFacts], say: Say
 
 
 def check_metric(request: SearchRequest) -> None:
+    """Refuse a metric that the recipe does not report."""
     known = [*SCORE, *request.loaded.recipe.metrics]
     if request.metric not in known:
         raise UnknownName("metric", request.metric, known)

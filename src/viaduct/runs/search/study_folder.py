@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from viaduct.data.atomic import replacing
+from viaduct.atomic_files import replace_file
 from viaduct.errors import BadRun
 from viaduct.run_files import read_json_object
 from viaduct.typed_fields import show_value
@@ -37,7 +37,7 @@ LOWER_IS_BETTER = ("loss",)
 
 @dataclass(frozen=True)
 class Definition:
-    """What is searched. Trials of two searches belong together only if all of this is equal."""
+    """Definition of a search. Trials of two searches belong together only if all of it is equal."""
 
     recipe: str
     data: str | None
@@ -55,6 +55,8 @@ class Definition:
 
 @dataclass(frozen=True)
 class StudyFolder:
+    """Paths and files of a study."""
+
     path: Path
 
     def trial(self, number: int) -> Path:
@@ -115,7 +117,7 @@ class StudyFolder:
             raise BadRun(
                 f"{str(self.path)!r} is not empty and holds no study ({strange[0]}).", "Choose another --study."
             )
-        with replacing(file) as opened:
+        with replace_file(file) as opened:
             opened.write((json.dumps({"format": 1, **asdict(definition)}, indent=1) + "\n").encode())
         return None
 

@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeGuard
 
+from viaduct.atomic_files import replace_file
 from viaduct.cluster.environment import VISIBLE
-from viaduct.data.atomic import replacing
 from viaduct.run_files import metric_lines, read_summary
 from viaduct.runs.search.study_folder import StudyFolder
 from viaduct.runs.state import TRIAL
@@ -136,7 +136,7 @@ class TrainProcess:
         if not (self.run / "recipe.json").is_file():  # it failed before its run had begun
             return
         record = {"trial": self.number, "study": "..", "state": state, self.metric: value, "reason": reason}
-        with contextlib.suppress(OSError), replacing(self.run / TRIAL) as file:
+        with contextlib.suppress(OSError), replace_file(self.run / TRIAL) as file:
             file.write((json.dumps(record, indent=1) + "\n").encode())
 
 
@@ -154,7 +154,7 @@ class TrainLauncher:
 
     def command(self, number: int, settings: Mapping[str, str]) -> list[str]:
         """Return the words of a trial's command, after `viaduct`."""
-        fields = [word for path, text in settings.items() for word in ("--set", f"{path}={text}")]
+        fields = [argument for path, text in settings.items() for argument in ("--set", f"{path}={text}")]
         return ["train", self.recipe, "--run", str(self.folder.trial(number)), *self.flags, *fields]
 
     def start(self, number: int, settings: Mapping[str, str], slot: int) -> TrainProcess:

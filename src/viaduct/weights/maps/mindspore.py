@@ -18,9 +18,9 @@ from typing import Literal
 
 from torch import nn
 
+from viaduct.models.links import Link
 from viaduct.models.padding import SameConv2d
 from viaduct.models.resnet import Bottleneck, ResNet, Stem
-from viaduct.weights.maps.link import Link
 
 Layout = Literal["zoo", "mindcv", "own"]
 HEADS = {"zoo": "end_point", "mindcv": "classifier", "own": "head"}
@@ -50,7 +50,7 @@ def layouts_in(model: nn.Module, names: Collection[str]) -> dict[str, list[Link]
 
 
 def has_reference(model: nn.Module) -> bool:
-    """Return True for a ResNet or ResNeXt of bottlenecks behind the usual stem.
+    """Return True for a ResNet of bottlenecks, grouped or not, behind the usual stem.
 
     Basic blocks are left out: there the first block of the first stage projects here, and has no projection there.
     """

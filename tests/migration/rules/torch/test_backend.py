@@ -4,6 +4,10 @@ import pytest
 
 from migration.checking import check_noop, check_rewrite, check_says, migrated
 
+HELPER = "from accelerator_device import accelerator\n"
+DIST = "import torch.distributed as dist\n"
+
+
 HEAD = "import torch.distributed as dist\n"
 DONE = "import torch.distributed as dist\nimport torch_npu\n"
 
@@ -158,3 +162,33 @@ def _text(block: str) -> str:
 def test_a_backend_among_settings_is_changed(holder: str) -> None:
     source = f"import torch, {holder.partition('.')[0]}\nargs = {holder}(dist_backend='nccl', lr=1)\n"
     assert "dist_backend='hccl', lr=1" in migrated(source).after.decode()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "dist.init_process_group('gloo')",
+        f"{HELPER}dist.init_process_group(accelerator.backend())",
+        f"{HELPER}dist.init_process_group(cfg.get('backend', accelerator.backend()))",
+        f"{HELPER}p.add_argument('--backend', default=accelerator.backend())\ndist.init_process_group(args.backend)",
+        "dist.new_group([0], backend=dist.get_backend())",
+        "print('over nccl')",
+        "os.environ['NCCL_DEBUG'] = 'INFO'",
+        "if 'nccl' in os.environ:\n    pass",
+        "parser.add_argument('--dist-backend', default='gloo', help='nccl')",
+        "setup('nccl')",
+    ],
+)
+def test_what_names_no_backend_stays(line: str) -> None:
+    check_noop("backend", f"import os\n{DIST}{line}\n", to="any")
+
+
+@pytest.mark.parametrize("given", ["backend", "cfg['backend']", "backend=choose()"])
+def test_a_backend_that_is_decided_at_run_time_is_left_to_a_person(given: str) -> None:
+    check_says("backend", f"{DIST}dist.init_process_group({given})\n", "manual", "decided at run time", to="any")
+
+
+def test_a_backend_for_each_kind_of_device_is_left_to_a_person() -> None:
+    check_says(
+        "backend", f"{DIST}dist.init_process_group('cpu:gloo,cuda:nccl')\n", "manual", "put it together", to="any"
+    )

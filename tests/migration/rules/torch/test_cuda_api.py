@@ -7,8 +7,8 @@ import importlib
 import pytest
 
 from migration.checking import check_noop, check_rewrite, migrated
-from viaduct.migration.rules.torch._surface import BOTH, CUDA, OWN, RENAMED, SUBMODULES, counterpart
-from viaduct.migration.rules.torch._targets import CARDS
+from viaduct.cards import CARDS
+from viaduct.cards.torch_api import BOTH, CUDA, OWN, RENAMED, SUBMODULES, counterpart
 
 RULE = "torch.cuda_api"
 

@@ -6,6 +6,13 @@ import pytest
 
 from migration.checking import check_noop, check_rewrite, check_says, migrated
 
+HELPER = "from accelerator_device import accelerator\n"
+
+
+def check(rule: str, before: str, after: str) -> None:
+    check_rewrite(rule, f"import torch\n{before}\n", f"import torch\n{HELPER}{after}\n", to="any")
+
+
 HEAD = "import torch\nimport torch_npu\n"
 BATCH = "class Batch:\n    def cuda(self, where=None):\n        return self\n"
 
@@ -111,3 +118,70 @@ def test_a_storage_that_is_mapped_is_no_class_of_the_project() -> None:
 def test_the_default_of_getattr_is_no_method(to: str) -> None:
     source = "import torch\nx = torch.ones(2, device=getattr(args, 'device', 'cuda'))\n"
     assert [one.status for one in migrated(source, to=to).findings if one.status != "changed"] == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import torch\nclass Batch:\n    def cuda(self):\n        return self\nb = Batch().cuda()\n",
+        "import torch\nif args.cuda:\n    pass\n",
+        "import torch\nimport mxnet\nmxnet.nd.ones(1).cuda()\n",
+    ],
+)
+def test_somebody_elses_method_stays(source: str) -> None:
+    check_noop("cuda_method", source, to="any")
+
+
+def test_whose_method_is_not_shown_is_left_to_a_person() -> None:
+    source = "import torch\nclass Batch:\n    def cuda(self):\n        return self\ndef f(x):\n    return x.cuda()\n"
+    check_says("cuda_method", source, "manual", "if this moves", to="any")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("x.cuda()", "x.to(accelerator.device())"),
+        ("x.cuda(None)", "x.to(accelerator.device())"),
+        ("x.cuda(args.gpu, True)", "x.to(accelerator.device(args.gpu), non_blocking=True)"),
+        ("x.cuda(non_blocking=True)", "x.to(accelerator.device(), non_blocking=True)"),
+        ("x.cuda(device=1, non_blocking=b)", "x.to(device=accelerator.device(1), non_blocking=b)"),
+        ("x.cuda('cuda:1')", "x.to(accelerator.device(1))"),
+        (
+            "torch.load(f, map_location=lambda storage, _: storage.cuda(1))",
+            "torch.load(f, map_location=lambda storage, _: storage.to(device=accelerator.device(1)))",
+        ),
+        ("x, y = x.cuda(), y.cuda()", "x, y = x.to(accelerator.device()), y.to(accelerator.device())"),
+        ("m = torch.nn.DataParallel(m).cuda()", "m = torch.nn.DataParallel(m).to(accelerator.device())"),
+        (
+            "x = (\n    x.float()\n    .cuda()  # over\n)",
+            "x = (\n    x.float()\n    .to(accelerator.device())  # over\n)",
+        ),
+    ],
+)
+def test_every_form_of_the_method(before: str, after: str) -> None:
+    check("cuda_method", before, after)
+
+
+@pytest.mark.parametrize(
+    "line", ["go = methodcaller('cuda')", "ys = map(torch.Tensor.cuda, xs)", "f = getattr(x, 'cuda')"]
+)
+def test_a_method_that_is_handed_on_is_left_to_a_person(line: str) -> None:
+    source = f"import torch\nfrom operator import methodcaller\n{line}\n"
+    check_says("cuda_method", source, "manual", "accelerator.device()", to="any")
+
+
+def test_a_method_whose_arguments_are_hidden_is_left_to_a_person() -> None:
+    check_says("cuda_method", "import torch\nx.cuda(*where)\n", "manual", "if this moves", to="any")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import torch\n@torch.jit.script\ndef f(x):\n    return x.cuda()\n",
+        "import torch\ndef f(x):\n    return x.cuda()\ng = torch.jit.script(f)\n",
+        "import torch\nclass N(torch.nn.Module):\n    def forward(self, x):\n        return x.cuda()\n"
+        "n = torch.jit.script(N())\n",
+    ],
+)
+def test_what_is_compiled_to_torchscript_is_not_touched(source: str) -> None:
+    check_says("cuda_method", source, "manual", "torch.jit.script", to="any")

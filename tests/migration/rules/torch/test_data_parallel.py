@@ -121,3 +121,8 @@ def test_what_data_parallel_is_made_of_needs_review(name: str, to: str) -> None:
 )
 def test_a_question_for_data_parallel_is_in_no_row(line: str, to: str) -> None:
     assert migrated(f"import torch\n{line}\n", to=to).places == ()
+
+
+def test_data_parallel_stays_with_a_word() -> None:
+    source = "import torch\nmodel = torch.nn.DataParallel(model)\n"
+    check_says("data_parallel", source, "manual", "CUDA alone", to="any")

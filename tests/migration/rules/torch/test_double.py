@@ -6,6 +6,14 @@ import pytest
 
 from migration.checking import check_noop, migrated
 
+EVERYWHERE = ("npu", "mlu", "any")
+
+
+def said(text: str, rule: str = "", **options: object) -> list[tuple[int, str]]:
+    found = migrated(text, rule, **options).findings
+    return [(finding.line, finding.status) for finding in found if finding.rule == f"torch.{rule}"]
+
+
 HEAD = "import torch\n"
 DATASET = """
 from torch.utils.data import Dataset
@@ -77,3 +85,21 @@ def test_an_attribute_is_followed_to_where_it_was_made() -> None:
         "    def mean(self):\n        return self.total.double()\n"
     )
     assert risks(text) == [(5, "medium")]
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "torch.cuda.DoubleTensor(3)",
+        "torch.set_default_dtype(torch.float64)",
+        "torch.zeros(3, dtype=torch.double, device=device)",
+        "x.to(device, torch.float64)",
+        "x.to(device=device, dtype=torch.float64)",
+        "x.double().cuda()",
+        "x.cuda().double()",
+        "x.double().to('cuda:0')",
+    ],
+)
+@pytest.mark.parametrize("to", EVERYWHERE)
+def test_double_precision_on_the_card_is_named(written: str, to: str) -> None:
+    assert said(f"import torch\ny = {written}\n", "double", to=to) == [(2, "manual")]

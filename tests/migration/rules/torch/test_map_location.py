@@ -8,6 +8,9 @@ import pytest
 
 from migration.checking import check_noop, check_rewrite, check_says, migrated
 
+HELPER = "from accelerator_device import accelerator\n"
+
+
 HEAD = "import torch\n"
 
 
@@ -190,7 +193,7 @@ def test_a_whole_network_is_loaded_on_the_card(way: str, to: str) -> None:
 
 @pytest.mark.parametrize("way", CARD)
 def test_on_whatever_card_there_is_a_whole_network_is_loaded_there(way: str) -> None:
-    after = migrated(HEAD + "x = torch.ones(1).cuda()\n" + CARD[way], "any_map_location", to="any").after.decode()
+    after = migrated(HEAD + "x = torch.ones(1).cuda()\n" + CARD[way], "map_location", to="any").after.decode()
     assert "load(path, map_location=accelerator.device())" in after, after
 
 
@@ -277,3 +280,12 @@ def test_a_value_is_followed_through_several_files() -> None:
     reader = HEAD + "def read(path):\n    return torch.load(path)\n"
     after = migrated(reader, "map_location", path="lib/disk.py", others=others).after.decode()
     assert 'torch.load(path, map_location="cpu")' in after
+
+
+@pytest.mark.parametrize("given", ["None", "map_location=None"])
+def test_a_map_location_of_none_is_the_default_too(given: str) -> None:
+    said = given.replace("None", "accelerator.map_location()")
+    use = "m.load_state_dict(a)\n"
+    before = f"import torch\na = torch.load(f, {given})\n{use}"
+    after = f"import torch\n{HELPER}a = torch.load(f, {said})\n{use}"
+    check_rewrite("map_location", before, after, to="any")

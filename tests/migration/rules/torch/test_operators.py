@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from migration.checking import check_noop, check_says, migrated
-from viaduct.migration.rules.torch._operators import OPERATORS
+from viaduct.cards.operators import OPERATORS
 
 
 @pytest.mark.parametrize(

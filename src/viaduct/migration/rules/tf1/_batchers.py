@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import ast
-
+from viaduct.migration.predicates import is_constant
 from viaduct.migration.rule import Site
 
 HOMES = ("tensorflow.data.experimental", "tensorflow.contrib.data")
@@ -28,12 +27,8 @@ def is_whole(site: Site, name: str) -> bool:
         return given is None or is_constant(given, False)
     if name in FEATURES and is_constant(site.argument("drop_final_batch", 14), True):
         return True
-    for names, place in EPOCHS.items():
+    for names, item in EPOCHS.items():
         if name in names:
-            epochs = site.argument("num_epochs", place)
+            epochs = site.argument("num_epochs", item)
             return not site.unpacked and (epochs is None or is_constant(epochs, None))
     return False
-
-
-def is_constant(node: ast.expr | None, value: object) -> bool:
-    return isinstance(node, ast.Constant) and node.value is value

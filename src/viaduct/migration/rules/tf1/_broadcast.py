@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from viaduct.cards.tensorflow_api import OPERATORS
 from viaduct.migration.rule import Site
 from viaduct.migration.rules.tf1 import _config_proto as proto
 from viaduct.migration.sessions import MONITORED, PLAIN
@@ -11,7 +12,7 @@ ESTIMATORS = (
     *("npu_bridge.estimator.npu.npu_estimator.NPUEstimator", "tensorflow.keras.estimator.model_to_estimator"),
 )
 SESSIONS = (*PLAIN, *MONITORED, "tensorflow.train.MonitoredSession", "tensorflow.train.Supervisor")
-HCCL = "npu_bridge.hccl.hccl_ops.broadcast"
+HCCL = f"{OPERATORS}.broadcast"
 HOOK = "npu_bridge.estimator.npu.npu_hook.NPUBroadcastGlobalVariablesHook"
 
 
@@ -29,6 +30,6 @@ def trainable_variables(site: Site) -> str:
 
 def operation(site: Site, variables: str, root: str = "0") -> str:
     """Broadcast takes a list and gives one; each variable is assigned what rank `root` holds."""
-    hccl = site.need("hccl_ops")
+    operators = site.need("hccl_ops")
     group = proto.tensorflow_name(site, "group")
-    return f"{group}(*[var.assign({hccl}.broadcast([var], {root})[0]) for var in {variables}])"
+    return f"{group}(*[var.assign({operators}.broadcast([var], {root})[0]) for var in {variables}])"

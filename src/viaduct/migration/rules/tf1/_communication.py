@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.cards import NPU
+from viaduct.cards.tensorflow_api import COLLECTIVES
 from viaduct.migration.options import Options
 from viaduct.migration.rule import Site
 from viaduct.migration.rules.tf1 import _config_proto as proto
@@ -20,14 +22,14 @@ STOPS = (
 )
 
 
-def wanted(options: Options) -> bool:
+def needs_communication(options: Options) -> bool:
     """Ranks are asked of hccl, which must have been started by then."""
-    return options.distributed and options.rank == "hccl"
+    return options.distributed and options.rank == NPU.backend
 
 
 def asks_for_ranks(site: Site) -> bool:
-    """Whether this file, or one that it imports, does or will once it is migrated."""
-    here = any(name.startswith(("hccl.manage.api.", "npu_bridge.hccl.")) for name in site.work.index.calls)
+    """Return True if this file, or one that it imports, does or will once it is migrated."""
+    here = any(name.startswith(COLLECTIVES) for name in site.work.index.calls)
     return here or bool(site.work.project.reaches(site.work.path) & asking_files(site))
 
 
@@ -52,11 +54,11 @@ def define_helper(site: Site, near: ast.stmt) -> str:
         return present
     name = site.free_name("init_npu")
     body, unit = site.source.tree.body, site.source.indent_unit
-    top = next(one for one in [near, *site.source.ancestors(near)] if one in body)
-    place = body.index(top)
+    top = next(parent for parent in [near, *site.source.ancestors(near)] if parent in body)
+    position = body.index(top)
     lines = ["", "", f"def {name}():", *(f"{unit}{line}".rstrip() for line in helper_body(site))]
-    if place:
-        site.edit.after(body[place - 1], lines)
+    if position:
+        site.edit.after(body[position - 1], lines)
     else:
         site.edit.before(body[0], [*lines[2:], "", ""])
     return name

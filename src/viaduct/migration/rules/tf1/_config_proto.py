@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from viaduct.migration.imports import REGISTERS
 from viaduct.migration.names import Comprehension
-from viaduct.migration.rule import Site, once
+from viaduct.migration.rule import Site, answer_once
 
 REWRITER = "tensorflow.core.protobuf.rewriter_config_pb2"
 CONFIG_PROTO = ("tensorflow.ConfigProto", "tensorflow.core.protobuf.config_pb2.ConfigProto")
@@ -27,9 +27,9 @@ DOTTED = re.compile(r"[A-Za-z_][\w.]*")
 def tensorflow_prefix(site: Site) -> str:
     """How the site, or else the file, writes TensorFlow before a name: `tf.`, `tf.compat.v1.`; "" if it does not."""
     if isinstance(site.node, ast.Call) and site.name.startswith("tensorflow."):
-        text, rest = site.text(site.node.func), site.name.removeprefix("tensorflow.")
-        if text.endswith("." + rest) and DOTTED.fullmatch(text):
-            return text[: -len(rest)]
+        text, remainder = site.text(site.node.func), site.name.removeprefix("tensorflow.")
+        if text.endswith("." + remainder) and DOTTED.fullmatch(text):
+            return text[: -len(remainder)]
     first = COMPATIBLE.search(site.source.text)
     alias = first.group(1) if first else site.work.names.local("tensorflow")
     if alias is None:
@@ -78,7 +78,9 @@ def local_name(site: Site, at: ast.AST, wanted: str) -> str:
     taken |= {node.arg for node in ast.walk(function) if isinstance(node, ast.arg)}
     candidates = [wanted, f"npu_{wanted}", *(f"npu_{wanted}_{number}" for number in range(2, 100))]
     seen = site.work.seen
-    name = next(one for one in candidates if one not in taken and ("name", function, one) not in seen)
+    name = next(
+        candidate for candidate in candidates if candidate not in taken and ("name", function, candidate) not in seen
+    )
     site.work.seen[("name", function, name)] = None
     return name
 
@@ -107,7 +109,7 @@ def filling(site: Site, config: str, at: ast.AST) -> list[str]:
 
 
 def starts_line(site: Site, statement: ast.stmt) -> bool:
-    """Whether nothing stands before a statement on its line, so that lines may be put before or behind it."""
+    """Return True if nothing stands before a statement on its line, so that lines may be put before or behind it."""
     start = site.source.span(statement)[0]
     return not site.source.text[site.source.line_start(start) : start].strip(" \t\f\ufeff")
 
@@ -136,7 +138,9 @@ def is_elif(site: Site, statement: ast.stmt) -> bool:
 
 
 def binds_what_it_uses(statement: ast.stmt, value: ast.expr) -> bool:
-    """Whether the expression needs a name that its own statement binds: `with open(f) as g, Session(config=C(g))`."""
+    """Return True if the expression needs a name that its own statement binds: `with open(f) as g,
+    Session(config=C(g))`.
+    """
     bound = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     return any(isinstance(node, ast.Name) and node.id in bound for node in ast.walk(value))
 
@@ -164,15 +168,19 @@ def held(site: Site, node: ast.expr) -> Held | None:
         return Held(node.id, (node.id,), [site.source.statement(value) for value in values], values)
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
         assigned = list(attribute_assignments(site, node))
-        return Held(site.text(node), ("self", node.attr), list(assigned), [one.value for one in assigned])
+        return Held(site.text(node), ("self", node.attr), list(assigned), [inner.value for inner in assigned])
     return None
 
 
 def attribute_assignments(site: Site, node: ast.Attribute) -> Iterator[ast.Assign]:
     owner = next((parent for parent in site.source.ancestors(node) if isinstance(parent, ast.ClassDef)), None)
-    for one in ast.walk(owner) if owner else ():
-        if isinstance(one, ast.Assign) and len(one.targets) == 1 and chain(site, one.targets[0]) == ("self", node.attr):
-            yield one
+    for inner in ast.walk(owner) if owner else ():
+        if (
+            isinstance(inner, ast.Assign)
+            and len(inner.targets) == 1
+            and chain(site, inner.targets[0]) == ("self", node.attr)
+        ):
+            yield inner
 
 
 def is_config_proto(site: Site, node: ast.expr) -> bool:
@@ -201,9 +209,9 @@ def adding_statement(site: Site, config: Held, node: ast.expr) -> ast.stmt | Non
     return adding_statements(site).get((config.parts, variable_of(site, config.parts, node)))
 
 
-@once
+@answer_once
 def adding_statements(site: Site) -> dict[tuple[tuple[str, ...], object], ast.stmt]:
-    """Of each config the first statement that adds a custom optimizer to it."""
+    """Return, for each config, the first statement that adds a custom optimizer to it."""
     found: dict[tuple[tuple[str, ...], object], ast.stmt] = {}
     for node in site.source.attributes.get("custom_optimizers", ()):
         parts = chain(site, node)
@@ -214,7 +222,7 @@ def adding_statements(site: Site) -> dict[tuple[tuple[str, ...], object], ast.st
 
 
 def carries_npu_optimizer(site: Site, config: Held, node: ast.expr) -> bool:
-    """Whether some statement adds a custom optimizer to this very config."""
+    """Return True if some statement adds a custom optimizer to this very config."""
     made = any(site.values.kind(value) == "npu_config_proto" for value in config.values)
     return made or adding_statement(site, config, node) is not None
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 
-from viaduct.migration.rule import Site, once
-from viaduct.migration.rules.tf1._leaving import APP_RUN
+from viaduct.migration.rule import Site, answer_once
+from viaduct.migration.rules.tf1._exits import APP_RUN
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-@once
+@answer_once
 def main_guard(site: Site) -> ast.If | None:
     """`if __name__ == "__main__":`."""
     for statement in site.source.tree.body:
@@ -23,9 +23,9 @@ def main_guard(site: Site) -> ast.If | None:
     return None
 
 
-@once
+@answer_once
 def main_function(site: Site) -> FunctionNode | None:
-    """What `app.run`, `sys.exit(main())` or a plain `main()` at module level starts, if this file defines it."""
+    """Return what `app.run`, `sys.exit(main())` or a plain `main()` at module level starts, if this file defines it."""
     defined = {node.name: node for node in site.source.tree.body if isinstance(node, FunctionNode)}
     for call in module_calls(site):
         runs = site.qualified(call.func) in APP_RUN or getattr(call.func, "attr", "") == "run"
@@ -37,17 +37,17 @@ def main_function(site: Site) -> FunctionNode | None:
 
 def app_main(call: ast.Call) -> str:
     """The function that app.run starts: its argument, or `main`."""
-    given = [*call.args[:1], *(word.value for word in call.keywords if word.arg == "main")]
+    given = [*call.args[:1], *(keyword.value for keyword in call.keywords if keyword.arg == "main")]
     return getattr(given[0], "id", "") if given else "main"
 
 
 def module_calls(site: Site) -> Iterator[ast.Call]:
     """Calls that run when the script does, in order, those within the guard included."""
-    from viaduct.migration.rules.tf1._keras import executed
+    from viaduct.migration.rules.tf1._keras import walk_executed
 
     for statement in site.source.tree.body:
         if not isinstance(statement, FunctionNode | ast.ClassDef):
-            yield from (node for node in executed(statement) if isinstance(node, ast.Call))
+            yield from (node for node in walk_executed(statement) if isinstance(node, ast.Call))
 
 
 def first_reaching(site: Site, block: list[ast.stmt], hit: Callable[[ast.AST], bool]) -> ast.stmt | None:
@@ -63,8 +63,10 @@ def first_reaching(site: Site, block: list[ast.stmt], hit: Callable[[ast.AST], b
 def leading_to(site: Site, hit: Callable[[ast.AST], bool]) -> set[str]:
     """Functions and classes of this file in which such a node is, or a mention of another of them."""
     bodies = {node.name: node for node in site.source.tree.body if isinstance(node, FunctionNode | ast.ClassDef)}
-    mentions = {name: {one.id for one in ast.walk(node) if isinstance(one, ast.Name)} for name, node in bodies.items()}
-    found = {name for name, node in bodies.items() if any(hit(one) for one in ast.walk(node))}
+    mentions = {
+        name: {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)} for name, node in bodies.items()
+    }
+    found = {name for name, node in bodies.items() if any(hit(child) for child in ast.walk(node))}
     while more := {name for name, used in mentions.items() if used & found} - found:
         found |= more
     return found
@@ -72,8 +74,8 @@ def leading_to(site: Site, hit: Callable[[ast.AST], bool]) -> set[str]:
 
 def first_statement(function: FunctionNode) -> ast.stmt:
     """Behind the docstring and `global`."""
-    for place, statement in enumerate(function.body):
+    for index, statement in enumerate(function.body):
         text = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
-        if not (isinstance(statement, ast.Global) or (place == 0 and text)):
+        if not (isinstance(statement, ast.Global) or (index == 0 and text)):
             return statement
     return function.body[-1]

@@ -12,7 +12,7 @@ ROOTS = ("horovod.tensorflow", *KERAS)
 
 
 def names(*functions: str) -> tuple[str, ...]:
-    """Of a function of Horovod, all spellings."""
+    """Return all spellings of functions of Horovod."""
     return tuple(f"{root}.{function}" for root in ROOTS for function in functions)
 
 
@@ -49,9 +49,9 @@ def kept_files(site: Site) -> list[str]:
 
 
 def mentions(site: Site, node: ast.AST, *functions: str) -> bool:
-    """Whether an expression calls one of these functions of Horovod."""
+    """Return True if an expression calls one of these functions of Horovod."""
     wanted = names(*functions)
-    return any(isinstance(one, ast.Call) and site.qualified(one.func) in wanted for one in ast.walk(node))
+    return any(isinstance(inner, ast.Call) and site.qualified(inner.func) in wanted for inner in ast.walk(node))
 
 
 def whole(site: Site, text: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from viaduct.migration.habits import GROUPS, INITIALIZERS, makes_initialiser
+from viaduct.migration.project_usage import GROUPS, INITIALIZERS, makes_initialiser
 from viaduct.migration.rule import Site
 from viaduct.migration.rules.tf1 import _optimizers as optimizers
 from viaduct.migration.rules.tf1._config_proto import attribute_assignments
@@ -77,10 +77,10 @@ def method_name(site: Site, function: ast.expr) -> str | None:
         return None
     owner = site.values.origin(function.value)
     if isinstance(owner, ast.Attribute):
-        made = [one.value for one in attribute_assignments(site, owner)]
+        made = [node.value for node in attribute_assignments(site, owner)]
         owner = made[0] if len(made) == 1 else owner
     if isinstance(owner, ast.Name) and owner.id == "self":
-        around = next((one for one in site.source.ancestors(function) if isinstance(one, ast.ClassDef)), None)
+        around = next((parent for parent in site.source.ancestors(function) if isinstance(parent, ast.ClassDef)), None)
         return f"{site.work.names.own}.{around.name}.{function.attr}" if around else None
     name = site.qualified(owner.func) if isinstance(owner, ast.Call) else None
     return f"{name}.{function.attr}" if name else None
@@ -98,14 +98,16 @@ def is_initialising_name(site: Site, name: ast.Name, depth: int) -> Answer:
         return True
     unpacked = unpacked_from(site, name)
     if unpacked is not None:
-        called, place = unpacked
-        if any(is_kept(site, f"{one}[{place}]") for one in (site.qualified(called), method_name(site, called)) if one):
+        called, location = unpacked
+        if any(
+            is_kept(site, f"{item}[{location}]") for item in (site.qualified(called), method_name(site, called)) if item
+        ):
             return True
     return None if is_named_so(name.id) and not is_shown(site, name) else False
 
 
 def is_shown(site: Site, name: ast.Name) -> bool:
-    """Whether all that is bound to a name is in plain sight, and was no initialiser."""
+    """Return True if all that is bound to a name is in plain sight, and was no initialiser."""
     bound = site.work.names.lookup(name.id, site.work.names.scope_of(name)) or []
     return bool(bound) and all(isinstance(value, ast.Call) and site.qualified(value.func) for value in bound)
 
@@ -117,9 +119,9 @@ def unpacked_from(site: Site, name: ast.Name) -> tuple[ast.expr, int] | None:
         target = node.targets[0] if isinstance(node, ast.Assign) else None
         if not isinstance(target, ast.Tuple | ast.List) or not isinstance(node.value, ast.Call):
             continue
-        places = [place for place, part in enumerate(target.elts) if getattr(part, "id", "") == name.id]
-        if places and site.work.names.scope_of(target.elts[places[0]]).node is around:
-            return node.value.func, places[0]
+        entries = [index for index, part in enumerate(target.elts) if getattr(part, "id", "") == name.id]
+        if entries and site.work.names.scope_of(target.elts[entries[0]]).node is around:
+            return node.value.func, entries[0]
     return None
 
 
@@ -128,7 +130,7 @@ def is_initialising_attribute(site: Site, node: ast.Attribute) -> Answer:
     if is_kept(site, site.qualified(node)):
         return True
     if isinstance(node.value, ast.Name) and node.value.id == "self":
-        assigned = [one.value for one in attribute_assignments(site, node)]
+        assigned = [inner.value for inner in attribute_assignments(site, node)]
         if assigned:
             return any(makes_initialiser(site.values, value) or is_taken(site, value) for value in assigned)
     if f".{node.attr}" in project.initialisers:
@@ -145,16 +147,16 @@ def is_taken(site: Site, value: ast.expr) -> bool:
 
 
 def is_run_somewhere(site: Site, node: ast.expr, depth: int = 0) -> bool:
-    """Whether it is seen where an initialiser goes: to a run, to a group, a name, an attribute, a caller."""
+    """Return True if it is seen where an initialiser goes: to a run, to a group, a name, an attribute, a caller."""
     parent = site.source.parents[node]
-    word = parent if isinstance(parent, ast.keyword) else None
-    parent = site.source.parents[parent] if word is not None else parent
+    text = parent if isinstance(parent, ast.keyword) else None
+    parent = site.source.parents[parent] if text is not None else parent
     if depth > 6 or isinstance(parent, ast.Expr | ast.Return):
         return depth <= 6
     if isinstance(parent, ast.Attribute):
         return parent.attr == "run"
     if isinstance(parent, ast.Call):
-        return is_run_by(site, parent, word, node, depth)
+        return is_run_by(site, parent, text, node, depth)
     if isinstance(parent, ast.List | ast.Tuple | ast.IfExp | ast.Dict):
         return is_run_somewhere(site, parent, depth + 1)
     if isinstance(parent, ast.Assign) and len(parent.targets) == 1:
@@ -176,8 +178,10 @@ def is_run_by(site: Site, call: ast.Call, word: ast.keyword | None, node: ast.ex
     defined = site.work.project.functions.get(name)
     if defined is None:
         return False
-    places = [argument.arg for argument in defined[1].args.args]
-    given = word.arg if word is not None else places[call.args.index(node)] if node in call.args[: len(places)] else ""
+    entries = [argument.arg for argument in defined[1].args.args]
+    given = (
+        word.arg if word is not None else entries[call.args.index(node)] if node in call.args[: len(entries)] else ""
+    )
     return f"{name}({given})" in site.work.project.initialisers
 
 

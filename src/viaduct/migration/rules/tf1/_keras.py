@@ -30,7 +30,7 @@ def is_keras(name: str | None) -> bool:
 
 
 def builds(name: str | None) -> bool:
-    """Whether a call of this makes a layer, a model or an optimizer."""
+    """Return True if a call of this makes a layer, a model or an optimizer."""
     return any(name.startswith(root + part) for root in ROOTS for part in BUILDING) if name else False
 
 
@@ -60,8 +60,8 @@ def runs_models(site: Site) -> list[ast.Call]:
 
 def runs_eagerly(site: Site) -> bool:
     """`model.compile(…, run_eagerly=True)`."""
-    words = [word for call in site.work.index.methods.get("compile", []) for word in call.keywords]
-    return any(word.arg == "run_eagerly" and is_true(word.value) for word in words)
+    words = [keyword for call in site.work.index.methods.get("compile", []) for keyword in call.keywords]
+    return any(text.arg == "run_eagerly" and is_true(text.value) for text in words)
 
 
 def is_true(value: ast.expr) -> bool:
@@ -69,15 +69,15 @@ def is_true(value: ast.expr) -> bool:
 
 
 def is_standalone(site: Site) -> bool:
-    """Whether the file's Keras is the package of its own; of a file without any, whether the project's is."""
+    """Return True if the file's Keras is the package of its own; of a file without any, whether the project's is."""
     here = (*site.work.index.calls, *site.work.index.references)
     used = here if any(is_keras(name) for name in here) else tuple(site.work.project.mentions)
     own = any(name.startswith("keras.") for name in used)
     return own and (used is here or not any(name.startswith("tensorflow.keras.") for name in used))
 
 
-def executed(statement: ast.stmt) -> Iterator[ast.AST]:
-    """What runs when the statement does: not the bodies of functions and lambdas in it."""
+def walk_executed(statement: ast.stmt) -> Iterator[ast.AST]:
+    """Yield what runs when the statement does: not the bodies of functions and lambdas in it."""
     pending: list[ast.AST] = [statement]
     while pending:
         node = pending.pop()

@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from viaduct.migration.habits import CONSUMERS
+from viaduct.cards.tensorflow_api import OPERATORS
+from viaduct.migration.predicates import is_none
+from viaduct.migration.project_usage import CONSUMERS
 from viaduct.migration.rule import Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
 from viaduct.migration.rules.tf1._config_proto import attribute_assignments
-from viaduct.migration.values import constructed
+from viaduct.migration.values import kind_of_call
 
 OPTIMIZERS = "npu_bridge.estimator.npu.npu_optimizer"
 WRAPPERS = (
@@ -38,18 +40,20 @@ def is_optimizer(site: Site, call: ast.AST) -> bool:
         return False
     internal = name.startswith("tensorflow.python.training.") and name.endswith("Optimizer")
     rewrite = name.endswith(".enable_mixed_precision_graph_rewrite")
-    made = constructed(name) == "optimizer" and not rewrite
+    made = kind_of_call(name) == "optimizer" and not rewrite
     return made or internal or name in site.work.project.optimizers
 
 
 def holds_optimizer(site: Site, call: ast.Call) -> bool:
-    """Whether it is given an optimizer itself, as the averaging and clipping ones are: then that one is wrapped."""
-    given = [*call.args[:1], *(word.value for word in call.keywords if word.arg in ("opt", "optimizer"))]
+    """Return True if it is given an optimizer itself, as the averaging and clipping ones are: then that one is
+    wrapped.
+    """
+    given = [*call.args[:1], *(keyword.value for keyword in call.keywords if keyword.arg in ("opt", "optimizer"))]
     for value in given:
         bound: list[object] = [value]
         if isinstance(value, ast.Name):
             bound += site.work.names.lookup(value.id, site.work.names.scope_of(value)) or []
-        if any(isinstance(one, ast.Call) and one is not call and is_made(site, one) for one in bound):
+        if any(isinstance(binding, ast.Call) and binding is not call and is_made(site, binding) for binding in bound):
             return True
     return False
 
@@ -68,11 +72,11 @@ def is_summed(site: Site, call: ast.AST) -> bool:
         if isinstance(around, ast.ListComp)
         else []
     )
-    return any(site.qualified(one.func) == "npu_bridge.hccl.hccl_ops.allreduce" for one in calls)
+    return any(site.qualified(site_call.func) == f"{OPERATORS}.allreduce" for site_call in calls)
 
 
-def accounted(site: Site, node: ast.expr, depth: int = 0) -> bool:
-    """Whether all that it may be is an optimizer that was seen being made: those are wrapped, here or there."""
+def is_known_optimizer(site: Site, node: ast.expr, depth: int = 0) -> bool:
+    """Return True if all that it may be is an optimizer that was seen being made: those are wrapped, here or there."""
     if site.values.kind(node) in KINDS:
         return True
     if isinstance(node, ast.Call):
@@ -80,22 +84,23 @@ def accounted(site: Site, node: ast.expr, depth: int = 0) -> bool:
         known = is_made(site, node) or name == LOSS_SCALE or name.startswith(("tensorflow.", "keras."))
         return known or holds_optimizer(site, node)
     if isinstance(node, ast.IfExp):
-        return accounted(site, node.body, depth) and accounted(site, node.orelse, depth)
+        return is_known_optimizer(site, node.body, depth) and is_known_optimizer(site, node.orelse, depth)
     if isinstance(node, ast.Name) and depth < 5:
         bound = site.work.names.lookup(node.id, site.work.names.scope_of(node)) or [None]
-        return all(isinstance(one, ast.expr) and (is_none(one) or accounted(site, one, depth + 1)) for one in bound)
+        return all(
+            isinstance(binding, ast.expr) and (is_none(binding) or is_known_optimizer(site, binding, depth + 1))
+            for binding in bound
+        )
     if isinstance(node, ast.Attribute) and depth < 5:
-        made = [one.value for one in attribute_assignments(site, node) if not is_none(one.value)]
-        return bool(made) and all(accounted(site, one, depth + 1) for one in made)
+        made = [inner.value for inner in attribute_assignments(site, node) if not is_none(inner.value)]
+        return bool(made) and all(is_known_optimizer(site, item, depth + 1) for item in made)
     return False
 
 
-def is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
-
-
 def inside_one(site: Site) -> bool:
-    """In the methods of an optimizer's own class: `self._inner.apply_gradients(…)`, `super().minimize(…)`."""
+    """Return True in the methods of an optimizer's own class: `self._inner.apply_gradients(…)`,
+    `super().minimize(…)`.
+    """
     function = site.source.function(site.node)
     own = function is not None and isinstance(site.source.parents[function], ast.ClassDef)
     receiver = site.node.func.value
@@ -105,7 +110,7 @@ def inside_one(site: Site) -> bool:
 
 
 def takes(site: Site, call: ast.Call) -> bool:
-    """Whether a call that is given an optimizer trains with it."""
+    """Return True if a call that is given an optimizer trains with it."""
     name = site.qualified(call.func)
     method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
     if name in CONSUMERS or name in CANNED or name == LOSS_SCALE or method in CONSUMING_METHODS:
@@ -119,9 +124,9 @@ def trains_with(site: Site, call: ast.Call, value: ast.expr) -> bool:
     if defined is None:
         return False
     function = defined[1]
-    word = next((word.arg for word in call.keywords if word.value is value), None)
-    places = [argument.arg for argument in function.args.args]
-    parameter = word or (places[call.args.index(value)] if value in call.args[: len(places)] else None)
+    keyword = next((given.arg for given in call.keywords if given.value is value), None)
+    entries = [argument.arg for argument in function.args.args]
+    parameter = keyword or (entries[call.args.index(value)] if value in call.args[: len(entries)] else None)
     return parameter is not None and any(applies(node, parameter) for node in ast.walk(function))
 
 
@@ -137,7 +142,7 @@ def applies(node: ast.AST, name: str) -> bool:
 
 
 def loads(site: Site, target: ast.expr) -> Iterator[ast.expr]:
-    """Where a variable, or an attribute of self, is read."""
+    """Yield where a variable, or an attribute of self, is read."""
     if isinstance(target, ast.Name):
         names = site.work.names
         bound = names.lookup(target.id, names.scope_of(target))
@@ -145,7 +150,7 @@ def loads(site: Site, target: ast.expr) -> Iterator[ast.expr]:
             if names.lookup(target.id, names.scope_of(node)) is bound:
                 yield node
     elif isinstance(target, ast.Attribute):
-        owner = next((one for one in site.source.ancestors(target) if isinstance(one, ast.ClassDef)), None)
+        owner = next((parent for parent in site.source.ancestors(target) if isinstance(parent, ast.ClassDef)), None)
         for found in site.source.attributes.get(target.attr, ()):
             read = isinstance(found.ctx, ast.Load) and owner is not None and site.source.is_within(found, [owner])
             if read and ast.unparse(found) == ast.unparse(target):

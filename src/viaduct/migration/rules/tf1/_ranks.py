@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.cards import NPU
+from viaduct.cards.tensorflow_api import RANKS
 from viaduct.migration.names import Comprehension
 from viaduct.migration.rule import Site
 from viaduct.migration.rules.tf1 import _config_proto as proto
@@ -27,7 +29,7 @@ HELPERS = {
 }
 VARIABLES = {"size": ("RANK_SIZE", "1"), "rank": ("RANK_ID", "0"), "local_rank": ("DEVICE_ID", "0")}
 RANK_CALLS = {
-    *(f"hccl.manage.api.{name}" for name in HCCL.values()),
+    *(f"{RANKS}.{name}" for name in HCCL.values()),
     *(f"npu_bridge.npu_init.{name}" for name in HELPERS.values()),
 }
 
@@ -40,12 +42,12 @@ def expression(site: Site, node: ast.AST, what: str) -> str | None:
 
 
 def function(site: Site, what: str) -> str:
-    """What to call once communication has been started."""
+    """Return the function to call once communication has been started."""
     return site.need(HELPERS[what] if site.options.style == "wrapper" else HCCL[what])
 
 
 def asks_hccl(site: Site, node: ast.AST) -> bool:
-    return site.options.distributed and site.options.rank == "hccl" and not runs_early(site, node)
+    return site.options.distributed and site.options.rank == NPU.backend and not runs_early(site, node)
 
 
 def from_environment(site: Site, what: str) -> str:
@@ -54,7 +56,7 @@ def from_environment(site: Site, what: str) -> str:
 
 
 def runs_early(site: Site, node: ast.AST) -> bool:
-    """Whether it runs when the file is read, and main, which starts communication, comes later."""
+    """Return True if it runs when the file is read, and main, which starts communication, comes later."""
     scope = site.work.names.scope_of(node)
     while isinstance(scope.node, ast.ClassDef | Comprehension) and scope.outer is not None:
         scope = scope.outer
@@ -70,9 +72,9 @@ def runs_early(site: Site, node: ast.AST) -> bool:
 
 def is_rank_call(site: Site, node: ast.AST) -> bool:
     """hccl, one of npu_init's helpers, or the environment."""
-    for one in ast.walk(site.values.origin(node)):
-        if isinstance(one, ast.Call) and site.qualified(one.func) in RANK_CALLS:
+    for inner in ast.walk(site.values.origin(node)):
+        if isinstance(inner, ast.Call) and site.qualified(inner.func) in RANK_CALLS:
             return True
-        if isinstance(one, ast.Constant) and one.value in ("RANK_SIZE", "RANK_ID"):
+        if isinstance(inner, ast.Constant) and inner.value in ("RANK_SIZE", "RANK_ID"):
             return True
     return False

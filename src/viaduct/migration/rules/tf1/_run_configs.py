@@ -19,7 +19,7 @@ INIT = "npu_bridge.npu_init.npu_run_config_init"
 
 
 def for_canned(site: Site, made: ast.expr) -> bool:
-    """Whether all that is done with a RunConfig is to give it to ready-made estimators."""
+    """Return True if all that is done with a RunConfig is to give it to ready-made estimators."""
     parent = site.source.parents[made]
     if isinstance(parent, ast.Assign) and len(parent.targets) == 1 and isinstance(parent.targets[0], ast.Name):
         uses = list(loads(site, parent.targets[0]))
@@ -64,14 +64,14 @@ def comes_from_init(site: Site, config: ast.expr | None) -> bool:
     made: list[object] = [site.values.origin(config)]
     if isinstance(config, ast.Name):
         made += site.work.names.lookup(config.id, site.work.names.scope_of(config)) or []
-    return any(isinstance(one, ast.Call) and site.qualified(one.func) == INIT for one in made)
+    return any(isinstance(node, ast.Call) and site.qualified(node.func) == INIT for node in made)
 
 
 def given_to_canned(site: Site, value: ast.expr) -> bool:
-    """As the config of one, or on its way there through npu_run_config_init."""
+    """Return True if it is the config of a canned estimator, or on its way there through npu_run_config_init."""
     parent = site.source.parents[value]
-    word = parent if isinstance(parent, ast.keyword) else None
-    call = site.source.parents[parent] if word is not None else parent
+    text = parent if isinstance(parent, ast.keyword) else None
+    call = site.source.parents[parent] if text is not None else parent
     if not isinstance(call, ast.Call) or value is call.func:
         return False
     name = site.qualified(call.func) or ""
@@ -80,4 +80,4 @@ def given_to_canned(site: Site, value: ast.expr) -> bool:
     position = CANNED.get(name.removeprefix("tensorflow.estimator."))
     if position is None:
         return False
-    return word.arg == "config" if word is not None else call.args.index(value) == position
+    return text.arg == "config" if text is not None else call.args.index(value) == position

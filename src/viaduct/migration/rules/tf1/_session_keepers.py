@@ -28,8 +28,8 @@ def called_by(site: Site, parent: ast.AST) -> str:
     return parent.func.attr if isinstance(parent.func, ast.Attribute) else getattr(parent.func, "id", "")
 
 
-def kept(site: Site, use: ast.Name, depth: int = 0) -> Keeper | None:
-    """Who keeps the session beyond its block: how to say it; None if nobody does."""
+def find_keeper(site: Site, use: ast.Name, depth: int = 0) -> Keeper | None:
+    """Return who keeps the session beyond its block, and how to say it; None if nobody does."""
     if inner := inner_function(site, use):
         return kept_by_function(site, inner)
     child: ast.AST = use
@@ -83,5 +83,5 @@ def kept_by_target(site: Site, statement: TARGET, use: ast.Name, value: ast.AST,
     around = site.source.function(statement)
     if not isinstance(target, ast.Name) or target.id == use.id or around is None or depth > 2:
         return None
-    keepers = (kept(site, one, depth + 1) for one in uses(site, around.body, target.id))  # model = Model(sess)
+    keepers = (find_keeper(site, node, depth + 1) for node in uses(site, around.body, target.id))  # model = Model(sess)
     return next((why for why in keepers if why), None)

@@ -22,7 +22,7 @@ QUIET = {"graph", "graph_def", "close", "as_default", "sess_str"}
 
 
 def stays_on_host(site: Site) -> bool:
-    """Whether the session only restores, freezes or saves; then it is advice to leave it where it is."""
+    """Return True if the session only restores, freezes or saves; then it is advice to leave it where it is."""
     if not only_files(site):
         return False
     site.advice(
@@ -76,10 +76,10 @@ def purpose(site: Site, use: ast.Name) -> str:
 
 def initialises(site: Site, value: ast.expr) -> bool:
     if isinstance(value, ast.List | ast.Tuple):
-        return all(initialises(site, one) for one in value.elts)
+        return all(initialises(site, element) for element in value.elts)
     origin = site.values.origin(value)
     if isinstance(origin, ast.Call) and site.qualified(origin.func) == "tensorflow.group":
-        return all(initialises(site, one) for one in origin.args)
+        return all(initialises(site, argument) for argument in origin.args)
     return isinstance(origin, ast.Call) and site.qualified(origin.func) in INITIALIZERS
 
 

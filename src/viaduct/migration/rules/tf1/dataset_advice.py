@@ -10,7 +10,7 @@ import ast
 
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, spec="D7 D8 D9 D10 D11", kind="advice", order=90)
+rule = Rule(__name__, spec="D7 D8 D9 D10 D11", kind="advice", last=True)
 
 READERS = ("WholeFileReader", "LMDBReader", "IdentityReader")
 
@@ -29,7 +29,7 @@ def from_arrays(site: Site) -> None:
 
 
 @rule.method("repeat")
-def counted(site: Site) -> None:
+def advise_repeat(site: Site) -> None:
     count = site.argument("count", 0)
     plain = count is None or (isinstance(count, ast.Constant) and count.value in (None, -1))
     if not plain and site.values.kind(site.node.func.value) == "dataset":
@@ -40,7 +40,7 @@ def counted(site: Site) -> None:
 
 
 @rule.node(ast.BinOp, words=("num_gpus", "gpu_num", "n_gpus", "NUM_GPUS"))
-def divided(site: Site) -> None:
+def advise_batch_size(site: Site) -> None:
     if isinstance(site.node.op, ast.Div | ast.FloorDiv):
         left, right = ast.unparse(site.node.left).lower(), ast.unparse(site.node.right).lower()
         if "batch" in left and "gpu" in right:
@@ -54,7 +54,7 @@ def divided(site: Site) -> None:
 def placeholder(site: Site) -> None:
     shape = site.argument("shape", 1)
     parts = shape.elts if isinstance(shape, ast.List | ast.Tuple) else []
-    unknown = [place for place, part in enumerate(parts) if isinstance(part, ast.Constant) and part.value is None]
+    unknown = [index for index, part in enumerate(parts) if isinstance(part, ast.Constant) and part.value is None]
     if unknown and unknown != [0]:
         site.advice(
             "a placeholder with several unknown dimensions means dynamic shapes: fix them, or use the dynamic_input "

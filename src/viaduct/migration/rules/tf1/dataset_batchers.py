@@ -16,7 +16,7 @@ from __future__ import annotations
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._batchers import BUCKETS, CSV, FEATURES, QUEUES, SPARSE, is_whole
 
-rule = Rule(__name__, spec="D1", kind="mandatory", order=50)
+rule = Rule(__name__, spec="D1", kind="mandatory")
 
 
 @rule.call(*QUEUES)
@@ -34,7 +34,7 @@ def drop_final_batch(site: Site) -> None:
         return
     if site.unpacked:
         site.manual(
-            "arguments are unpacked here: see that drop_final_batch is True",
+            "arguments are unpacked here: make sure that drop_final_batch is True",
             zh="此处参数为解包形式:请确认 drop_final_batch 为 True",
         )
         return

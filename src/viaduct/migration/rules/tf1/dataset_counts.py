@@ -10,31 +10,31 @@ import ast
 
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, spec="D4", kind="report", order=90)
+rule = Rule(__name__, spec="D4", kind="report", last=True)
 
 RESULTS = ("pred", "result", "output", "num_written", "written_lines", "lines")
 GIVEN = ("example", "num_actual", "num_predict", "input", "sample", "features")
 
 
 @rule.node(ast.Assert, words=("tensorflow",))
-def compared(site: Site) -> None:
+def check_assert(site: Site) -> None:
     test = site.node.test
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
-        say(site, ast.unparse(test.left), ast.unparse(test.comparators[0]))
+        report_count(site, ast.unparse(test.left), ast.unparse(test.comparators[0]))
 
 
 @rule.call("tensorflow.assert_equal", "tensorflow.debugging.assert_equal")
-def asserted(site: Site) -> None:
+def check_assert_equal(site: Site) -> None:
     if len(site.node.args) >= 2:
-        say(site, ast.unparse(site.node.args[0]), ast.unparse(site.node.args[1]))
+        report_count(site, ast.unparse(site.node.args[0]), ast.unparse(site.node.args[1]))
 
 
-def say(site: Site, left: str, right: str) -> None:
+def report_count(site: Site, left: str, right: str) -> None:
     counts = [part.lower() for part in (left, right)]
     if not any("len(" in part or part.startswith("num") or "count" in part or "written" in part for part in counts):
         return
-    one, other = counts
-    if (has(one, RESULTS) and has(other, GIVEN)) or (has(other, RESULTS) and has(one, GIVEN)):
+    item, other = counts
+    if (has(item, RESULTS) and has(other, GIVEN)) or (has(other, RESULTS) and has(item, GIVEN)):
         site.manual(
             f"{left} == {right} fails once the last batch is dropped: pad the input, or relax the check",
             zh=f"丢弃最后一批后 {left} == {right} 将失败:请补齐输入或放宽断言",
@@ -43,4 +43,4 @@ def say(site: Site, left: str, right: str) -> None:
 
 
 def has(text: str, words: tuple[str, ...]) -> bool:
-    return any(word in text for word in words)
+    return any(fragment in text for fragment in words)

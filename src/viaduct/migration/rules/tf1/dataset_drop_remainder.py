@@ -23,7 +23,7 @@ from viaduct.migration.names import all_arguments
 from viaduct.migration.project import Project
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, spec="D1 D2 D3", kind="mandatory", order=50)
+rule = Rule(__name__, spec="D1 D2 D3", kind="mandatory")
 
 POSITIONS = {"batch": 1, "padded_batch": 3}
 USUAL = {"shuffle", "repeat", "prefetch", "flat_map"}  # datasets have them, though not TensorFlow's alone
@@ -58,7 +58,7 @@ def force_true(site: Site, position: int) -> None:
         return
     if not site.editable or (site.unpacked and present is None):
         site.manual(
-            "arguments are unpacked here: see that drop_remainder is True",
+            "arguments are unpacked here: make sure that drop_remainder is True",
             zh="此处参数为解包形式:请确认 drop_remainder 为 True",
         )
         return
@@ -77,7 +77,7 @@ def force_true(site: Site, position: int) -> None:
             zh="该数据集同时用于训练或评估与推理,此处不做补齐:"
             "请将 predict() 的输入补齐到批大小的整数倍,否则最后一批样本会丢失",
         )
-    elif not padded(site):
+    elif not pad_last_batch(site):
         site.manual(
             "this prediction's last batch cannot be padded here: fill the input up to a multiple of the batch by hand",
             zh="此处无法自动补齐推理的最后一批:请手工将输入补齐到批大小的整数倍",
@@ -87,12 +87,14 @@ def force_true(site: Site, position: int) -> None:
 def predicting(site: Site) -> bool:
     """Evaluation is not meant: examples that count twice would change its result."""
     function = site.source.function(site.node)
-    named = function is not None and any(word in function.name.lower() for word in ("predict", "infer", "serving"))
+    named = function is not None and any(text in function.name.lower() for text in ("predict", "infer", "serving"))
     return named or "predict" in fed_by(site)
 
 
 def fed_by(site: Site) -> set[str]:
-    """Which of train, evaluate and predict get what the function around the site makes, as far as calls show it."""
+    """Return which of train, evaluate and predict get what the function around the site makes, as far as calls
+    show it.
+    """
     found: set[str] = set()
     for parent in site.source.ancestors(site.node):
         if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -110,7 +112,9 @@ def run_of(site: Site, node: ast.AST) -> str | None:
 
 
 def fed_function(project: Project, module: str, function: Function, seen: set[str]) -> set[str]:
-    """Which of train, evaluate and predict get what a function makes: itself, or through functions that call it."""
+    """Return which of train, evaluate and predict get what a function makes: itself, or through functions that
+    call it.
+    """
     name = f"{module}.{function.name}"
     if name in seen:
         return set()
@@ -118,8 +122,8 @@ def fed_function(project: Project, module: str, function: Function, seen: set[st
     found = project.fed.get(name, set()) | project.fed.get(f"*.{function.name}", set())
     for path, call in project.calls.get(name, ()):
         if (caller := project.parsed.get(path)) is not None:
-            around = (one for one in caller.source.ancestors(call) if isinstance(one, Function))
-            found = found.union(*(fed_function(project, caller.own, one, seen) for one in around))
+            around = (parent for parent in caller.source.ancestors(call) if isinstance(parent, Function))
+            found = found.union(*(fed_function(project, caller.own, ancestor, seen) for ancestor in around))
     return found
 
 
@@ -127,7 +131,7 @@ def is_shared(site: Site) -> bool:
     return bool(fed_by(site) - {"predict"}) and "predict" in fed_by(site)
 
 
-def padded(site: Site) -> bool:
+def pad_last_batch(site: Site) -> bool:
     """Fill up the last batch, where the batch size is a name or a number and may be written twice."""
     size = site.argument("batch_size", 1 if "map_and_batch" in site.name else 0)
     call: ast.AST = site.source.parents[site.node] if "map_and_batch" in site.name else site.node
@@ -165,9 +169,9 @@ def handed_in(site: Site, present: ast.expr | None) -> None:
     parameters = [argument.arg for argument in function.args.args]
     if present.id not in parameters:
         return
-    place, name = parameters.index(present.id), f"{site.work.names.own}.{function.name}"
+    position, name = parameters.index(present.id), f"{site.work.names.own}.{function.name}"
     calls = site.work.project.calls.get(name, [])
-    literal = calls and all(isinstance(passed(call, present.id, place), ast.Constant) for _, call in calls)
+    literal = calls and all(isinstance(find_argument(call, present.id, position), ast.Constant) for _, call in calls)
     where = ", ".join(f"{path}:{call.lineno}" for path, call in calls[:5])
     if literal:
         site.advice(
@@ -179,9 +183,9 @@ def handed_in(site: Site, present: ast.expr | None) -> None:
         site.advice(f"the parameter {present.id} has no effect here any more", zh=f"参数 {present.id} 在此处不再起作用")
 
 
-def passed(call: ast.Call, name: str, place: int) -> ast.expr | None:
-    word = next((word.value for word in call.keywords if word.arg == name), None)
-    return word or (call.args[place] if len(call.args) > place else None)
+def find_argument(call: ast.Call, name: str, place: int) -> ast.expr | None:
+    keyword = next((given.value for given in call.keywords if given.arg == name), None)
+    return keyword or (call.args[place] if len(call.args) > place else None)
 
 
 def report_lost_examples(site: Site) -> None:
@@ -195,7 +199,7 @@ def report_lost_examples(site: Site) -> None:
             zh="predict() 使用该数据:最后不足一批的样本会丢失;请将输入补齐到批大小的整数倍"
             "(未与训练共用时可用 --pad-predict)",
         )
-    elif any(word in name for word in NOT_TRAINING):
+    elif any(text in name for text in NOT_TRAINING):
         site.advice(
             f"{name} looks like evaluation or prediction: the examples of the last incomplete batch are lost; pad the "
             "input to a multiple of the batch (--pad-predict)",
@@ -228,7 +232,7 @@ def used_with(site: Site, name: ast.Name) -> set[str]:
     """The methods that its function calls on it."""
     found = ast.walk(site.source.function(name) or name)
     return {
-        one.attr
-        for one in found
-        if isinstance(one, ast.Attribute) and isinstance(one.value, ast.Name) and one.value.id == name.id
+        node.attr
+        for node in found
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == name.id
     }

@@ -19,11 +19,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from viaduct.migration.predicates import is_literal
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
 from viaduct.migration.rules.tf1 import _ranks as ranks
 
-rule = Rule(__name__, spec="D5", kind="mandatory", order=51)
+rule = Rule(__name__, spec="D5", kind="mandatory", after=("horovod_lifecycle", "session_config"))
 EXAMPLE_OPTIONS = {"distributed": True}
 
 ATTRIBUTES = {
@@ -71,25 +72,21 @@ def perhaps(site: Site) -> None:
     )
 
 
-def is_literal(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant)
-
-
 def from_strategy(site: Site, node: ast.expr) -> bool:
-    """From an input context, a strategy, a run configuration or TF_CONFIG."""
-    for one in ast.walk(site.values.origin(node)):
-        if isinstance(one, ast.Attribute) and one.attr in ATTRIBUTES:
+    """Return True for a number from an input context, a strategy, a run configuration or TF_CONFIG."""
+    for inner in ast.walk(site.values.origin(node)):
+        if isinstance(inner, ast.Attribute) and inner.attr in ATTRIBUTES:
             return True
-        if isinstance(one, ast.Call) and horovod.is_horovod(site.qualified(one.func)):
+        if isinstance(inner, ast.Call) and horovod.is_horovod(site.qualified(inner.func)):
             return not horovod.is_left(site)
-        if isinstance(one, ast.Name) and one is not node and mentions_cluster(site, one):
+        if isinstance(inner, ast.Name) and inner is not node and mentions_cluster(site, inner):
             return True
     return False
 
 
 def mentions_cluster(site: Site, node: ast.Name) -> bool:
     made = site.values.origin(node)
-    return any(isinstance(one, ast.Constant) and one.value == "TF_CONFIG" for one in ast.walk(made))
+    return any(isinstance(inner, ast.Constant) and inner.value == "TF_CONFIG" for inner in ast.walk(made))
 
 
 def rewrite(site: Site, number: ast.expr, index: ast.expr) -> None:
@@ -130,7 +127,7 @@ def early_returns(site: Site, function: ast.AST) -> Iterator[tuple[ast.expr, lis
 
 def mentions_context(site: Site, test: ast.expr) -> bool:
     """A name of which the shard's own arguments are attributes, or one that says it is a context."""
-    given = [*site.node.args, *(word.value for word in site.node.keywords)]
+    given = [*site.node.args, *(keyword.value for keyword in site.node.keywords)]
     own = {node.id for value in given for node in ast.walk(value) if isinstance(node, ast.Name)}
     named = (node.id for node in ast.walk(test) if isinstance(node, ast.Name))
     return any(name in own or "context" in name for name in named)
@@ -142,19 +139,20 @@ def replace_condition(site: Site, test: ast.expr, block: list[ast.AST], size: st
     read = [node for part in block for node in ast.walk(part) if isinstance(node, ast.Name) and node.id == name]
     parents = [site.source.parents[node] for node in read]
     known = {"num_input_pipelines": size, "input_pipeline_id": rank}
-    if not name or not all(isinstance(one, ast.Attribute) and one.attr in known for one in parents):
+    if not name or not all(isinstance(ancestor, ast.Attribute) and ancestor.attr in known for ancestor in parents):
         text = ast.unparse(test)
         site.manual(
-            f"this shard is reached by `if {text}`: without a strategy nobody passes that; see that it is reached",
+            f"this shard is reached by `if {text}`: without a strategy nobody passes that; make sure "
+            "that it is reached",
             zh=f"该 shard 受 `if {text}` 控制:没有分布式策略时不会传入该值,请确保能执行到此处",
             risk="high",
             node=test,
         )
         return
     site.edit.node(test, f"{size} > 1" if wanted else f"{size} <= 1")
-    for one in parents:
-        if isinstance(one, ast.Attribute) and not site.source.is_within(one, [site.node]):
-            site.edit.node(one, known[one.attr])
+    for parent in parents:
+        if isinstance(parent, ast.Attribute) and not site.source.is_within(parent, [site.node]):
+            site.edit.node(parent, known[parent.attr])
     site.changed(
         f"nobody passes {name} without a strategy: the condition asks for the number of ranks",
         zh=f"没有分布式策略时不会传入 {name}:条件改为按 rank 数量判断",

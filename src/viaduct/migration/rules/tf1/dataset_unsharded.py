@@ -11,7 +11,7 @@ import ast
 
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, spec="D6", kind="report", order=90, on=lambda options: options.distributed)
+rule = Rule(__name__, spec="D6", kind="report", on=lambda options: options.distributed, last=True)
 
 SOURCES = (
     *("tensorflow.data.TFRecordDataset", "tensorflow.data.TextLineDataset", "tensorflow.data.FixedLengthRecordDataset"),
@@ -25,7 +25,7 @@ NOT_TRAINING = ("eval", "predict", "infer", "test", "valid", "serving")
 def whole(site: Site) -> None:
     outer = outermost(site)
     name = outer.name.lower() if outer is not None else ""
-    if outer is None or any(word in name for word in NOT_TRAINING) or shards(outer):
+    if outer is None or any(text in name for text in NOT_TRAINING) or shards(outer):
         return
     if ("source", outer) not in site.work.seen:
         site.work.seen[("source", outer)] = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, spec="8", kind="report", targets=("npu", "mlu"), order=90)
+rule = Rule(__name__, spec="8", kind="report", targets=("npu", "mlu"), last=True)
 
 HOMES = (
     *("tensorflow.python.debug", "tensorflow.python.debug.wrappers.hooks"),
@@ -26,7 +26,7 @@ WRITING = (
 def report_interactive(site: Site) -> None:
     name = site.name.rpartition(".")[2]
     site.manual(
-        f"{name} waits for a command before every step, and sees no tensors of the accelerator: take it out; "
+        f"{name} waits for a command before every step, and sees no tensors of the accelerator: remove it; "
         "`--dump DIR` writes the device's",
         zh=f"{name} 每步都会等待命令行输入,且看不到昇腾/寒武纪设备上的张量:请删除;可用 --dump DIR 导出设备上的张量",
         risk="high",
@@ -37,7 +37,7 @@ def report_interactive(site: Site) -> None:
 def report_writing(site: Site) -> None:
     name = site.name.rpartition(".")[2]
     site.manual(
-        f"{name} watches graphs that TensorFlow itself runs, and sees no tensors of the accelerator: take it out; "
+        f"{name} watches graphs that TensorFlow itself runs, and sees no tensors of the accelerator: remove it; "
         "`--dump DIR` writes the device's",
         zh=f"{name} 只能观察由 TensorFlow 自身执行的图,看不到设备上的张量:请删除;可用 --dump DIR 导出设备上的张量",
     )

@@ -19,20 +19,20 @@ import ast
 from viaduct.migration.edits import Edits
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, spec="N4 V5", kind="mandatory", order=10)
+rule = Rule(__name__, spec="N4 V5", kind="mandatory")
 
 SETTERS = ("tensorflow.train.replica_device_setter", "tensorflow.contrib.framework.replica_device_setter")
 
 
 @rule.node(ast.With, ast.AsyncWith, words=("device",))
 def block(site: Site) -> None:
-    places = [place for place, item in enumerate(site.node.items) if is_device(site, item.context_expr)]
-    for place in places:
-        item = site.node.items[place]
+    entries = [index for index, item in enumerate(site.node.items) if is_device(site, item.context_expr)]
+    for entry in entries:
+        item = site.node.items[entry]
         device = item.context_expr.args[0] if item.context_expr.args else None
-        what = meant(site, device)
+        what = classify_device(site, device)
         if what == "gpu" and item.optional_vars is None:
-            remove(site, place, device)
+            remove(site, entry, device)
         elif what == "cpu":
             site.advice(
                 f"{site.text(item.context_expr)} stays: it names the CPU",
@@ -46,7 +46,7 @@ def is_device(site: Site, node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and site.qualified(node.func) == "tensorflow.device"
 
 
-def meant(site: Site, device: ast.expr | None) -> str:
+def classify_device(site: Site, device: ast.expr | None) -> str:
     """gpu, cpu, nothing (None), setter (parameter server) or unknown."""
     if device is None:
         return "unknown"
@@ -57,7 +57,7 @@ def meant(site: Site, device: ast.expr | None) -> str:
         return "setter"
     if is_of_variable(site, device):
         return "gpu"
-    return named(site, device) or "unknown"
+    return device_in_text(site, device) or "unknown"
 
 
 def is_of_variable(site: Site, device: ast.expr) -> bool:
@@ -69,37 +69,39 @@ def is_of_variable(site: Site, device: ast.expr) -> bool:
     return built or "var" in device.value.id.lower() or device.value.id in ("v", "w", "g", "grad", "tensor")
 
 
-def named(site: Site, node: ast.AST, depth: int = 0) -> str:
+def device_in_text(site: Site, node: ast.AST, depth: int = 0) -> str:
     """gpu or cpu where a text says so, whatever else is put into it; "" where it is decided at run time."""
     if isinstance(node, ast.Constant | ast.JoinedStr):
         return one_of(texts(node))
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
-        return named(site, node.left, depth)
+        return device_in_text(site, node.left, depth)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        return agreed({named(site, node.left, depth), named(site, node.right, depth)} - {""})
+        return single_value({device_in_text(site, node.left, depth), device_in_text(site, node.right, depth)} - {""})
     if isinstance(node, ast.IfExp):
-        return agreed({named(site, node.body, depth), named(site, node.orelse, depth)})
+        return single_value({device_in_text(site, node.body, depth), device_in_text(site, node.orelse, depth)})
     if isinstance(node, ast.Call):
         return named_by_call(site, node, depth)
     if isinstance(node, ast.Name) and depth < 5:
-        return agreed({named(site, value, depth + 1) if value else "" for value in assigned(site, node)})
+        return single_value(
+            {device_in_text(site, value, depth + 1) if value else "" for value in possible_values(site, node)}
+        )
     return ""
 
 
 def named_by_call(site: Site, call: ast.Call, depth: int) -> str:
     """`"/gpu:{}".format(i)`, `str(…)` and tf.DeviceSpec; what another function makes of a text is not seen."""
     if isinstance(call.func, ast.Attribute) and call.func.attr == "format":
-        return named(site, call.func.value, depth)
+        return device_in_text(site, call.func.value, depth)
     if site.qualified(call.func) == "tensorflow.DeviceSpec":
-        given = [word.value for word in call.keywords if word.arg == "device_type"]
-        return named(site, given[0], depth) if given else ""
+        given = [keyword.value for keyword in call.keywords if keyword.arg == "device_type"]
+        return device_in_text(site, given[0], depth) if given else ""
     return ""
 
 
-def assigned(site: Site, name: ast.Name) -> list[ast.expr | None]:
+def possible_values(site: Site, name: ast.Name) -> list[ast.expr | None]:
     """All that a name may be: its assignments, or the items of the literal that a loop goes over; None: unknown."""
     bound = site.work.names.lookup(name.id, site.work.names.scope_of(name)) or [None]
-    loops = [one for one in site.source.ancestors(name) if isinstance(one, ast.For)]
+    loops = [parent for parent in site.source.ancestors(name) if isinstance(parent, ast.For)]
     for loop in loops:
         if bound == [None] and ast.unparse(loop.target) == name.id:
             items = site.values.origin(loop.iter)
@@ -107,19 +109,19 @@ def assigned(site: Site, name: ast.Name) -> list[ast.expr | None]:
     return [value if isinstance(value, ast.expr) else None for value in bound]
 
 
-def agreed(found: set[str]) -> str:
+def single_value(found: set[str]) -> str:
     return found.pop() if len(found) == 1 else ""
 
 
 def one_of(pieces: list[str]) -> str:
     text = " ".join(pieces).lower()
-    return agreed({word for word in ("gpu", "cpu") if word in text})
+    return single_value({name for name in ("gpu", "cpu") if name in text})
 
 
 def texts(node: ast.AST) -> list[str]:
-    """Of a literal, or of an f-string what stands outside its braces."""
+    """Return the text of a literal, or of an f-string what stands outside its braces."""
     parts = node.values if isinstance(node, ast.JoinedStr) else [node]
-    return [one.value for one in parts if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+    return [part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)]
 
 
 def remove(site: Site, place: int, device: ast.expr | None) -> None:
@@ -139,7 +141,7 @@ def remove(site: Site, place: int, device: ast.expr | None) -> None:
 
 
 def within_cpu(site: Site) -> None:
-    """What was meant for a GPU now stands under the block for the CPU around it."""
+    """Report that code for a GPU now stands under the block for the CPU around it."""
     around = [site.node]
     for parent in site.source.ancestors(site.node):
         if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -148,7 +150,7 @@ def within_cpu(site: Site) -> None:
             around.append(parent)
     for item in (item for block in around for item in block.items):
         call = item.context_expr
-        if is_device(site, call) and call.args and meant(site, call.args[0]) == "cpu":
+        if is_device(site, call) and call.args and classify_device(site, call.args[0]) == "cpu":
             site.manual(
                 f"this stood on a GPU within {site.text(call)}: without its own block it is asked for on the CPU; end "
                 "the outer block before it",

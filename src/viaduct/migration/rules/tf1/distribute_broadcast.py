@@ -22,9 +22,9 @@ import ast
 import re
 from pathlib import PurePosixPath
 
-from viaduct.migration.habits import BROADCASTS, CONSUMERS, TRAINING
 from viaduct.migration.import_graph import programs_of
 from viaduct.migration.names import Comprehension
+from viaduct.migration.project_usage import BROADCASTS, CONSUMERS, TRAINING
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _broadcast as broadcast
 from viaduct.migration.rules.tf1 import _config_proto as proto
@@ -33,7 +33,9 @@ from viaduct.migration.rules.tf1 import _optimizers as optimizers
 from viaduct.migration.rules.tf1 import _ranks as ranks
 from viaduct.migration.sessions import PLAIN
 
-rule = Rule(__name__, spec="V4 E14", kind="mandatory", order=73, on=lambda options: options.distributed)
+rule = Rule(
+    __name__, spec="V4 E14", kind="mandatory", on=lambda options: options.distributed, after=("session_config",)
+)
 EXAMPLE_OPTIONS = {"distributed": True}
 
 HOOKS = {
@@ -69,8 +71,8 @@ def follow_run(site: Site) -> None:
         return
     if initialisers.is_initialiser(site, receiver):
         session = site.argument("session", 1)
-        rest = ", ".join(site.text(argument) for argument in [*site.node.args, *site.node.keywords])
-        insert_broadcast(site, session, f"{{}}.run({rest})")
+        remainder = ", ".join(site.text(argument) for argument in [*site.node.args, *site.node.keywords])
+        insert_broadcast(site, session, f"{{}}.run({remainder})")
     elif first is not None and initialisers.is_made_of_some(site, first):
         leave(site)
     elif answer is None and not is_initialised_beside(site):
@@ -83,13 +85,13 @@ def follow_run(site: Site) -> None:
 
 
 def is_object(site: Site, receiver: ast.expr) -> bool:
-    """Whether it is no module of another library, as in `subprocess.run(…)`."""
+    """Return True if it is no module of another library, as in `subprocess.run(…)`."""
     name = site.qualified(receiver)
     return name is None or name.partition(".")[0] in site.work.project.own_names
 
 
 def is_initialised_beside(site: Site) -> bool:
-    """Whether another run of the same function initialises all variables for certain."""
+    """Return True if another run of the same function initialises all variables for certain."""
     around = site.source.function(site.node)
     runs = [node for node in site.work.index.methods.get("run", []) if site.source.function(node) is around]
     return any(node.args and initialisers.is_initialiser(site, node.args[0]) for node in runs if node is not site.node)
@@ -110,11 +112,11 @@ def insert_broadcast(site: Site, session: ast.expr | None, run: str) -> None:
         leave(site)
         return
     site.edit.after(statement, lines)
-    say(site)
+    report_broadcast(site)
 
 
 def is_deferred(site: Site, statement: ast.stmt) -> bool:
-    """Whether the call runs at another time than its statement."""
+    """Return True if the call runs at another time than its statement."""
     for parent in site.source.ancestors(site.node):
         if parent is statement:
             return False
@@ -124,7 +126,7 @@ def is_deferred(site: Site, statement: ast.stmt) -> bool:
 
 
 def is_finalized(site: Site) -> bool:
-    """Whether the graph takes no new operation by then."""
+    """Return True if the graph takes no new operation by then."""
     around = site.source.function(site.node)
     closed = site.work.index.methods.get("finalize", []) if "finalize" in site.source.text else []
     return any(site.source.function(node) is around and node.lineno < site.node.lineno for node in closed)
@@ -141,7 +143,7 @@ def by_one_rank(site: Site) -> bool:
 
 
 def is_in_default_graph(site: Site, session: ast.expr) -> bool:
-    """Whether a new operation at the site lands in the session's graph as it is."""
+    """Return True if a new operation at the site lands in the session's graph as it is."""
     if not isinstance(session, ast.Name):
         return is_default_session(site, session)
     scope = site.work.names.scope_of(session)
@@ -168,7 +170,7 @@ def is_opened_beside(site: Site, value: str | ast.expr | None) -> bool:
     """A session without a graph of its own, opened under the same `with` blocks as the run, or fewer."""
     if not isinstance(value, ast.Call) or site.qualified(value.func) not in PLAIN:
         return False
-    if len(value.args) > 1 or any(word.arg in ("graph", None) for word in value.keywords):
+    if len(value.args) > 1 or any(keyword.arg in ("graph", None) for keyword in value.keywords):
         return False
     if site.source.function(value) is not site.source.function(site.node):
         return site.source.function(value) is None and not graph_blocks(site, site.node)
@@ -196,7 +198,7 @@ def follow_initialiser(site: Site) -> None:
     )
 
 
-def say(site: Site) -> None:
+def report_broadcast(site: Site) -> None:
     site.changed("every rank starts from the values of rank 0", zh="各 rank 以 rank 0 的变量初值开始训练")
 
 
@@ -227,7 +229,7 @@ def runs_training(function: ast.AST) -> bool:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             if node.func.attr in TRAINING:
                 return True
-            fetched = [*node.args, *(word.value for word in node.keywords)] if node.func.attr == "run" else []
+            fetched = [*node.args, *(keyword.value for keyword in node.keywords)] if node.func.attr == "run" else []
             if any(is_training_name(part) for value in fetched for part in ast.walk(value)):
                 return True
     return False
@@ -240,7 +242,9 @@ def is_training_name(node: ast.AST) -> bool:
 
 
 def is_training_program(site: Site) -> bool:
-    """Whether a program that this file is part of trains by a session in another file, and does not broadcast yet."""
+    """Return True if a program that this file is part of trains by a session in another file, and does not broadcast
+    yet.
+    """
     project = site.work.project
     estimators = {path for name in broadcast.ESTIMATORS for path in project.mentions.get(name, ())}
     for files in programs_of(project, site.work.path):
@@ -251,8 +255,10 @@ def is_training_program(site: Site) -> bool:
 
 def says_otherwise(name: str) -> bool:
     """`evaluate`, `run_test`; not `train_and_eval`, `latest`."""
-    words = [word.lower() for word in WORDS.findall(name)]
-    return any(word.startswith(NOT_TRAINING) for word in words) and not any(word.startswith("train") for word in words)
+    words = [part.lower() for part in WORDS.findall(name)]
+    return any(text.startswith(NOT_TRAINING) for text in words) and not any(
+        fragment.startswith("train") for fragment in words
+    )
 
 
 def is_present(site: Site) -> bool:
@@ -264,13 +270,13 @@ def is_present(site: Site) -> bool:
 
 
 @rule.call(*HOOKS)
-def monitored(site: Site) -> None:
+def add_monitored_hook(site: Site) -> None:
     if trains(site) and not is_present(site):
         add_hook(site, HOOKS[site.name])
 
 
 @rule.method("train")
-def canned(site: Site) -> None:
+def add_canned_hook(site: Site) -> None:
     """Estimators that keep TensorFlow's class do not broadcast by themselves."""
     made = site.values.origin(site.node.func.value)
     if isinstance(made, ast.Call) and site.qualified(made.func) in optimizers.CANNED and not is_present(site):
@@ -289,11 +295,11 @@ def add_hook(site: Site, position: int) -> None:
         site.edit.insert(site.source.span(hooks)[0] + 1, f"{made}, " if hooks.elts else made)
     else:
         site.edit.node(hooks, f"[{made}] + list({site.text(hooks)} or [])")
-    say(site)
+    report_broadcast(site)
 
 
 @rule.call(*MANAGED)
-def managed(site: Site) -> None:
+def report_managed(site: Site) -> None:
     supervised = site.name.endswith("Supervisor") and not trains(site)
     if not supervised and not is_present(site):
         leave(site)

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.migration.rule import Rule, Site, once
-from viaduct.migration.surface import MIGRATED
+from viaduct.cards.tensorflow_api import MIGRATED
+from viaduct.migration.rule import Rule, Site, answer_once
 
-rule = Rule(__name__, spec="V7", kind="mandatory", order=77)
+rule = Rule(__name__, spec="V7", kind="mandatory")
 
 DEFAULTS = {"RANK_SIZE": "1", "RANK_ID": "0", "DEVICE_ID": "0", "ASCEND_DEVICE_ID": "0"}
 READERS = ("os.getenv", "os.environ.get")
@@ -28,11 +28,11 @@ def read_as_number(site: Site) -> None:
     number = isinstance(site.node.func, ast.Name) and site.node.func.id == "int" and len(site.node.args) == 1
     if not number or not is_migrated(site):
         return
-    value = site.values.origin(stripped(site.node.args[0]))
-    settle(site, stripped(value))
+    value = site.values.origin(without_strip(site.node.args[0]))
+    settle(site, without_strip(value))
 
 
-def stripped(node: ast.AST) -> ast.AST:
+def without_strip(node: ast.AST) -> ast.AST:
     """Without a `.strip()` behind it."""
     call = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "strip"
     return node.func.value if call else node  # type: ignore[attr-defined]
@@ -42,7 +42,7 @@ def is_migrated(site: Site) -> bool:
     return imports_device(site) or any(name.partition(".")[0] in MIGRATED for name in site.work.needed.values())
 
 
-@once
+@answer_once
 def imports_device(site: Site) -> bool:
     """Return True if the file imports a package of the device."""
     bound = site.work.names.scopes[site.source.tree].bound.values()

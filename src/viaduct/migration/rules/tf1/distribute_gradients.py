@@ -20,10 +20,13 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.cards.tensorflow_api import OPERATORS
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _optimizers as optimizers
 
-rule = Rule(__name__, spec="V3", kind="mandatory", order=71, on=lambda options: options.distributed)
+rule = Rule(
+    __name__, spec="V3", kind="mandatory", on=lambda options: options.distributed, after=("distribute_optimizer",)
+)
 EXAMPLE_OPTIONS = {"distributed": True}
 
 WORDS = {
@@ -32,7 +35,7 @@ WORDS = {
     "colocate_gradients_with_ops": "colocate_gradients_with_ops",
 }
 REDUCED = (f"{optimizers.OPTIMIZERS}.npu_allreduce", f"{optimizers.OPTIMIZERS}.allreduce")
-AGAIN = ("tensorflow.gradients", "npu_bridge.hccl.hccl_ops.allreduce", *REDUCED)
+AGAIN = ("tensorflow.gradients", f"{OPERATORS}.allreduce", *REDUCED)
 
 
 @rule.call("tensorflow.gradients")
@@ -71,7 +74,7 @@ def reduce_here(site: Site, more: str = "") -> None:
 
 
 def is_reduced(site: Site) -> bool:
-    calls = (one for one in site.source.ancestors(site.node) if isinstance(one, ast.Call))
+    calls = (parent for parent in site.source.ancestors(site.node) if isinstance(parent, ast.Call))
     return any(site.qualified(call.func) in REDUCED for call in calls)
 
 
@@ -83,7 +86,7 @@ def where_applied(site: Site) -> ast.Call | None:
         return next((call for call in applications(statement) if site.node in ast.walk(call)), None)
     reached |= targets(statement)
     summed = is_summed(site, around, reached)
-    for later in sorted(statements(around), key=lambda one: (one.lineno, one.col_offset)):
+    for later in sorted(statements(around), key=lambda node: (node.lineno, node.col_offset)):
         if later.lineno < statement.lineno or later is statement:
             continue
         for call in applications(later):
@@ -113,11 +116,11 @@ def mentions(site: Site, node: ast.AST, names: set[str]) -> bool:
     """Not within what computes gradients anew: a loss with a penalty on gradients is a loss."""
     pending = [node]
     while pending:
-        one = pending.pop()
-        if isinstance(one, ast.Name) and one.id in names:
+        item = pending.pop()
+        if isinstance(item, ast.Name) and item.id in names:
             return True
-        if not (isinstance(one, ast.Call) and computes_anew(site, one)):
-            pending += ast.iter_child_nodes(one)
+        if not (isinstance(item, ast.Call) and computes_anew(site, item)):
+            pending += ast.iter_child_nodes(item)
     return False
 
 
@@ -130,17 +133,17 @@ def is_summed(site: Site, around: ast.AST, names: set[str]) -> bool:
     """Somebody exchanges them already."""
     calls = (node for node in ast.walk(around) if isinstance(node, ast.Call) and site.qualified(node.func) in AGAIN[1:])
     loops = [node for node in ast.walk(around) if isinstance(node, ast.ListComp | ast.For)]
-    if any(any(isinstance(one, ast.Name) and one.id in names for one in ast.walk(call)) for call in calls):
+    if any(any(isinstance(inner, ast.Name) and inner.id in names for inner in ast.walk(call)) for call in calls):
         return True
     return any(
-        any(isinstance(one, ast.Call) and site.qualified(one.func) in AGAIN[1:] for one in ast.walk(loop))
-        and any(isinstance(one, ast.Name) and one.id in names for one in ast.walk(loop))
+        any(isinstance(child, ast.Call) and site.qualified(child.func) in AGAIN[1:] for child in ast.walk(loop))
+        and any(isinstance(item, ast.Name) and item.id in names for item in ast.walk(loop))
         for loop in loops
     )
 
 
 def goes_with(site: Site, applied: ast.Call, variables: ast.expr) -> bool:
-    """What is differentiated by is what is updated: zip(grads, tvars), or all trainable variables."""
+    """Return True if what is differentiated by is what is updated: zip(grads, tvars), or all trainable variables."""
     text = ast.unparse(variables)
     if any(ast.unparse(node) == text for node in ast.walk(applied) if isinstance(node, ast.expr)):
         return True
@@ -149,11 +152,11 @@ def goes_with(site: Site, applied: ast.Call, variables: ast.expr) -> bool:
 
 
 def by_optimizer(site: Site, applied: ast.Call) -> bool:
-    """With compute_gradients of the optimizer that applies them, if it is wrapped by then and takes the arguments."""
+    """Use compute_gradients of the optimizer that applies them, if it is wrapped by then and takes the arguments."""
     optimizer = applied.func.value  # type: ignore[attr-defined]
-    words = [word.arg for word in site.node.keywords if word.arg not in ("ys", "xs")]
+    words = [keyword.arg for keyword in site.node.keywords if keyword.arg not in ("ys", "xs")]
     named = isinstance(optimizer, ast.Name) and is_wrapped_before(site, optimizer)
-    plain = len(site.node.args) <= 2 and all(word in WORDS for word in words)
+    plain = len(site.node.args) <= 2 and all(text in WORDS for text in words)
     commented = site.edit.has_comment(*site.source.span(site.node))
     if not named or not plain or commented or site.unpacked or site.options.style == "wrapper":
         return False

@@ -21,9 +21,11 @@ import builtins
 
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _optimizers as optimizers
-from viaduct.migration.values import constructed
+from viaduct.migration.values import kind_of_call
 
-rule = Rule(__name__, spec="V2", kind="mandatory", order=70, on=lambda options: options.distributed)
+rule = Rule(
+    __name__, spec="V2", kind="mandatory", on=lambda options: options.distributed, after=("tpu_spec", "distribute_sum")
+)
 EXAMPLE_OPTIONS = {"distributed": True}
 
 BUILT_IN = frozenset(dir(builtins))
@@ -54,7 +56,7 @@ def outermost(site: Site) -> ast.expr:
 
 
 def use(site: Site, node: ast.expr) -> str:
-    """What is done with an optimizer at one place: trains, wrapped, handed in, returned, nothing or unknown."""
+    """Return what is done with an optimizer at one place: trains, wrapped, handed in, returned, nothing or unknown."""
     parent = site.source.parents[node]
     if isinstance(parent, ast.keyword):
         parent = site.source.parents[parent]
@@ -78,7 +80,7 @@ def use_of_method(site: Site, method: ast.Attribute) -> str:
         return "nothing"
     if method.attr == "compute_gradients" and optimizers.is_summed(site, site.source.parents[method]):
         return "summed"
-    summed_by_hand = site.options.reduction == "sum" and method.attr == "apply_gradients" and averaged(site)
+    summed_by_hand = site.options.reduction == "sum" and method.attr == "apply_gradients" and averages_by_hand(site)
     return "nothing" if summed_by_hand else "applies" if method.attr == "apply_gradients" else "trains"
 
 
@@ -114,13 +116,13 @@ def wrap_variable(site: Site, statement: ast.Assign) -> None:
         if uses & {"unknown", "returned", "handed in"}:
             leave(site)
         return
-    place = choice_around(site, statement, target) or statement
-    if ("wrapped", place) in site.work.seen:
+    location = choice_around(site, statement, target) or statement
+    if ("wrapped", location) in site.work.seen:
         return
-    site.work.seen[("wrapped", place)] = None
+    site.work.seen[("wrapped", location)] = None
     name = site.text(target)
-    site.edit.after(place, [f"{name} = {site.need(wrapper(site))}({name})"])
-    say(site)
+    site.edit.after(location, [f"{name} = {site.need(wrapper(site))}({name})"])
+    report_wrapped(site)
 
 
 def choice_around(site: Site, statement: ast.Assign, target: ast.expr) -> ast.If | None:
@@ -162,7 +164,7 @@ def wrap_here(site: Site, node: ast.expr) -> None:
     start, end = site.source.span(node)
     site.edit.insert(start, f"{site.need(wrapper(site))}(")
     site.edit.insert(end, ")")
-    say(site)
+    report_wrapped(site)
 
 
 def wrapper(site: Site) -> str:
@@ -170,7 +172,7 @@ def wrapper(site: Site) -> str:
     return "npu_distributed_optimizer_wrapper" if wrapped else "NPUDistributedOptimizer"
 
 
-def say(site: Site) -> None:
+def report_wrapped(site: Site) -> None:
     site.changed(
         "the optimizer averages its gradients over all ranks", zh="用 NPU 分布式优化器包装,各 rank 间做梯度聚合"
     )
@@ -186,7 +188,7 @@ def leave(site: Site) -> None:
 
 
 @rule.call(optimizers.LOSS_SCALE)
-def tell(site: Site) -> None:
+def mark_distributed(site: Site) -> None:
     """The update is skipped on all ranks or on none."""
     if site.argument("is_distributed", 2) is None and not site.unpacked and site.editable:
         site.edit.add_argument(site.node, "is_distributed=True")
@@ -197,9 +199,9 @@ def tell(site: Site) -> None:
 def not_wrapped(site: Site) -> None:
     """An optimizer of which it is not seen where it is made, so that no wrapper was put around it."""
     receiver = site.node.func.value
-    if site.qualified(receiver) or optimizers.inside_one(site) or optimizers.accounted(site, receiver):
+    if site.qualified(receiver) or optimizers.inside_one(site) or optimizers.is_known_optimizer(site, receiver):
         return  # a module's function; an optimizer that hands on to another
-    if site.name == "apply_gradients" and averaged(site):
+    if site.name == "apply_gradients" and averages_by_hand(site):
         return
     made = site.values.origin(receiver)
     name = ast.unparse(made.func).rpartition(".")[2] if isinstance(made, ast.Call) else ""
@@ -217,7 +219,7 @@ def not_wrapped(site: Site) -> None:
     )
 
 
-def averaged(site: Site) -> bool:
+def averages_by_hand(site: Site) -> bool:
     """Gradients that the function takes by tf.gradients are averaged there (distribute_gradients)."""
     function = site.source.function(site.node) or site.source.tree
     calls = [node for node in ast.walk(function) if isinstance(node, ast.Call)]
@@ -232,7 +234,7 @@ def made_inside(site: Site) -> None:
         return
     origin = site.values.origin(optimizer)
     named = isinstance(origin, ast.Constant) and isinstance(origin.value, str)
-    by_class = constructed(site.qualified(optimizer) or "") == "optimizer"
+    by_class = kind_of_call(site.qualified(optimizer) or "") == "optimizer"
     if named or by_class:
         site.manual(
             f"optimize_loss makes the optimizer {site.text(optimizer)} itself: pass one that is wrapped in "

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, spec="V1", kind="report", order=90)
+rule = Rule(__name__, spec="V1", kind="report", last=True)
 
 HOMES = ("distribute", "distribute.experimental", "contrib.distribute")
 

@@ -16,17 +16,10 @@ import ast
 
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._optimizers import loads
+from viaduct.migration.rules.tf1._strategies import STRATEGIES
 
-rule = Rule(__name__, spec="V1", kind="mandatory", order=37)
+rule = Rule(__name__, spec="V1", kind="mandatory", after=("estimator_run_config",))
 
-STRATEGIES = tuple(
-    f"tensorflow.{home}.{name}"
-    for home in ("distribute", "distribute.experimental", "contrib.distribute")
-    for name in (
-        *("MirroredStrategy", "MultiWorkerMirroredStrategy", "CentralStorageStrategy", "OneDeviceStrategy"),
-        "CollectiveAllReduceStrategy",
-    )
-)
 HELPER = "get_distribution_strategy"
 
 
@@ -68,9 +61,9 @@ def uses_attributes(site: Site, call: ast.Call, value: ast.expr) -> bool:
     defined = site.work.project.functions.get(site.qualified(call.func) or "")
     if defined is None:
         return False
-    places = [argument.arg for argument in defined[1].args.args]
-    word = next((word.arg for word in call.keywords if word.value is value), None)
-    parameter = word or (places[call.args.index(value)] if value in call.args[: len(places)] else "")
+    entries = [argument.arg for argument in defined[1].args.args]
+    keyword = next((given.arg for given in call.keywords if given.value is value), None)
+    parameter = keyword or (entries[call.args.index(value)] if value in call.args[: len(entries)] else "")
     owners = (node.value for node in ast.walk(defined[1]) if isinstance(node, ast.Attribute))
     return any(isinstance(owner, ast.Name) and owner.id == parameter for owner in owners)
 

@@ -26,8 +26,8 @@ rule = Rule(
     __name__,
     spec="V2",
     kind="mandatory",
-    order=69,
     on=lambda options: options.distributed and options.reduction == "sum",
+    after=("precision_graph_rewrite",),
 )
 EXAMPLE_OPTIONS = {"distributed": True, "reduction": "sum"}
 
@@ -46,7 +46,7 @@ def split_minimize(site: Site) -> None:
     if not is_plain(site) or not is_always_run(site, statement):
         return
     given = dict(zip(ORDER, site.node.args, strict=False))
-    given |= {word.arg: word.value for word in site.node.keywords if word.arg}
+    given |= {keyword.arg: keyword.value for keyword in site.node.keywords if keyword.arg}
     if "loss" not in given or site.edit.has_comment(*site.source.span(site.node)):
         return
     optimizer, lines = site.text(site.node.func.value), list[str]()
@@ -63,7 +63,7 @@ def split_minimize(site: Site) -> None:
     applied = "".join(f", {name}={site.text(given[name])}" for name in APPLIED if name in given)
     site.edit.before(statement, lines)
     site.edit.node(site.node, f"{optimizer}.apply_gradients({grads}{applied})")
-    say(site)
+    report_sum(site)
 
 
 @rule.method("compute_gradients")
@@ -74,7 +74,7 @@ def sum_computed(site: Site) -> None:
     start, end = site.source.span(site.node)
     site.edit.insert(start, before)
     site.edit.insert(end, after)
-    say(site)
+    report_sum(site)
 
 
 def is_always_run(site: Site, statement: ast.stmt) -> bool:
@@ -107,11 +107,11 @@ def is_name(node: ast.AST) -> bool:
 
 
 def render_sum(site: Site, pairs: str) -> str:
-    hccl = site.need("hccl_ops")
-    return f'[(g if g is None else {hccl}.allreduce(g, "sum"), v) for g, v in {pairs}]'
+    operators = site.need("hccl_ops")
+    return f'[(g if g is None else {operators}.allreduce(g, "sum"), v) for g, v in {pairs}]'
 
 
-def say(site: Site) -> None:
+def report_sum(site: Site) -> None:
     site.changed(
         "gradients are added up over all ranks, as asked for: the learning rate must suit the number of ranks",
         zh="按要求对各 rank 的梯度求和(而非平均):学习率须与 rank 数匹配",

@@ -10,7 +10,12 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _optimizers as optimizers
 
 rule = Rule(
-    __name__, spec="V2", kind="report", order=95, on=lambda options: options.distributed and options.reduction == "sum"
+    __name__,
+    spec="V2",
+    kind="report",
+    on=lambda options: options.distributed and options.reduction == "sum",
+    after=("keras_distributed_optimizer",),
+    last=True,
 )
 
 

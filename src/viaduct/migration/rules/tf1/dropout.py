@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.migration.predicates import is_none_or_absent
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, spec="N1", kind="performance", order=60)
+rule = Rule(__name__, spec="N1", kind="performance")
 
 SIMPLE = (ast.Constant, ast.Name, ast.Attribute, ast.Call, ast.Subscript)
 
@@ -28,7 +29,7 @@ def convert(site: Site) -> None:
             zh="参数为解包形式:npu_ops.dropout 使用 keep_prob",
         )
         return
-    if not is_none(site.argument("noise_shape", 2)):
+    if not is_none_or_absent(site.argument("noise_shape", 2)):
         site.advice(
             "dropout with a noise_shape stays TensorFlow's own", zh="带 noise_shape 的 dropout 保留 TensorFlow 实现"
         )
@@ -39,7 +40,7 @@ def convert(site: Site) -> None:
             "keep_prob is 0 here: the device's operator takes (0, 1]", zh="keep_prob 为 0:昇腾算子取值范围为 (0, 1]"
         )
         return
-    if is_none(keep) and is_none(rate):
+    if is_none_or_absent(keep) and is_none_or_absent(rate):
         site.manual("neither keep_prob nor rate is given", zh="未给出 keep_prob 或 rate")
         return
     rewrite(site, rate)
@@ -48,29 +49,31 @@ def convert(site: Site) -> None:
 
 
 def rewrite(site: Site, rate: ast.expr | None) -> None:
-    word = site.keyword("rate")
-    if word is not None and not is_none(rate):
-        start = site.source.offset(word.lineno, word.col_offset)
+    keyword = site.keyword("rate")
+    if keyword is not None and not is_none_or_absent(rate):
+        start = site.source.offset(keyword.lineno, keyword.col_offset)
         site.edit.replace(start, start + len("rate"), "keep_prob")
-        begin, end = site.source.span(word.value)
+        begin, end = site.source.span(keyword.value)
         opening, closing = (
-            ("1.0 - ", "") if isinstance(word.value, SIMPLE) or parenthesised(site, word.value) else ("1.0 - (", ")")
+            ("1.0 - ", "")
+            if isinstance(keyword.value, SIMPLE) or has_parenthesis(site, keyword.value)
+            else ("1.0 - (", ")")
         )
-        site.edit.insert(outer(site, word.value, begin), opening)
+        site.edit.insert(outer(site, keyword.value, begin), opening)
         if closing:
             site.edit.insert(end, closing)
         drop_none(site, "keep_prob", 1)
-    elif word is not None:
-        site.remove_argument(word)
+    elif keyword is not None:
+        site.remove_argument(keyword)
 
 
-def parenthesised(site: Site, node: ast.expr) -> bool:
+def has_parenthesis(site: Site, node: ast.expr) -> bool:
     before = site.source.token_before(site.source.span(node)[0])
     return before is not None and before.text == "("
 
 
 def outer(site: Site, node: ast.expr, begin: int) -> int:
-    """Where the value begins, its own parentheses included."""
+    """Return where the value begins, its own parentheses included."""
     before = site.source.token_before(begin)
     while before is not None and before.text == "(":
         begin = before.start
@@ -80,15 +83,11 @@ def outer(site: Site, node: ast.expr, begin: int) -> int:
 
 def drop_none(site: Site, name: str, position: int) -> None:
     """keep_prob=None beside rate=…: the keyword is there already."""
-    word = site.keyword(name)
-    if word is not None:
-        site.remove_argument(word)
+    keyword = site.keyword(name)
+    if keyword is not None:
+        site.remove_argument(keyword)
     elif len(site.node.args) > position:
         site.remove_argument(site.node.args[position])
-
-
-def is_none(node: ast.expr | None) -> bool:
-    return node is None or (isinstance(node, ast.Constant) and node.value is None)
 
 
 def is_zero(node: ast.expr | None) -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from viaduct.migration.rule import Rule, Site
 
 EXAMPLE_OPTIONS = {"dropout_layers": True}
-rule = Rule(__name__, spec="N2", kind="performance", order=61, on=lambda options: options.dropout_layers)
+rule = Rule(__name__, spec="N2", kind="performance", on=lambda options: options.dropout_layers)
 
 LAYERS = (
     *(

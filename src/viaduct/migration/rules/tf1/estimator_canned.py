@@ -16,7 +16,7 @@ import ast
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._run_configs import CANNED, INIT
 
-rule = Rule(__name__, spec="E8", kind="mandatory", order=41)
+rule = Rule(__name__, spec="E8", kind="mandatory", after=("estimator_run_config",))
 
 NPU = "npu_bridge.estimator.npu.npu_config.NPURunConfig"
 
@@ -56,6 +56,6 @@ def configure(site: Site) -> None:
 
 
 def maker(site: Site, config: ast.expr) -> str | None:
-    """What the config was made by, where that is seen."""
+    """Return what the config was made by, where that is seen."""
     origin = site.values.origin(config)
     return site.qualified(origin.func) if isinstance(origin, ast.Call) else None

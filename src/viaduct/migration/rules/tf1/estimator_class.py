@@ -18,7 +18,7 @@ import ast
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._run_configs import comes_from_init
 
-rule = Rule(__name__, spec="E5 E6 E7", kind="mandatory", order=40)
+rule = Rule(__name__, spec="E5 E6 E7", kind="mandatory", after=("estimator_run_config", "preset_resnet_seed"))
 
 LEARN = (
     "Estimator",
@@ -82,7 +82,7 @@ def compare_directories(site: Site, config: ast.expr) -> None:
     origin = site.values.origin(config)
     if own is None or not isinstance(origin, ast.Call):
         return
-    theirs = next((word.value for word in origin.keywords if word.arg == "model_dir"), None)
+    theirs = next((keyword.value for keyword in origin.keywords if keyword.arg == "model_dir"), None)
     if theirs is not None and ast.dump(own) != ast.dump(theirs):
         site.manual(
             f"model_dir is {site.text(own)} here and {site.text(theirs)} in the config: NPUEstimator raises ValueError "
@@ -93,7 +93,7 @@ def compare_directories(site: Site, config: ast.expr) -> None:
 
 
 @rule.reference("tensorflow.estimator.Estimator")
-def mentioned(site: Site) -> None:
+def report_reference(site: Site) -> None:
     parent = site.source.parents[site.node]
     if isinstance(parent, ast.ClassDef):
         site.manual(

@@ -18,7 +18,7 @@ import ast
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._run_configs import for_canned, is_converted
 
-rule = Rule(__name__, spec="E1 E2 E3 E4", kind="mandatory", order=30)
+rule = Rule(__name__, spec="E1 E2 E3 E4", kind="mandatory")
 
 ORDER = (
     *("model_dir", "tf_random_seed", "save_summary_steps", "save_checkpoints_steps", "save_checkpoints_secs"),
@@ -45,7 +45,7 @@ DIFFERENT = {
 @rule.call("tensorflow.estimator.RunConfig")
 def convert(site: Site) -> None:
     if for_canned(site, site.node) or is_converted(site, site.node):
-        undistributed(site)
+        remove_strategies(site)
         return
     if not site.editable or any(isinstance(value, ast.Starred) for value in site.node.args):
         site.manual(
@@ -64,23 +64,25 @@ def convert(site: Site) -> None:
         )
 
 
-def undistributed(site: Site) -> None:
-    """For ready-made estimators the class stays (estimator_canned); only strategies go."""
-    words = [word for word in site.node.keywords if word.arg in STRATEGIES]
+def remove_strategies(site: Site) -> None:
+    """Remove strategies only: for ready-made estimators the class stays (estimator_canned)."""
+    words = [keyword for keyword in site.node.keywords if keyword.arg in STRATEGIES]
     if words and site.editable:
         site.remove_arguments(words)
-        for word in words:
+        for text in words:
             site.changed(
-                f"{word.arg} is removed: every device is a process of its own",
-                zh=f"已删除 {word.arg}:每个设备对应一个进程",
-                node=word,
+                f"{text.arg} is removed: every device is a process of its own",
+                zh=f"已删除 {text.arg}:每个设备对应一个进程",
+                node=text,
             )
 
 
 def name_or_remove(site: Site) -> None:
     """Positions become keywords; unknown ones go, wherever they stand."""
     slots, _ = site.source.slots(site.source.opening(site.node))
-    named = dict(zip(ORDER, site.node.args, strict=False)) | {word.arg: word for word in site.node.keywords if word.arg}
+    named = dict(zip(ORDER, site.node.args, strict=False)) | {
+        keyword.arg: keyword for keyword in site.node.keywords if keyword.arg
+    }
     for name, argument in named.items():
         if name in UNKNOWN:
             say_removed(site, name, argument)
@@ -93,13 +95,15 @@ def name_or_remove(site: Site) -> None:
 def say_removed(site: Site, name: str, argument: ast.expr | ast.keyword) -> None:
     value = argument.value if isinstance(argument, ast.keyword) else argument
     if isinstance(value, ast.Constant) and value.value is None:
-        rest, rest_zh = "", ""
+        remainder, rest_zh = "", ""
     elif isinstance(value, ast.Call):
-        rest, rest_zh = f"; the call {site.text(value)} is no longer made", f";不再调用 {site.text(value)}"
+        remainder, rest_zh = f"; the call {site.text(value)} is no longer made", f";不再调用 {site.text(value)}"
     else:
-        rest, rest_zh = f"; {site.text(value)} may now be unused", f";{site.text(value)} 可能不再使用"
+        remainder, rest_zh = f"; {site.text(value)} may now be unused", f";{site.text(value)} 可能不再使用"
     site.changed(
-        f"NPURunConfig has no {name}: removed{rest}", zh=f"NPURunConfig 不支持 {name}:已删除{rest_zh}", node=argument
+        f"NPURunConfig has no {name}: removed{remainder}",
+        zh=f"NPURunConfig 不支持 {name}:已删除{rest_zh}",
+        node=argument,
     )
 
 
@@ -126,7 +130,7 @@ def other_class(site: Site) -> None:
 
 
 @rule.reference("tensorflow.estimator.RunConfig")
-def mentioned(site: Site) -> None:
+def report_reference(site: Site) -> None:
     parent = site.source.parents[site.node]
     if isinstance(parent, ast.ClassDef):
         site.manual(

@@ -21,16 +21,16 @@ EXAMPLE_OPTIONS = {"loop": 100, "precision": "allow_mix_precision"}
 NEWER_MODES = ("fp16", "origin", "mixed_float16", "mixed_bfloat16")  # precision_mode_v2's own words
 
 
-def asked(options: Options) -> bool:
+def has_run_options(options: Options) -> bool:
     return options.loop > 1 or bool(options.precision or options.fusion_switch or options.profile or options.dump)
 
 
-rule = Rule(__name__, spec="E15 L6 S13", kind="performance", order=35, on=asked)
+rule = Rule(__name__, spec="E15 L6 S13", kind="performance", on=has_run_options, after=("tpu_estimator",))
 
 
 @rule.call("npu_bridge.estimator.npu.npu_config.NPURunConfig")
 def add_options(site: Site) -> None:
-    given = {word.arg for word in site.node.keywords}
+    given = {keyword.arg for keyword in site.node.keywords}
     wanted = [(name, text) for name, text in arguments(site) if name not in given]
     if wanted and site.editable:
         site.edit.add_argument(site.node, ", ".join(f"{name}={text}" for name, text in wanted))
@@ -53,7 +53,7 @@ def arguments(site: Site) -> list[tuple[str, str]]:
         found.append(("precision_mode_v2" if newer else "precision_mode", f'"{options.precision}"'))
     if options.fusion_switch:
         found.append(("fusion_switch_file", repr(options.fusion_switch)))
-    given = {word.arg for word in site.node.keywords}
+    given = {keyword.arg for keyword in site.node.keywords}
     if options.profile and "profiling_config" not in given:
         found.append(("profiling_config", profiling(site)))
     if options.dump and "dump_config" not in given:

@@ -9,7 +9,7 @@ import ast
 
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, spec="E16", kind="report", order=90)
+rule = Rule(__name__, spec="E16", kind="report", last=True)
 
 
 @rule.call("tensorflow.estimator.TrainSpec", "tensorflow.estimator.EvalSpec")

@@ -24,7 +24,7 @@ from typing import Any
 
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, spec="N3", kind="performance", order=60)
+rule = Rule(__name__, spec="N3", kind="performance")
 
 POINTS = (-3.0, -1.2, -0.3, 0.0, 0.4, 1.0, 2.5)
 FUNCTIONS: dict[str, Callable[..., float]] = {
@@ -51,12 +51,12 @@ def erf_form(x: float) -> float:
 
 
 @rule.node(ast.Return, words=("tanh", "erf"))
-def returned(site: Site) -> None:
+def replace_returned(site: Site) -> None:
     function = site.source.function(site.node)
     if function is None or site.node.value is None:
         return
     for parameter in [argument.arg for argument in function.args.args if argument.arg not in ("self", "cls")]:
-        values = evaluated(site, function, parameter)
+        values = evaluate_returned(site, function, parameter)
         if values and close(values, tanh_form):
             replace(site, function, parameter)
             return
@@ -72,7 +72,7 @@ def close(values: list[float], form: Callable[[float], float]) -> bool:
     return all(abs(value - form(x)) < 1e-5 for value, x in zip(values, POINTS, strict=True))
 
 
-def evaluated(site: Site, function: ast.FunctionDef | ast.AsyncFunctionDef, parameter: str) -> list[float]:
+def evaluate_returned(site: Site, function: ast.FunctionDef | ast.AsyncFunctionDef, parameter: str) -> list[float]:
     """The returned expression at the points; empty if it holds anything but arithmetic on the parameter."""
     try:
         return [Arithmetic(site, function, {parameter: x}).value(site.node.value) for x in POINTS]
@@ -137,7 +137,7 @@ def replace(site: Site, function: ast.FunctionDef | ast.AsyncFunctionDef, parame
     arithmetic.value(site.node.value)
     site.edit.node(site.node.value, f"{site.need('npu_unary_ops')}.gelu({parameter})")
     for name in arithmetic.used:
-        uses = [one for one in ast.walk(function) if isinstance(one, ast.Name) and one.id == name]
+        uses = [node for node in ast.walk(function) if isinstance(node, ast.Name) and node.id == name]
         statement = next(s for s in function.body if isinstance(s, ast.Assign) and ast.unparse(s.targets[0]) == name)
         if len(uses) == 2:  # assigned once, used once
             site.edit.remove_statement(statement)

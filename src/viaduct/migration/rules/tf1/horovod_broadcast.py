@@ -18,12 +18,13 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.cards import NPU
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _broadcast as broadcast
 from viaduct.migration.rules.tf1 import _horovod as horovod
 from viaduct.migration.rules.tf1 import _ranks as ranks
 
-rule = Rule(__name__, spec="2.8", kind="mandatory", order=13)
+rule = Rule(__name__, spec="2.8", kind="mandatory")
 EXAMPLE_OPTIONS = {"distributed": True}
 
 
@@ -35,7 +36,7 @@ def hook(site: Site) -> None:
         remove_hook(site)
         return
     text = f"{site.need('NPUBroadcastGlobalVariablesHook')}({root(site)}, {ranks.expression(site, site.node, 'rank')})"
-    replaced(site, text, "the accelerator's hook broadcasts the initial values", "改用 NPU 的变量广播 hook")
+    replace_broadcast(site, text, "the accelerator's hook broadcasts the initial values", "改用 NPU 的变量广播 hook")
 
 
 def root(site: Site) -> str:
@@ -43,7 +44,7 @@ def root(site: Site) -> str:
     return site.text(value) if value is not None else "0"
 
 
-def replaced(site: Site, text: str, message: str, zh: str) -> None:
+def replace_broadcast(site: Site, text: str, message: str, zh: str) -> None:
     if horovod.whole(site, text):
         site.changed(message, zh=zh)
     else:
@@ -76,7 +77,9 @@ def callback(site: Site) -> None:
     if horovod.is_left(site):
         return
     text = f"{site.need('NPUBroadcastGlobalVariablesCallback')}(root_rank={root(site)})"
-    replaced(site, text, "the accelerator's callback broadcasts the initial weights", "改用 NPU 的权重广播回调")
+    replace_broadcast(
+        site, text, "the accelerator's callback broadcasts the initial weights", "改用 NPU 的权重广播回调"
+    )
 
 
 @rule.call(*horovod.names("broadcast_global_variables"))
@@ -87,7 +90,9 @@ def global_variables(site: Site) -> None:
         horovod.by_hand(site, "use NPUBroadcastGlobalVariablesCallback", "请使用 NPUBroadcastGlobalVariablesCallback")
         return
     text = broadcast.operation(site, broadcast.trainable_variables(site), root(site))
-    replaced(site, text, "one operation broadcasts every trainable variable", "通过 hccl 广播所有可训练变量")
+    replace_broadcast(
+        site, text, "one operation broadcasts every trainable variable", f"通过 {NPU.backend} 广播所有可训练变量"
+    )
 
 
 @rule.call(*horovod.names("broadcast_variables"))
@@ -101,4 +106,4 @@ def some_variables(site: Site) -> None:
         )
         return
     text = broadcast.operation(site, site.text(variables), site.text(rank))
-    replaced(site, text, "one operation broadcasts these variables", "通过 hccl 广播这些变量")
+    replace_broadcast(site, text, "one operation broadcasts these variables", f"通过 {NPU.backend} 广播这些变量")

@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.cards import NPU
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
 from viaduct.migration.rules.tf1 import _ranks as ranks
 
-rule = Rule(__name__, spec="2.8", kind="mandatory", order=12)
+rule = Rule(__name__, spec="2.8", kind="mandatory")
 EXAMPLE_OPTIONS = {"distributed": True}
 
 REDUCTIONS = {"Average": "mean", "Sum": "sum", "Min": "min", "Max": "max", "Product": "prod"}
@@ -31,7 +32,7 @@ QUIET = ("tensor", "average", "op", "name", "device_dense", "device_sparse", "co
 def allreduce(site: Site) -> None:
     if horovod.is_left(site):
         return
-    tensor, reduction = site.argument("tensor", 0), chosen(site)
+    tensor, reduction = site.argument("tensor", 0), find_reduction(site)
     if tensor is None or reduction is None or not understood(site):
         horovod.by_hand(
             site, "hccl_ops.allreduce takes max, min, prod or sum", "hccl_ops.allreduce 支持 max、min、prod、sum"
@@ -42,10 +43,10 @@ def allreduce(site: Site) -> None:
     if mean:
         text = f"{text} / {ranks.expression(site, site.node, 'size')}"
         text = f"({text})" if binds_closer(site) else text
-    finish(site, text, f"allreduce ({reduction}) through hccl", f"allreduce({reduction})改用 hccl")
+    finish(site, text, f"allreduce ({reduction}) through {NPU.backend}", f"allreduce({reduction})改用 {NPU.backend}")
 
 
-def chosen(site: Site) -> str | None:
+def find_reduction(site: Site) -> str | None:
     """The reduction: mean unless something else is said; None if that is decided at run time."""
     op, average = site.keyword("op"), site.argument("average", 1)
     if op is not None and not (isinstance(op.value, ast.Constant) and op.value.value is None):
@@ -56,11 +57,11 @@ def chosen(site: Site) -> str | None:
 
 
 def understood(site: Site) -> bool:
-    return not site.unpacked and all(word.arg in QUIET for word in site.node.keywords)
+    return not site.unpacked and all(keyword.arg in QUIET for keyword in site.node.keywords)
 
 
 def binds_closer(site: Site) -> bool:
-    """Whether a division in its place would be torn apart."""
+    """Return True if a division in its place would be torn apart."""
     parent = site.source.parents[site.node]
     operator = isinstance(parent, ast.BinOp | ast.UnaryOp | ast.Attribute | ast.Await)
     return operator or (isinstance(parent, ast.Subscript) and parent.value is site.node)
@@ -70,9 +71,14 @@ def finish(site: Site, text: str, message: str, zh: str) -> None:
     if not horovod.whole(site, text):
         horovod.by_hand(site, f"write {text}", f"请改为 {text}")
         return
-    dropped = [word for word in site.node.keywords if word.arg not in ("tensor", "average", "op", "root_rank", "name")]
-    rest = ", ".join(site.text(word.value) for word in dropped)
-    site.changed(message + (f"; dropped: {rest}" if rest else ""), zh=zh + (f";删除参数:{rest}" if rest else ""))
+    dropped = [
+        keyword for keyword in site.node.keywords if keyword.arg not in ("tensor", "average", "op", "root_rank", "name")
+    ]
+    remainder = ", ".join(site.text(item.value) for item in dropped)
+    site.changed(
+        message + (f"; dropped: {remainder}" if remainder else ""),
+        zh=zh + (f";删除参数:{remainder}" if remainder else ""),
+    )
 
 
 @rule.call("horovod.tensorflow.allgather")
@@ -87,12 +93,12 @@ def allgather(site: Site) -> None:
     finish(
         site,
         f"{site.need('hccl_ops')}.allgather({site.text(tensor)}, {size})",
-        "allgather through hccl",
-        "allgather 改用 hccl",
+        f"allgather through {NPU.backend}",
+        f"allgather 改用 {NPU.backend}",
     )
     site.advice(
-        "hccl's allgather wants the same first dimension on every rank",
-        zh="hccl 的 allgather 要求各 rank 第一维大小相同",
+        f"{NPU.backend}'s allgather requires the same first dimension on every rank",
+        zh=f"{NPU.backend} 的 allgather 要求各 rank 第一维大小相同",
         risk="medium",
     )
 
@@ -106,4 +112,4 @@ def broadcast(site: Site) -> None:
         horovod.by_hand(site, "hccl_ops.broadcast([tensor], root)[0]", "请使用 hccl_ops.broadcast([tensor], root)[0]")
         return
     text = f"{site.need('hccl_ops')}.broadcast([{site.text(tensor)}], {site.text(root)})[0]"
-    finish(site, text, "broadcast through hccl", "broadcast 改用 hccl")
+    finish(site, text, f"broadcast through {NPU.backend}", f"broadcast 改用 {NPU.backend}")

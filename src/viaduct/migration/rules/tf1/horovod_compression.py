@@ -16,7 +16,7 @@ import ast
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
 
-rule = Rule(__name__, spec="2.8", kind="mandatory", order=14)
+rule = Rule(__name__, spec="2.8", kind="mandatory", after=("horovod_optimizer",))
 
 
 @rule.node(ast.Assign, words=("Compression",))
@@ -27,7 +27,8 @@ def unread(site: Site) -> None:
     scope = site.work.names.scope_of(site.node)
     around = scope.node
     read = any(
-        isinstance(one, ast.Name) and one.id == target.id and isinstance(one.ctx, ast.Load) for one in ast.walk(around)
+        isinstance(node, ast.Name) and node.id == target.id and isinstance(node.ctx, ast.Load)
+        for node in ast.walk(around)
     )
     if read or target.id in scope.elsewhere or has_effects(site):
         return
@@ -39,10 +40,10 @@ def unread(site: Site) -> None:
 
 
 def chooses(site: Site) -> bool:
-    mentioned = (site.qualified(one) for one in ast.walk(site.node.value) if isinstance(one, ast.Attribute))
+    mentioned = (site.qualified(node) for node in ast.walk(site.node.value) if isinstance(node, ast.Attribute))
     return any(horovod.is_horovod(name) and "Compression" in str(name) for name in mentioned)
 
 
 def has_effects(site: Site) -> bool:
     """Calls would no longer be made."""
-    return any(isinstance(one, ast.Call | ast.NamedExpr | ast.Await) for one in ast.walk(site.node.value))
+    return any(isinstance(node, ast.Call | ast.NamedExpr | ast.Await) for node in ast.walk(site.node.value))

@@ -16,7 +16,7 @@ import ast
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
 
-rule = Rule(__name__, spec="S7 2.8", kind="mandatory", order=9)
+rule = Rule(__name__, spec="S7 2.8", kind="mandatory")
 
 FIELD = "visible_device_list"
 VARIABLE = "CUDA_VISIBLE_DEVICES"
@@ -56,9 +56,9 @@ def say(site: Site) -> None:
 
 @rule.call("tensorflow.GPUOptions")
 def argument(site: Site) -> None:
-    word = site.keyword(FIELD)
-    if word is not None and by_local_rank(site, word.value) and site.editable:
-        site.remove_argument(word)
+    keyword = site.keyword(FIELD)
+    if keyword is not None and by_local_rank(site, keyword.value) and site.editable:
+        site.remove_argument(keyword)
         say(site)
 
 

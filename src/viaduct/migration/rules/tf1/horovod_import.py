@@ -20,14 +20,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from viaduct.cards import NPU
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
 from viaduct.migration.rules.tf1 import _presence as presence
 
-rule = Rule(__name__, spec="2.8", kind="mandatory", order=15)
+rule = Rule(__name__, spec="2.8", kind="mandatory", after=("horovod_compression",))
 
 Statement = ast.Import | ast.ImportFrom
-WHY = "  # hccl does Horovod's part, and is always there"
+WHY = f"  # {NPU.backend} does Horovod's part, and is always there"
 
 
 @rule.node(ast.Import, ast.ImportFrom, words=("horovod",))
@@ -41,8 +42,8 @@ def remove(site: Site) -> None:
     gone = drop(site, ours, flag)
     if flag:
         site.changed(
-            f"Horovod is only passed on, or asked whether it is there: {flag}, since hccl does its part",
-            zh=f"Horovod 仅被传递或判断是否存在:改为 {flag},其功能由 hccl 承担",
+            f"Horovod is only passed on, or asked whether it is there: {flag}, since {NPU.backend} does its part",
+            zh=f"Horovod 仅被传递或判断是否存在:改为 {flag},其功能由 {NPU.backend} 承担",
             node=gone,
         )
     else:
@@ -68,7 +69,7 @@ def is_still_used(site: Site, ours: list[ast.alias]) -> bool:
 
 
 def is_module(site: Site, alias: ast.alias) -> bool:
-    """Whether it imports Horovod itself, not a class or function of it."""
+    """Return True if it imports Horovod itself, not a class or function of it."""
     base = f"{site.node.module}." if isinstance(site.node, ast.ImportFrom) else ""
     return f"{base}{alias.name}" in horovod.ROOTS
 
@@ -77,8 +78,9 @@ def say_left(site: Site) -> None:
     where = ", ".join(horovod.escapes(site)[:5])
     site.unresolved(
         f"Horovod goes where it is not followed ({where}), so all of it is left as it is in this program: write its "
-        "like in npu_bridge or hccl by hand",
-        zh=f"Horovod 的去向无法跟踪({where}),本程序中的 Horovod 全部保留:请手工改为 npu_bridge 或 hccl 的对应接口",
+        f"like in npu_bridge or {NPU.backend} by hand",
+        zh=f"Horovod 的去向无法跟踪({where}),本程序中的 Horovod 全部保留:"
+        f"请手工改为 npu_bridge 或 {NPU.backend} 的对应接口",
     )
 
 
@@ -99,7 +101,7 @@ def uses(site: Site, name: str) -> Iterator[ast.Name]:
 
 
 def drop(site: Site, ours: list[ast.alias], flag: str) -> ast.AST:
-    """What is gone, wholly or in part; the flag, if there is one, stands in its place."""
+    """Return the statement that is gone, wholly or in part; the flag, if there is one, stands in its place."""
     names = site.node.names
     around = site.source.parents[site.node]
     if len(ours) < len(names):
@@ -108,8 +110,8 @@ def drop(site: Site, ours: list[ast.alias], flag: str) -> ast.AST:
         if flag:
             site.edit.after(site.node, [flag + WHY])
     elif isinstance(around, ast.Try) and only_imports(site, around):
-        beside = [one for one in [*around.body, *around.orelse] if isinstance(one, ast.Assign)]
-        kept = [site.text(one) for one in beside]
+        beside = [statement for statement in [*around.body, *around.orelse] if isinstance(statement, ast.Assign)]
+        kept = [site.text(line) for line in beside]
         put(site, around, [*([flag + WHY] if flag else []), *kept])
         return around
     else:
@@ -127,13 +129,13 @@ def put(site: Site, statement: ast.stmt, lines: list[str]) -> None:
 
 
 def is_last(site: Site, statement: ast.stmt) -> bool:
-    """Whether nothing follows on its line, not even a comment."""
+    """Return True if nothing follows on its line, not even a comment."""
     end = site.source.span(statement)[1]
     return not site.source.text[end : site.source.line_stop(end)].strip()
 
 
 def drop_one(site: Site, names: list[ast.alias], place: int) -> None:
-    """With the comma behind it, or before it if it is the last."""
+    """Remove a name with the comma behind it, or before it if it is the last."""
     start, end = site.source.span(names[place])
     if place + 1 < len(names):
         site.edit.delete(start, site.source.span(names[place + 1])[0])
@@ -143,10 +145,10 @@ def drop_one(site: Site, names: list[ast.alias], place: int) -> None:
 
 def only_imports(site: Site, block: ast.Try) -> bool:
     """`try: import … except ImportError: hvd = None` and at most flags beside it, no comment either."""
-    beside = [one for one in [*block.body, *block.orelse] if one is not site.node]
-    handled = [one for handler in block.handlers for one in handler.body]
-    quiet = all(is_quiet(one) for one in [*beside, *handled]) and not block.finalbody
-    one_line = any(one.lineno == block.lineno for one in block.body)
+    beside = [statement for statement in [*block.body, *block.orelse] if statement is not site.node]
+    handled = [line for handler in block.handlers for line in handler.body]
+    quiet = all(is_quiet(node) for node in [*beside, *handled]) and not block.finalbody
+    one_line = any(item.lineno == block.lineno for item in block.body)
     return quiet and not one_line and not site.edit.has_comment(*site.source.span(block))
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.cards import NPU
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
 
-rule = Rule(__name__, spec="2.8", kind="report", order=16)
+rule = Rule(__name__, spec="2.8", kind="report", after=("horovod_compression",))
 
 NOTHING = ("there is no equivalent: take it out", "没有等价接口,请删除")
 INSTEAD = {
@@ -33,7 +34,10 @@ INSTEAD = {
         "请用 Keras 的 LearningRateScheduler 实现学习率策略",
     ),
     "DistributedGradientTape": ("eager training is not supported: build a graph", "不支持 eager 训练:请改为图模式"),
-    "is_initialized": ("hccl has no such question: remember it yourself", "hccl 无此查询接口:请自行记录"),
+    "is_initialized": (
+        f"{NPU.backend} has no such function: keep track of it in the script",
+        f"{NPU.backend} 无此查询接口:请自行记录",
+    ),
 }
 SEEKING = ("importlib.util.find_spec", "importlib.find_loader", "pkgutil.find_loader", "importlib.import_module")
 HANDLED = ("init", "shutdown", "rank", "size", "local_rank", "local_size", "DistributedOptimizer")
@@ -67,9 +71,10 @@ def handed_in(site: Site) -> None:
         return
     if any(horovod.is_horovod(name) for name in site.work.project.mentions):
         site.unresolved(
-            f"hvd.{site.name}: Horovod comes as an argument here and is not followed; write its like in npu_bridge or "
-            "hccl by hand",
-            zh=f"hvd.{site.name}:此处 Horovod 以参数传入,无法跟踪;请手工改为 npu_bridge 或 hccl 的对应接口",
+            f"hvd.{site.name}: Horovod comes as an argument here and is not followed; write its "
+            "counterpart in npu_bridge or "
+            f"{NPU.backend} by hand",
+            zh=f"hvd.{site.name}:此处 Horovod 以参数传入,无法跟踪;请手工改为 npu_bridge 或 {NPU.backend} 的对应接口",
         )
 
 
@@ -82,9 +87,9 @@ def sought(site: Site) -> None:
         return
     if any(horovod.is_horovod(name) for name in site.work.project.mentions):
         site.manual(
-            f"{site.text(site.node)} does not find Horovod on the accelerator's machine, where hccl does its part: "
-            "decide as if it were there",
-            zh=f"{site.text(site.node)} 在 NPU 环境中找不到 Horovod,其功能由 hccl 承担:请按其存在处理",
+            f"{site.text(site.node)} does not find Horovod on the accelerator's machine, where {NPU.backend} does its "
+            "part: decide as if it were there",
+            zh=f"{site.text(site.node)} 在 NPU 环境中找不到 Horovod,其功能由 {NPU.backend} 承担:请按其存在处理",
             risk="high",
         )
 
@@ -92,4 +97,7 @@ def sought(site: Site) -> None:
 def said_already(site: Site) -> bool:
     """Another Horovod rule has left this line to a person."""
     line = site.work.lines[site.node.lineno - 1]
-    return any(one.status == "manual" and one.line == line and "horovod_" in one.rule for one in site.work.findings)
+    return any(
+        finding.status == "manual" and finding.line == line and "horovod_" in finding.rule
+        for finding in site.work.findings
+    )

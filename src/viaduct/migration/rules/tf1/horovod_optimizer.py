@@ -17,7 +17,7 @@ import ast
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
 
-rule = Rule(__name__, spec="2.8", kind="mandatory", order=11)
+rule = Rule(__name__, spec="2.8", kind="mandatory", after=("horovod_ranks",))
 
 # Arguments without which training goes another way.
 TELLING = {
@@ -42,9 +42,9 @@ def wrap(site: Site) -> None:
     else:
         site.rename(site.need(wrapper(site, optimizer)))
         kept = optimizer if optimizer in site.node.args else site.keyword("optimizer")
-        rest = [argument for argument in [*site.node.args, *site.node.keywords] if argument is not kept]
-        site.remove_arguments(rest)
-        dropped = ", ".join(argument_text(site, argument) for argument in rest)
+        remainder = [argument for argument in [*site.node.args, *site.node.keywords] if argument is not kept]
+        site.remove_arguments(remainder)
+        dropped = ", ".join(argument_text(site, argument) for argument in remainder)
         site.changed(
             "gradients are averaged by the accelerator's optimizer" + (f"; dropped: {dropped}" if dropped else ""),
             zh="改用 NPU 分布式优化器做梯度聚合" + (f";删除参数:{dropped}" if dropped else ""),
@@ -66,12 +66,14 @@ def wrapper(site: Site, optimizer: ast.expr) -> str:
 
 
 def say_telling(site: Site) -> None:
-    for word in site.node.keywords:
-        average = (site.qualified(word.value) or "").endswith(".Average")
-        plain = isinstance(word.value, ast.Constant) and word.value.value in (1, 1.0, False)
-        if word.arg in TELLING and not average and not plain:
-            why, zh = TELLING[word.arg]
-            site.manual(f"{argument_text(site, word)} is lost: {why}", zh=f"丢失 {argument_text(site, word)}:{zh}")
+    for keyword in site.node.keywords:
+        average = (site.qualified(keyword.value) or "").endswith(".Average")
+        plain = isinstance(keyword.value, ast.Constant) and keyword.value.value in (1, 1.0, False)
+        if keyword.arg in TELLING and not average and not plain:
+            why, zh = TELLING[keyword.arg]
+            site.manual(
+                f"{argument_text(site, keyword)} is lost: {why}", zh=f"丢失 {argument_text(site, keyword)}:{zh}"
+            )
 
 
 def is_loss_scaled(site: Site, optimizer: ast.expr) -> bool:

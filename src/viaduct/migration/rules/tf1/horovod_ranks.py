@@ -14,16 +14,17 @@ number of ranks on one server.
 
 from __future__ import annotations
 
+from viaduct.cards import NPU
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
 from viaduct.migration.rules.tf1 import _ranks as ranks
 
-rule = Rule(__name__, spec="2.8", kind="mandatory", order=10)
+rule = Rule(__name__, spec="2.8", kind="mandatory", after=("horovod_devices",))
 EXAMPLE_OPTIONS = {"distributed": True}
 
 
 @rule.call(*horovod.names(*ranks.HCCL))
-def ask(site: Site) -> None:
+def replace_rank(site: Site) -> None:
     if horovod.is_left(site):
         return
     what = horovod.short(site)
@@ -31,7 +32,7 @@ def ask(site: Site) -> None:
     if text is None:
         horovod.by_hand(
             site,
-            "no environment variable holds it, and hccl is not started here",
+            f"no environment variable holds it, and {NPU.backend} is not started here",
             "没有对应的环境变量,且此处集合通信尚未初始化",
         )
     elif not horovod.whole(site, text):
@@ -46,4 +47,6 @@ def passed_on(site: Site) -> None:
     if not horovod.is_left(site) and site.editable and ranks.asks_hccl(site, site.node):
         what = horovod.short(site)
         site.rename(ranks.function(site, what))
-        site.changed(f"hvd.{what} becomes its like in hccl", zh=f"hvd.{what} 替换为 hccl 的对应函数")
+        site.changed(
+            f"hvd.{what} becomes its counterpart in {NPU.backend}", zh=f"hvd.{what} 替换为 {NPU.backend} 的对应函数"
+        )

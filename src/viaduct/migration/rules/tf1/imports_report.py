@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.cards import NPU
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, spec="I4", kind="report", order=90, targets=("npu", "mlu"))
+rule = Rule(__name__, spec="I4", kind="report", targets=("npu", "mlu"), last=True)
 
 WITHOUT = {
     "cupy": ("arrays on the card: use numpy on the host", "GPU 数组库:请在 host 侧使用 numpy"),
@@ -19,14 +20,14 @@ WITHOUT = {
     "nvidia.dali": ("reads and decodes on the card: use tf.data", "在 GPU 上读取与解码:请使用 tf.data"),
     "tensorflow.python.compiler.tensorrt": ("TensorRT is NVIDIA's inference engine", "TensorRT 是 NVIDIA 的推理引擎"),
     "tensorflow.contrib.tensorrt": ("TensorRT is NVIDIA's inference engine", "TensorRT 是 NVIDIA 的推理引擎"),
-    "mpi4py": ("ranks come from the rank table and hccl", "rank 由 rank table 与 hccl 提供"),
+    "mpi4py": (f"ranks come from the rank table and {NPU.backend}", f"rank 由 rank table 与 {NPU.backend} 提供"),
 }
 WORDS = ("cupy", "pynvml", "nvidia", "tensorrt", "mpi4py")
 
 
 @rule.node(ast.Import, ast.ImportFrom, words=WORDS)
-def look(site: Site) -> None:
-    for name in imported(site.node):
+def report_imports(site: Site) -> None:
+    for name in imported_names(site.node):
         found = next((package for package in WITHOUT if f"{name}.".startswith(f"{package}.")), None)
         if found is not None and not (found == "mpi4py" and site.options.to == "mlu"):  # Horovod stays there
             english, chinese = WITHOUT[found]
@@ -34,7 +35,7 @@ def look(site: Site) -> None:
             return
 
 
-def imported(statement: ast.Import | ast.ImportFrom) -> list[str]:
+def imported_names(statement: ast.Import | ast.ImportFrom) -> list[str]:
     if isinstance(statement, ast.Import):
         return [alias.name for alias in statement.names]
     if statement.level:

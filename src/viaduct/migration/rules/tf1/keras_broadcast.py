@@ -17,7 +17,7 @@ import ast
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _keras
 
-rule = Rule(__name__, spec="K6", kind="mandatory", order=75, on=lambda options: options.distributed)
+rule = Rule(__name__, spec="K6", kind="mandatory", on=lambda options: options.distributed)
 EXAMPLE_OPTIONS = {"distributed": True}
 
 POSITIONS = {"fit": 5, "fit_generator": 4}
@@ -64,12 +64,12 @@ def put_first(site: Site, value: ast.expr, made: str) -> None:
 
 
 def is_present(site: Site, value: ast.expr) -> bool:
-    """In the expression, in what its name was assigned, or appended to that."""
+    """Return True if it is in the expression, in what its name was assigned, or appended to that."""
     looked = [value, site.values.origin(value)]
     if isinstance(value, ast.Name):
         around = site.source.function(site.node) or site.source.tree
         looked += [node for node in ast.walk(around) if changes(node, value.id)]
-    calls = (node for one in looked for node in ast.walk(one) if isinstance(node, ast.Call))
+    calls = (node for item in looked for node in ast.walk(item) if isinstance(node, ast.Call))
     return any((site.qualified(call.func) or "").rpartition(".")[2] in PRESENT for call in calls)
 
 
@@ -83,7 +83,7 @@ def changes(node: ast.AST, name: str) -> bool:
 
 
 def maybe_model(site: Site) -> None:
-    words, receiver = {word.arg for word in site.node.keywords}, site.node.func.value
+    words, receiver = {keyword.arg for keyword in site.node.keywords}, site.node.func.value
     unknown = site.values.kind(receiver) is None and site.qualified(receiver) is None
     if unknown and words & {"epochs", "callbacks", "steps_per_epoch"}:
         say_by_hand(site)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, spec="K7", kind="mandatory", order=25)
+rule = Rule(__name__, spec="K7", kind="mandatory")
 
 
 @rule.call("tensorflow.keras.backend.clear_session")

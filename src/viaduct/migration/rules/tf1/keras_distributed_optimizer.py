@@ -17,7 +17,7 @@ import ast
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _keras
 
-rule = Rule(__name__, spec="K5", kind="mandatory", order=74, on=lambda options: options.distributed)
+rule = Rule(__name__, spec="K5", kind="mandatory", on=lambda options: options.distributed)
 EXAMPLE_OPTIONS = {"distributed": True}
 
 WRAPPED = (
@@ -58,7 +58,7 @@ def is_wrapped(site: Site, optimizer: ast.expr) -> bool:
 
 
 def maybe_model(site: Site) -> None:
-    words, receiver = {word.arg for word in site.node.keywords}, site.node.func.value
+    words, receiver = {keyword.arg for keyword in site.node.keywords}, site.node.func.value
     unknown = site.values.kind(receiver) is None and site.qualified(receiver) is None
     if unknown and {"optimizer", "loss"} <= words:
         site.manual(

@@ -16,7 +16,7 @@ import ast
 
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, spec="K4", kind="mandatory", order=41)
+rule = Rule(__name__, spec="K4", kind="mandatory", after=("keras_clear_session", "preset_resnet_seed"))
 
 ORDER = ("keras_model", "keras_model_path", "custom_objects", "model_dir", "config", "checkpoint_format")
 

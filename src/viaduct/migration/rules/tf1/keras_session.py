@@ -27,9 +27,9 @@ import ast
 
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _config_proto as proto
-from viaduct.migration.rules.tf1 import _entry, _keras, _leaving
+from viaduct.migration.rules.tf1 import _entry, _exits, _keras
 
-rule = Rule(__name__, spec="K1 K2 K3", kind="mandatory", order=24)
+rule = Rule(__name__, spec="K1 K2 K3", kind="mandatory", after=("session_config",))
 
 
 @rule.file(words=("keras",))
@@ -55,8 +55,8 @@ def set_up(site: Site) -> None:
     if not runs and not (entry and site.work.project.keras_files):
         perhaps(site)
         return
-    place = first_place(site)
-    if place is None:
+    location = first_place(site)
+    if location is None:
         site.manual(
             "Keras models run here, but this is no script that is started: name the one that is with --entry FILE, "
             "so that the session is set up before any layer is made",
@@ -65,17 +65,17 @@ def set_up(site: Site) -> None:
             risk="high",
         )
         return
-    insert(site, place)
+    insert(site, location)
 
 
 def perhaps(site: Site) -> None:
-    """What is compiled with a loss and then fitted is used as a Keras model is."""
+    """Report a model that is compiled with a loss and then fitted: it is used as a Keras model is."""
     for call in site.work.index.methods.get("compile", []):
-        told = {word.arg for word in call.keywords} & {"loss", "optimizer"}
+        reported = {keyword.arg for keyword in call.keywords} & {"loss", "optimizer"}
         used = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
-        runs = [one for name in _keras.RUNNING for one in site.work.index.methods.get(name, [])]
-        same = [one for one in runs if isinstance(one.func, ast.Attribute) and ast.unparse(one.func.value) == used]
-        if told and same and not site.values.is_other(call.func):
+        runs = [site_call for name in _keras.RUNNING for site_call in site.work.index.methods.get(name, [])]
+        same = [item for item in runs if isinstance(item.func, ast.Attribute) and ast.unparse(item.func.value) == used]
+        if reported and same and not site.values.is_other(call.func):
             site.manual(
                 f"{used} is compiled and run as a Keras model is, but where it is made is not seen: if it is one, set "
                 "a session that carries NpuOptimizer before its first layer is made",
@@ -90,18 +90,18 @@ def perhaps(site: Site) -> None:
 def has_session(site: Site) -> bool:
     """Somebody sets a session, or there is none to set (eager)."""
     known = site.work.project.mentions
-    told = any(name in site.work.index.calls or name in known for name in (*_keras.SET_SESSION, *_keras.EAGER))
-    return told or _keras.runs_eagerly(site)
+    reported = any(name in site.work.index.calls or name in known for name in (*_keras.SET_SESSION, *_keras.EAGER))
+    return reported or _keras.runs_eagerly(site)
 
 
 def first_place(site: Site) -> ast.stmt | None:
     """The first statement of the script that builds something, or else that starts what does."""
     guard, main = _entry.main_guard(site), _entry.main_function(site)
-    top = [one for one in site.source.tree.body if not isinstance(one, _entry.FunctionNode | ast.ClassDef)]
-    inside = [inner for one in top for inner in (one.body if one is guard else [one])]
+    top = [line for line in site.source.tree.body if not isinstance(line, _entry.FunctionNode | ast.ClassDef)]
+    inside = [inner for item in top for inner in (item.body if item is guard else [item])]
     classes = _keras.model_classes(site)
     for statement in inside:
-        if any(makes(site, call) or called(call) in classes for call in calls_of(statement)):
+        if any(makes(site, call) or called_name(call) in classes for call in calls_of(statement)):
             return statement
     block = main.body if main is not None else inside
     reaching = _entry.first_reaching(site, block, lambda node: makes(site, node))
@@ -127,10 +127,10 @@ def is_run(site: Site, call: ast.Call) -> bool:
 
 
 def calls_of(statement: ast.stmt) -> list[ast.Call]:
-    return [node for node in _keras.executed(statement) if isinstance(node, ast.Call)]
+    return [node for node in _keras.walk_executed(statement) if isinstance(node, ast.Call)]
 
 
-def called(call: ast.Call) -> str:
+def called_name(call: ast.Call) -> str:
     return call.func.id if isinstance(call.func, ast.Name) else ""
 
 
@@ -175,14 +175,14 @@ def set_session(site: Site) -> str:
 
 
 def close(site: Site, place: ast.stmt, closing: str) -> None:
-    """In main where the set-up is there or the module's end is not reached; else where the block ends."""
+    """Close in main where the set-up is there or the module's end is not reached; else where the block ends."""
     main = _entry.main_function(site)
-    if site.source.function(place) is None and _leaving.leaves_early(site, site.source.tree.body):
+    if site.source.function(place) is None and _exits.leaves_early(site, site.source.tree.body):
         if main is None:
             register = f"{proto.module_name(site, 'atexit')}.register(lambda: {closing})"
             site.edit.before(place, [register])
             return
-        _leaving.at_end(site, main.body, [closing])
+        _exits.at_end(site, main.body, [closing])
         return
     block = site.source.block(place)
-    _leaving.at_end(site, block[block.index(place) :], [closing])
+    _exits.at_end(site, block[block.index(place) :], [closing])

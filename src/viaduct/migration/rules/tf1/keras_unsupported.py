@@ -10,7 +10,7 @@ from __future__ import annotations
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _keras
 
-rule = Rule(__name__, spec="K9 K10", kind="report", order=90)
+rule = Rule(__name__, spec="K9 K10", kind="report", last=True)
 
 ROOTS = ("tensorflow.keras", "keras")
 INSTEAD = {
@@ -26,7 +26,7 @@ EAGER = tuple(f"tensorflow.{name}" for name in ("enable_eager_execution", "enabl
 
 
 @rule.call(*(f"{root}.{name}" for root in ROOTS for name in INSTEAD))
-def unsupported(site: Site) -> None:
+def report_unsupported(site: Site) -> None:
     name = next(name for name in INSTEAD if site.name.endswith(f".{name}"))
     english, chinese = INSTEAD[name]
     short = name.rpartition(".")[2]
@@ -57,8 +57,8 @@ def eager(site: Site) -> None:
 
 @rule.method("compile")
 def eager_model(site: Site) -> None:
-    word = site.keyword("run_eagerly")
-    if word is not None and _keras.is_true(word.value) and _keras.is_model(site, site.node.func.value):
+    keyword = site.keyword("run_eagerly")
+    if keyword is not None and _keras.is_true(keyword.value) and _keras.is_model(site, site.node.func.value):
         site.manual(
             "run_eagerly is not supported: only graphs are compiled for the accelerator",
             zh="不支持 run_eagerly:仅计算图可编译到昇腾执行",
@@ -67,5 +67,5 @@ def eager_model(site: Site) -> None:
 
 
 @rule.reference(*(f"{root}.{name}" for root in ROOTS for name in INSTEAD))
-def mentioned(site: Site) -> None:
-    unsupported(site)
+def report_reference(site: Site) -> None:
+    report_unsupported(site)

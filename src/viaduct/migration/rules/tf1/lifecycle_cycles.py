@@ -28,24 +28,26 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.migration.habits import estimator_cycle
+from viaduct.migration.project_usage import estimator_cycle
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _communication as communication
-from viaduct.migration.rules.tf1 import _leaving
+from viaduct.migration.rules.tf1 import _exits
 
-rule = Rule(__name__, spec="C2 C4 C5", kind="mandatory", order=82, on=communication.wanted)
+rule = Rule(
+    __name__, spec="C2 C4 C5", kind="mandatory", on=communication.needs_communication, after=("lifecycle_init",)
+)
 EXAMPLE_OPTIONS = {"distributed": True}
 
 
 @rule.node(ast.FunctionDef, ast.AsyncFunctionDef, words=(".train(", ".evaluate("))
-def again(site: Site) -> None:
+def restart_in_cycles(site: Site) -> None:
     calls = [call for call in estimator_cycle(site.node, site.values) if site.source.function(call) is site.node]
     if not calls or not needs_ranks(site) or is_done(site):
         return
     for call in calls:
         restart(site, call)
     if site.options.resources == "session" and site.options.style == "explicit":
-        _leaving.at_end(site, site.node.body, [*session_lines(site), "init_sess.close()"])
+        _exits.at_end(site, site.node.body, [*session_lines(site), "init_sess.close()"])
 
 
 def needs_ranks(site: Site) -> bool:

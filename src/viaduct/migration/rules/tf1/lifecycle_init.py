@@ -34,33 +34,41 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.cards import NPU
+from viaduct.cards.tensorflow_api import COLLECTIVES
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _communication as communication
-from viaduct.migration.rules.tf1 import _entry, _leaving
+from viaduct.migration.rules.tf1 import _entry, _exits
 
-rule = Rule(__name__, spec="C1 C3 C4 C5", kind="mandatory", order=81, on=communication.wanted)
+rule = Rule(
+    __name__,
+    spec="C1 C3 C4 C5",
+    kind="mandatory",
+    on=communication.needs_communication,
+    after=("tpu_spec", "distribute_broadcast", "session_close"),
+)
 EXAMPLE_OPTIONS = {"distributed": True}
 
 
-@rule.file(words=("__main__", "app.run", "hccl", "get_rank_", "get_local_rank_"))
+@rule.file(words=("__main__", "app.run", NPU.backend, "get_rank_", "get_local_rank_"))
 def start(site: Site) -> None:
     if not communication.asks_for_ranks(site) or communication.is_started(site):
         return
-    place = first_place(site)
-    if place is None:
+    location = first_place(site)
+    if location is None:
         return
-    first, last = lines(site, place)
-    site.edit.before(place, first)
-    end(site, place, last)
+    first, last = lines(site, location)
+    site.edit.before(location, first)
+    add_shutdown(site, location, last)
     site.changed(
         "collective communication is started before ranks are asked for",
-        zh="在调用 hccl 接口之前初始化集合通信",
-        node=place,
+        zh=f"在调用 {NPU.backend} 接口之前初始化集合通信",
+        node=location,
     )
 
 
 def first_place(site: Site) -> ast.stmt | None:
-    """In main, in the guard or at module level: before the first statement that may lead to the question."""
+    """Return the first statement in main, in the guard or at module level that may lead to the question."""
     main, guard = _entry.main_function(site), _entry.main_guard(site)
     block = main.body if main is not None else guard.body if guard is not None else module_level(site)
     if main is None and guard is None and site.work.project.importers.get(site.work.path):
@@ -83,9 +91,7 @@ def asks(site: Site, node: ast.AST) -> bool:
     if not isinstance(node, ast.Name | ast.Attribute):
         return False
     name = site.qualified(node) or ""
-    return name.startswith(("hccl.manage.api.", "npu_bridge.hccl.")) or bool(
-        set(name.split(".")) & asking_modules(site)
-    )
+    return name.startswith(COLLECTIVES) or bool(set(name.split(".")) & asking_modules(site))
 
 
 def asking_modules(site: Site) -> set[str]:
@@ -96,7 +102,7 @@ def asking_modules(site: Site) -> set[str]:
 
 
 def lines(site: Site, place: ast.stmt) -> tuple[list[str], list[str]]:
-    """What goes to the start and what to the end."""
+    """Return what goes to the start and what to the end."""
     if site.options.resources == "plugin":
         plugin = site.need("npu_plugin")
         return [f"{plugin}.npu_resource_init()"], [f"{plugin}.npu_resource_shutdown()"]
@@ -117,12 +123,12 @@ def lines(site: Site, place: ast.stmt) -> tuple[list[str], list[str]]:
     ]
 
 
-def end(site: Site, place: ast.stmt, closing: list[str]) -> None:
-    if site.source.function(place) is None and _leaving.leaves_early(site, site.source.tree.body):
+def add_shutdown(site: Site, place: ast.stmt, closing: list[str]) -> None:
+    if site.source.function(place) is None and _exits.leaves_early(site, site.source.tree.body):
         site.advice(
             "the end of this module is not reached; npu_bridge cleans up when the interpreter ends",
             zh="本模块的末尾不会执行到;npu_bridge 会在解释器退出时清理资源",
         )
         return
     block = site.source.block(place)
-    _leaving.at_end(site, block[block.index(place) :], closing)
+    _exits.at_end(site, block[block.index(place) :], closing)

@@ -10,11 +10,11 @@ import ast
 
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, spec="L5 L7", kind="advice", order=90)
+rule = Rule(__name__, spec="L5 L7", kind="advice", last=True)
 
 
 @rule.method("compute_gradients", "minimize")
-def scaled(site: Site) -> None:
+def report_scaled_loss(site: Site) -> None:
     loss = site.argument("loss", 0)
     if isinstance(loss, ast.BinOp) and isinstance(loss.op, ast.Mult):
         names = [ast.unparse(side) for side in (loss.left, loss.right)]

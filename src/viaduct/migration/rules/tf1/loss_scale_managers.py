@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, spec="L1 L2", kind="mandatory", order=22)
+rule = Rule(__name__, spec="L1 L2", kind="mandatory")
 
 DYNAMIC = ("initial_loss_scale", "increment_period", "multiplier")
 RENAMED = {
@@ -35,7 +35,7 @@ WRITTEN_OUT = {"init_loss_scale": "2**15", "incr_every_n_steps": "2000"}
     "tensorflow.mixed_precision.experimental.FixedLossScale",
     "tensorflow.contrib.mixed_precision.FixedLossScaleManager",
 )
-def fixed(site: Site) -> None:
+def convert_fixed(site: Site) -> None:
     if not site.editable:
         return
     site.rename(site.need("FixedLossScaleManager"))
@@ -54,7 +54,7 @@ def dynamic(site: Site) -> None:
     site.rename(site.need("ExponentialUpdateLossScaleManager"))
     site.name_positions(tuple(RENAMED[name] for name in DYNAMIC))
     rename_keywords(site)
-    given = {RENAMED.get(word.arg or "") for word in site.node.keywords}
+    given = {RENAMED.get(keyword.arg or "") for keyword in site.node.keywords}
     given |= {RENAMED[name] for name in DYNAMIC[: len(site.node.args)]}
     missing = [f"{name}={value}" for name, value in WRITTEN_OUT.items() if name not in given]
     if missing:
@@ -75,7 +75,7 @@ def exponential(site: Site) -> None:
 
 
 def rename_keywords(site: Site) -> None:
-    for word in site.node.keywords:
-        if word.arg in RENAMED and RENAMED[word.arg] != word.arg:
-            start = site.source.offset(word.lineno, word.col_offset)
-            site.edit.replace(start, start + len(word.arg), RENAMED[word.arg])
+    for keyword in site.node.keywords:
+        if keyword.arg in RENAMED and RENAMED[keyword.arg] != keyword.arg:
+            start = site.source.offset(keyword.lineno, keyword.col_offset)
+            site.edit.replace(start, start + len(keyword.arg), RENAMED[keyword.arg])

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, spec="L3", kind="mandatory", order=23)
+rule = Rule(__name__, spec="L3", kind="mandatory")
 
 SPELLINGS = (
     "tensorflow.contrib.mixed_precision.LossScaleOptimizer",
@@ -42,9 +42,9 @@ def convert(site: Site) -> None:
 
 
 def rename_scale(site: Site) -> None:
-    word = site.keyword("loss_scale")
-    if word is not None:
-        start = site.source.offset(word.lineno, word.col_offset)
+    keyword = site.keyword("loss_scale")
+    if keyword is not None:
+        start = site.source.offset(keyword.lineno, keyword.col_offset)
         site.edit.replace(start, start + len("loss_scale"), "loss_scale_manager")
 
 

@@ -19,9 +19,9 @@ import tokenize
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
 from viaduct.migration.rules.tf1._optimizers import loads
-from viaduct.migration.rules.tf1.distribute_strategy import STRATEGIES
+from viaduct.migration.rules.tf1._strategies import STRATEGIES
 
-rule = Rule(__name__, spec="6.1", kind="mandatory", targets=("mlu",), order=10)
+rule = Rule(__name__, spec="6.1", kind="mandatory", targets=("mlu",))
 EXAMPLE_OPTIONS = {"to": "mlu"}
 
 GPU = re.compile(r"(?:(?<=[\"'/:])|^)gpu(?=:)", re.IGNORECASE)
@@ -31,15 +31,15 @@ STRINGS = ("STRING", "FSTRING_MIDDLE")
 
 @rule.call("tensorflow.device", *STRATEGIES, *SETTERS)
 def devices(site: Site) -> None:
-    for value in [*site.node.args, *(word.value for word in site.node.keywords)]:
+    for value in [*site.node.args, *(keyword.value for keyword in site.node.keywords)]:
         rename(site, value)
 
 
 @rule.call(*(f"{root}.*" for root in horovod.ROOTS))
 def collective(site: Site) -> None:
-    for word in site.node.keywords:
-        if word.arg in ("device", "device_dense", "device_sparse"):
-            rename(site, word.value)
+    for keyword in site.node.keywords:
+        if keyword.arg in ("device", "device_dense", "device_sparse"):
+            rename(site, keyword.value)
 
 
 def rename(site: Site, value: ast.expr) -> None:
@@ -70,20 +70,22 @@ def leave(site: Site, name: str) -> None:
 
 
 def default_of(site: Site, name: ast.Name) -> ast.expr | None:
-    """Of a parameter."""
+    """Return the default of a parameter."""
     function = site.work.names.scope_of(name).node
     if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
         return None
-    places = [*function.args.posonlyargs, *function.args.args]
-    given = dict(zip([one.arg for one in reversed(places)], reversed(function.args.defaults), strict=False))
+    entries = [*function.args.posonlyargs, *function.args.args]
+    given = dict(zip([entry.arg for entry in reversed(entries)], reversed(function.args.defaults), strict=False))
     given |= {
-        one.arg: value for one, value in zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True) if value
+        parameter.arg: value
+        for parameter, value in zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)
+        if value
     }
     return given.get(name.id)
 
 
 def pieces(site: Site, value: ast.expr) -> list[tuple[int, int]]:
-    """Where a string of the expression says gpu."""
+    """Return the spans at which a string of the expression says gpu."""
     start, end = site.source.span(value)
     found = []
     for token in site.source.tokens_between(start, end):

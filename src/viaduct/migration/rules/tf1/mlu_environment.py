@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.migration.predicates import imports_torch
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch.device_string import imports_torch
 
-rule = Rule(__name__, spec="6.1", kind="mandatory", targets=("mlu",), order=20)
+rule = Rule(__name__, spec="6.1", kind="mandatory", targets=("mlu",))
 EXAMPLE_OPTIONS = {"to": "mlu"}
 
 VARIABLES = {

@@ -15,7 +15,7 @@ import ast
 
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, spec="6.1", kind="mandatory", targets=("mlu",), order=20)
+rule = Rule(__name__, spec="6.1", kind="mandatory", targets=("mlu",))
 EXAMPLE_OPTIONS = {"to": "mlu"}
 
 FIELD = "visible_device_list"
@@ -34,7 +34,7 @@ def visible(site: Site) -> None:
 
 
 @rule.call("tensorflow.GPUOptions")
-def made(site: Site) -> None:
+def report_gpu_options(site: Site) -> None:
     if site.keyword(FIELD) is not None:
         site.manual(
             "GPUOptions(visible_device_list=…) has no effect on an MLU: set config.mlu_options.visible_device_list",
@@ -43,8 +43,8 @@ def made(site: Site) -> None:
 
 
 @rule.call("tensorflow.ConfigProto")
-def counted(site: Site) -> None:
-    word = site.keyword("device_count")
-    keys = word.value.keys if word is not None and isinstance(word.value, ast.Dict) else []
+def report_device_count(site: Site) -> None:
+    keyword = site.keyword("device_count")
+    keys = keyword.value.keys if keyword is not None and isinstance(keyword.value, ast.Dict) else []
     if any(isinstance(key, ast.Constant) and key.value == "GPU" for key in keys):
         site.advice("device_count counts GPUs; MLUs are not meant", zh="device_count 限制的是 GPU 数量,对 MLU 不生效")

@@ -10,7 +10,7 @@ import ast
 
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, spec="N8 N9 N10 N11", kind="advice", order=90)
+rule = Rule(__name__, spec="N8 N9 N10 N11", kind="advice", last=True)
 
 FINITE = tuple(
     f"tensorflow.{home}{name}" for home in ("", "math.", "debugging.") for name in ("is_finite", "is_inf", "is_nan")

@@ -16,7 +16,7 @@ import ast
 
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, spec="L4", kind="mandatory", order=21)
+rule = Rule(__name__, spec="L4", kind="mandatory")
 
 REWRITES = (
     "tensorflow.train.experimental.enable_mixed_precision_graph_rewrite",

@@ -14,14 +14,20 @@ from __future__ import annotations
 from viaduct.migration.rule import Rule, Site
 
 EXAMPLE_OPTIONS = {"preset": "resnet-seed"}
-rule = Rule(__name__, spec="2.11", kind="advice", order=36, on=lambda options: options.preset == "resnet-seed")
+rule = Rule(
+    __name__,
+    spec="2.11",
+    kind="advice",
+    on=lambda options: options.preset == "resnet-seed",
+    after=("estimator_run_options",),
+)
 
 VALUES = {"hcom_parallel": "True", "enable_data_pre_proc": "True", "iterations_per_loop": "100"}
 
 
 @rule.call("npu_bridge.estimator.npu.npu_config.NPURunConfig")
 def settle(site: Site) -> None:
-    given = {word.arg for word in site.node.keywords}
+    given = {keyword.arg for keyword in site.node.keywords}
     missing = [f"{name}={value}" for name, value in VALUES.items() if name not in given]
     if not missing or not site.editable:
         return

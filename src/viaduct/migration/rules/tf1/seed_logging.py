@@ -19,7 +19,7 @@ import ast
 from viaduct.migration.rule import Rule, Site
 
 EXAMPLE_OPTIONS = {"preset": "resnet-seed"}
-rule = Rule(__name__, spec="2.11", kind="advice", order=63, on=lambda options: options.preset == "resnet-seed")
+rule = Rule(__name__, spec="2.11", kind="advice", on=lambda options: options.preset == "resnet-seed")
 
 ABSL, OURS = "absl.logging", "compat.v1.logging"
 LEVELS = {"DEBUG": "DEBUG", "INFO": "INFO", "WARN": "WARN", "WARNING": "WARN", "ERROR": "ERROR", "FATAL": "FATAL"}

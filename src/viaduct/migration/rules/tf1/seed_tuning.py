@@ -17,7 +17,7 @@ import ast
 from viaduct.migration.rule import Rule, Site
 
 EXAMPLE_OPTIONS = {"preset": "resnet-seed"}
-rule = Rule(__name__, spec="N5 N6 N7", kind="performance", order=62, on=lambda options: options.preset == "resnet-seed")
+rule = Rule(__name__, spec="N5 N6 N7", kind="performance", on=lambda options: options.preset == "resnet-seed")
 
 SCHEDULES = {
     "tensorflow.train.piecewise_constant": ("x", 0),

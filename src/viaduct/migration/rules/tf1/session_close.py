@@ -24,13 +24,13 @@ import ast
 from viaduct.migration.names import Function
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _config_proto as proto
-from viaduct.migration.rules.tf1 import _leaving
+from viaduct.migration.rules.tf1 import _exits
 from viaduct.migration.rules.tf1._communication import starts_communication
-from viaduct.migration.rules.tf1._session_keepers import assigned_to, called_by, kept
+from viaduct.migration.rules.tf1._session_keepers import assigned_to, called_by, find_keeper
 from viaduct.migration.rules.tf1._session_uses import only_files, uses
 from viaduct.migration.sessions import CLOSABLE
 
-rule = Rule(__name__, spec="S9 S10", kind="mandatory", order=80)
+rule = Rule(__name__, spec="S9 S10", kind="mandatory", after=("device_block",))
 
 CLOSERS = {"closing", "enter_context", "push", "callback", "register"}
 SESSIONS = {"session", "monitored_session"}
@@ -73,14 +73,16 @@ def close_variable(site: Site, name: str, statement: ast.stmt) -> None:
         return
     is_global = function is not None and name in site.work.names.scopes[function].elsewhere
     keeper = (
-        ("as a global", "全局变量") if is_global else next((why for use in found if (why := kept(site, use))), None)
+        ("as a global", "全局变量")
+        if is_global
+        else next((why for use in found if (why := find_keeper(site, use))), None)
     )
     if keeper is not None:
         leave(site, *keeper)
     elif function is None and outlives(site, name, statement, found):
         at_exit(site, name, statement)
     else:
-        close_block(site, name, statement, found, [one for one in bound if not mentions(one, name)])
+        close_block(site, name, statement, found, [binding for binding in bound if not mentions(binding, name)])
 
 
 def mentions(value: str | ast.expr | None, name: str) -> bool:
@@ -123,7 +125,7 @@ def outlives(site: Site, name: str, statement: ast.stmt, found: list[ast.Name]) 
         use for use in found if any(isinstance(p, Function | ast.ClassDef) for p in site.source.ancestors(use))
     ]
     imported = any(site.work.path in files for files in site.work.project.imports.values())
-    return bool(in_functions) or not found or imported or _leaving.leaves_early(site, site.source.tree.body)
+    return bool(in_functions) or not found or imported or _exits.leaves_early(site, site.source.tree.body)
 
 
 def at_exit(site: Site, name: str, statement: ast.stmt) -> None:
@@ -137,14 +139,14 @@ def at_exit(site: Site, name: str, statement: ast.stmt) -> None:
 def close_block(
     site: Site, name: str, statement: ast.stmt, found: list[ast.Name], bound: list[str | ast.expr | None]
 ) -> None:
-    start, rest = common_start(site, statement, bound), list[ast.stmt]()
+    start, remainder = common_start(site, statement, bound), list[ast.stmt]()
     while start is not None:
-        rest += following(site, start)
+        remainder += following(site, start)
         if not used_outside(site, start, found):
             break
         parent = site.source.parents[start]
         start = parent if isinstance(parent, ast.With | ast.AsyncWith) else None
-    if start is None or (rest and _leaving.is_endless(rest[-1])) or used_in_finally(site, rest, found):
+    if start is None or (remainder and _exits.is_endless(remainder[-1])) or used_in_finally(site, remainder, found):
         site.manual(
             f"it is not plain where `{name}` is done with (opened more than once or in a branch, used in a finally, or "
             "in a loop that never ends): close it there",
@@ -153,15 +155,15 @@ def close_block(
         return
     if ("closed", start, name) in site.work.seen:
         return
-    if _leaving.runs_script(site, rest):
+    if _exits.runs_script(site, remainder):
         at_exit(site, name, start)
         return
     site.work.seen[("closed", start, name)] = None
-    last_try = final_try(site, rest, found)
+    last_try = final_try(site, remainder, found)
     if last_try is not None:
         site.edit.after(last_try.finalbody[-1], [f"{name}.close()"])
-        rest = [*rest[: rest.index(last_try)], last_try]
-    _leaving.at_end(site, rest or [start], [f"{name}.close()"], skip=last_try)
+        remainder = [*remainder[: remainder.index(last_try)], last_try]
+    _exits.at_end(site, remainder or [start], [f"{name}.close()"], skip=last_try)
     say_closed(site)
 
 
@@ -169,13 +171,13 @@ def common_start(site: Site, statement: ast.stmt, bound: list[str | ast.expr | N
     """The assignment; or the `if` whose two branches both assign."""
     if len(bound) == 1:
         return statement
-    places = [site.source.statement(value) for value in bound if isinstance(value, ast.expr)]
-    parents = {site.source.parents[place] for place in places}
+    entries = [site.source.statement(value) for value in bound if isinstance(value, ast.expr)]
+    parents = {site.source.parents[entry] for entry in entries}
     parent = parents.pop() if len(parents) == 1 else None
     kinds = {site.values.kind(value) for value in bound if isinstance(value, ast.expr)}
-    if len(places) != len(bound) or len(bound) != 2 or not isinstance(parent, ast.If) or not kinds <= SESSIONS:
+    if len(entries) != len(bound) or len(bound) != 2 or not isinstance(parent, ast.If) or not kinds <= SESSIONS:
         return None
-    return parent if {place in parent.orelse for place in places} == {True, False} else None
+    return parent if {record in parent.orelse for record in entries} == {True, False} else None
 
 
 def following(site: Site, start: ast.stmt) -> list[ast.stmt]:
@@ -184,17 +186,19 @@ def following(site: Site, start: ast.stmt) -> list[ast.stmt]:
 
 
 def used_outside(site: Site, start: ast.stmt, found: list[ast.Name]) -> bool:
-    """Whether the session is used before its block's statement or behind its block."""
+    """Return True if the session is used before its block's statement or behind its block."""
     begin, end = site.source.span(start)[0], site.source.span(site.source.block(start)[-1])[1]
     return any(not begin <= site.source.span(use)[0] < end for use in found)
 
 
 def used_in_finally(site: Site, rest: list[ast.stmt], found: list[ast.Name]) -> bool:
-    """Whether the block may be left through a `finally` that needs the session, other than its last statement."""
+    """Return True if the block may be left through a `finally` that needs the session, other than its last
+    statement.
+    """
     last = final_try(site, rest, found)
-    for statement in _leaving.exits(site, rest, skip=last):
+    for statement in _exits.exits(site, rest, skip=last):
         for parent in site.source.ancestors(statement):
-            if isinstance(parent, ast.Try) and any(use in ast.walk(one) for one in parent.finalbody for use in found):
+            if isinstance(parent, ast.Try) and any(use in ast.walk(line) for line in parent.finalbody for use in found):
                 return True
     return False
 

@@ -24,9 +24,9 @@ import ast
 
 from viaduct.migration.project import returns_of
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.tf1.session_config import fill_value, is_ready, say_off, without_device
+from viaduct.migration.rules.tf1._session_configs import fill_value, is_ready, say_off, without_device
 
-rule = Rule(__name__, spec="S11", kind="mandatory", order=20)
+rule = Rule(__name__, spec="S11", kind="mandatory")
 
 
 @rule.node(ast.FunctionDef, ast.AsyncFunctionDef, words=("ConfigProto",))

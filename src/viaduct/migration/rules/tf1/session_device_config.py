@@ -19,7 +19,7 @@ import ast
 
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, spec="S12", kind="mandatory", order=22)
+rule = Rule(__name__, spec="S12", kind="mandatory")
 
 GROWTH = "set_memory_growth"
 VIRTUAL = ("set_virtual_device_configuration", "set_logical_device_configuration")

@@ -12,7 +12,7 @@ import ast
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _config_proto as proto
 
-rule = Rule(__name__, spec="S7", kind="advice", order=90)
+rule = Rule(__name__, spec="S7", kind="advice", after=("horovod_devices",), last=True)
 
 INSTEAD = {
     "CUDA_VISIBLE_DEVICES": "choose the device with ASCEND_DEVICE_ID",
@@ -28,7 +28,7 @@ FIELDS = {"allow_growth", "per_process_gpu_memory_fraction", "visible_device_lis
 
 
 @rule.node(ast.Assign, words=("gpu_options", "GPUOptions", *INSTEAD))
-def assigned(site: Site) -> None:
+def report_assignment(site: Site) -> None:
     for target in site.node.targets:
         if isinstance(target, ast.Attribute) and "gpu_options" in proto.chain(site, target)[:-1]:
             say_gpu(site, target.attr)
@@ -38,11 +38,11 @@ def assigned(site: Site) -> None:
 
 @rule.call("tensorflow.GPUOptions")
 def gpu_options(site: Site) -> None:
-    say_gpu(site, ", ".join(word.arg for word in site.node.keywords if word.arg) or "GPUOptions")
+    say_gpu(site, ", ".join(keyword.arg for keyword in site.node.keywords if keyword.arg) or "GPUOptions")
 
 
 @rule.call("os.environ.setdefault", "os.putenv")
-def put(site: Site) -> None:
+def report_variable_call(site: Site) -> None:
     if site.node.args:
         say_variable(site, site.node.args[0])
 

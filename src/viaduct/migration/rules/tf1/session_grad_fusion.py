@@ -21,11 +21,12 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.migration.predicates import is_text
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _config_proto as proto
 from viaduct.migration.rules.tf1._communication import starts_communication
 
-rule = Rule(__name__, spec="S8", kind="mandatory", order=84, on=lambda options: options.distributed)
+rule = Rule(__name__, spec="S8", kind="mandatory", on=lambda options: options.distributed, after=("keras_session",))
 EXAMPLE_OPTIONS = {"distributed": True}
 
 FIRST = '"pruning", "function", "constfold", "shape", "arithmetic",'
@@ -61,12 +62,8 @@ def helper(site: Site) -> None:
     )
 
 
-def is_text(value: ast.expr, text: str) -> bool:
-    return isinstance(value, ast.Constant) and value.value == text
-
-
 def has_list(site: Site, rewrite: tuple[str, ...]) -> bool:
-    """Whether this function touches the list of optimizers already."""
+    """Return True if this function touches the list of optimizers already."""
     around = site.source.function(site.node) or site.source.tree
     wanted = (*rewrite, "optimizers")
     return any(isinstance(node, ast.Attribute) and proto.chain(site, node) == wanted for node in ast.walk(around))

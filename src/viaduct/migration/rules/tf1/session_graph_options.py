@@ -15,7 +15,7 @@ import ast
 
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, spec="S12", kind="mandatory", order=21, on=lambda options: options.style == "wrapper")
+rule = Rule(__name__, spec="S12", kind="mandatory", on=lambda options: options.style == "wrapper")
 EXAMPLE_OPTIONS = {"style": "wrapper"}
 
 HELPERS = {

@@ -29,10 +29,10 @@ rule = Rule(
     __name__,
     spec="S13 L6",
     kind="mandatory",
-    order=86,
     on=lambda options: bool(
         options.precision or options.profile or options.dump or options.fusion_switch or options.loop > 1
     ),
+    after=("lifecycle_cycles",),
 )
 EXAMPLE_OPTIONS = {"precision": "allow_mix_precision", "dump": "/tmp/dump", "dump_step": "0|5|10"}
 
@@ -42,7 +42,7 @@ HELPERS = tuple(
 )
 
 
-def wanted(site: Site, options: Options) -> dict[str, str]:
+def required_options(site: Site, options: Options) -> dict[str, str]:
     """Key -> the rest of the statement."""
     keys: dict[str, str] = {}
     if options.precision:
@@ -68,11 +68,11 @@ def add_keys(site: Site) -> None:
     if not (named and isinstance(value, ast.Constant) and value.value == "NpuOptimizer"):
         return
     custom, present = target.value.id, keys_set(site, target.value.id)
-    missing = {key: rest for key, rest in wanted(site, site.options).items() if key not in present}
+    missing = {key: item for key, item in required_options(site, site.options).items() if key not in present}
     missing = {} if "precision_mode_v2" in present and "precision_mode" in missing and len(missing) == 1 else missing
     if missing:
-        place = present.get("use_off_line", site.node)
-        site.edit.after(place, [f'{custom}.parameter_map["{key}"]{rest}' for key, rest in missing.items()])
+        location = present.get("use_off_line", site.node)
+        site.edit.after(location, [f'{custom}.parameter_map["{key}"]{node}' for key, node in missing.items()])
         site.changed(f"the session is asked for {', '.join(missing)}", zh=f"会话配置项:{'、'.join(missing)}")
     if site.options.loop > 1:
         site.advice(
@@ -84,7 +84,7 @@ def add_keys(site: Site) -> None:
 
 @rule.call(*HELPERS)
 def helper(site: Site) -> None:
-    keys = ", ".join(wanted(site, site.options))
+    keys = ", ".join(required_options(site, site.options))
     if keys:
         site.manual(
             f"{site.name.rpartition('.')[2]} has no room for {keys}: set them on the config before",

@@ -17,10 +17,11 @@ from __future__ import annotations
 import ast
 import re
 
+from viaduct.migration.predicates import is_constant
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _config_proto as proto
 
-rule = Rule(__name__, spec="S5 S12", kind="mandatory", order=22)
+rule = Rule(__name__, spec="S5 S12", kind="mandatory", after=("session_graph_options",))
 
 SCOPES = (
     "tensorflow.xla.experimental.jit_scope",
@@ -56,11 +57,11 @@ def setting(site: Site) -> None:
 @rule.call(REWRITER)
 def rewriter_config(site: Site) -> None:
     """The same fields as keywords."""
-    for word in site.node.keywords:
-        if word.arg == "remapping":
-            switch_remapping_off(site, word.value)
+    for keyword in site.node.keywords:
+        if keyword.arg == "remapping":
+            switch_remapping_off(site, keyword.value)
         else:
-            advise_rewriting(site, word.arg or "", word.value)
+            advise_rewriting(site, keyword.arg or "", keyword.value)
 
 
 @rule.node(ast.Call, words=("remapping",))
@@ -83,15 +84,15 @@ def text_of_options(site: Site) -> None:
 
 @rule.call("tensorflow.OptimizerOptions")
 def optimizer_options(site: Site) -> None:
-    word = site.keyword("global_jit_level")
-    if word is not None:
-        switch_off(site, word.value)
+    keyword = site.keyword("global_jit_level")
+    if keyword is not None:
+        switch_off(site, keyword.value)
 
 
 @rule.call(*proto.CONFIG_PROTO)
 def config_proto(site: Site) -> None:
-    for word in site.node.keywords:
-        advise_placement(site, word.arg or "", word.value)
+    for keyword in site.node.keywords:
+        advise_placement(site, keyword.arg or "", keyword.value)
 
 
 @rule.call("tensorflow.config.optimizer.set_jit")
@@ -213,7 +214,3 @@ def advise_placement(site: Site, field: str, value: ast.expr) -> None:
             "log_device_placement says nothing about the accelerator; switch it off",
             zh="log_device_placement 对昇腾无意义,建议设为 False",
         )
-
-
-def is_constant(value: ast.expr | None, wanted: object) -> bool:
-    return isinstance(value, ast.Constant) and value.value is wanted

@@ -15,7 +15,7 @@ import ast
 
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, spec="8", kind="report", order=89)
+rule = Rule(__name__, spec="8", kind="report", last=True)
 
 SIGNS = ("tensorflow.function", "tensorflow.GradientTape")
 NEXT = "tensorflow.compat.v2"

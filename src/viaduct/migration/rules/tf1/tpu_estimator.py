@@ -23,11 +23,12 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.migration.predicates import is_none
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _run_configs as run_configs
 from viaduct.migration.rules.tf1._run_configs import INIT
 
-rule = Rule(__name__, spec="E10 E11", kind="mandatory", order=31)
+rule = Rule(__name__, spec="E10 E11", kind="mandatory")
 
 TPU = "tensorflow.estimator.tpu"
 SIZES = ("train_batch_size", "eval_batch_size", "predict_batch_size")
@@ -49,11 +50,11 @@ def convert(site: Site) -> None:
         site.manual("name TPUEstimator's arguments first", zh="请先将 TPUEstimator 的参数改为关键字形式", risk="high")
         return
     site.rename(site.need("NPUEstimator"))
-    dropped = [word for word in site.node.keywords if word.arg in DROPPED]
+    dropped = [keyword for keyword in site.node.keywords if keyword.arg in DROPPED]
     site.remove_arguments(dropped, add=move_batch_size(site))
     site.changed("TPUEstimator becomes NPUEstimator", zh="TPUEstimator 替换为 NPUEstimator")
     check_arguments(site)
-    sizes = {ast.unparse(word.value) for word in site.node.keywords if word.arg in SIZES}
+    sizes = {ast.unparse(given.value) for given in site.node.keywords if given.arg in SIZES}
     if len(sizes) > 1:
         site.advice(
             f"batch sizes differ ({', '.join(sorted(sizes))}); training, evaluation and prediction now use the first "
@@ -84,19 +85,17 @@ def move_batch_size(site: Site) -> str:
     return ""
 
 
-def is_none(value: ast.AST) -> bool:
-    return isinstance(value, ast.Constant) and value.value is None
-
-
 def is_converted(site: Site) -> bool:
-    """What the vendor's converter writes: the class stays, switched off, with the accelerator's configuration."""
+    """Return True for what the vendor's converter writes: the class stays, switched off, with the NPU's
+    configuration.
+    """
     config = site.argument("config", 2)
     made = site.values.origin(config) if config is not None else None
     return isinstance(made, ast.Call) and site.qualified(made.func) == INIT
 
 
 def check_arguments(site: Site) -> None:
-    """What is not seen here may be what NPUEstimator does not know."""
+    """Report arguments that are not seen here: NPUEstimator may not know them."""
     if site.unpacked:
         site.unresolved(
             "arguments come by **: NPUEstimator knows neither the batch sizes nor the switches of a TPUEstimator; put "
@@ -114,10 +113,10 @@ def check_arguments(site: Site) -> None:
 
 
 def switch_off(site: Site) -> None:
-    for word in site.node.keywords:
-        if word.arg in SWITCHES and not (isinstance(word.value, ast.Constant) and word.value.value is False):
-            site.edit.node(word.value, "False")
-            site.changed(f"{word.arg} is switched off", zh=f"{word.arg} 已关闭", node=word)
+    for keyword in site.node.keywords:
+        if keyword.arg in SWITCHES and not (isinstance(keyword.value, ast.Constant) and keyword.value.value is False):
+            site.edit.node(keyword.value, "False")
+            site.changed(f"{keyword.arg} is switched off", zh=f"{keyword.arg} 已关闭", node=keyword)
 
 
 @rule.call(f"{TPU}.RunConfig")
@@ -129,7 +128,7 @@ def run_config(site: Site) -> None:
         return
     site.rename(site.need("NPURunConfig"))
     loop = carried_loop(site, loop_of(site))
-    dropped = [word for word in site.node.keywords if word.arg in (*CLUSTER, *UNKNOWN)]
+    dropped = [keyword for keyword in site.node.keywords if keyword.arg in (*CLUSTER, *UNKNOWN)]
     site.remove_arguments(dropped, add=f"iterations_per_loop={loop}" if loop else "")
     site.changed("tpu.RunConfig becomes NPURunConfig", zh="tpu.RunConfig 替换为 NPURunConfig")
 
@@ -145,7 +144,7 @@ def loop_of(site: Site) -> str:
                 zh=f"无法得知 {site.text(config)} 的 iterations_per_loop;请在 NPURunConfig 中设置",
             )
         return ""
-    value = next((word.value for word in origin.keywords if word.arg == "iterations_per_loop"), None)
+    value = next((keyword.value for keyword in origin.keywords if keyword.arg == "iterations_per_loop"), None)
     value = value or (origin.args[0] if origin.args else None)
     return site.text(value) if value is not None else ""
 
@@ -173,7 +172,7 @@ def carried_loop(site: Site, loop: str) -> str:
 
 def steps_of(site: Site) -> list[tuple[str, ast.expr | None]]:
     """Numbers of steps in this file that the loop must divide, as they are written."""
-    words = {word.arg: word.value for word in site.node.keywords if word.arg}
+    words = {keyword.arg: keyword.value for keyword in site.node.keywords if keyword.arg}
     saved = {name: words[name] for name in ("save_checkpoints_steps", "save_checkpoints_secs") if name in words}
     found = [(f"{name}={site.text(value)}", value) for name, value in saved.items() if name.endswith("steps")]
     if not saved:
@@ -182,9 +181,9 @@ def steps_of(site: Site) -> list[tuple[str, ast.expr | None]]:
         method = getattr(call.func, "attr", "") if isinstance(call, ast.Call) else ""
         if isinstance(call, ast.Call) and method in ("train", "TrainSpec"):
             found += [
-                (f"{word.arg}={site.text(word.value)}", word.value)
-                for word in call.keywords
-                if word.arg in ("steps", "max_steps") and not is_none(word.value)
+                (f"{given.arg}={site.text(given.value)}", given.value)
+                for given in call.keywords
+                if given.arg in ("steps", "max_steps") and not is_none(given.value)
             ]
     return found
 

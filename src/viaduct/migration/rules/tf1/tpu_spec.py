@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.migration.predicates import is_none
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, spec="E12 E13", kind="mandatory", order=31)
+rule = Rule(__name__, spec="E12 E13", kind="mandatory")
 
 TPU = "tensorflow.estimator.tpu"
 
@@ -25,14 +26,14 @@ TPU = "tensorflow.estimator.tpu"
 def convert(site: Site) -> None:
     if site.options.tpu == "keep":
         return
-    stuck = [one for one in specs_beside(site) if not follows(site, one)]
+    stuck = [item for item in specs_beside(site) if not follows(site, item)]
     if stuck:
         leave(site, site.node in stuck)
         return
     site.rename(site.need("NPUEstimatorSpec"))
     metrics = site.keyword("eval_metrics")
     if metrics is not None:
-        site.edit.node(metrics, f"eval_metric_ops={called(site, metrics.value)}")
+        site.edit.node(metrics, f"eval_metric_ops={render_call(site, metrics.value)}")
     scaffold = site.keyword("scaffold_fn")
     if scaffold is not None:
         site.edit.node(scaffold, f"scaffold={scaffold_text(site, scaffold.value)}")
@@ -42,11 +43,11 @@ def convert(site: Site) -> None:
 def specs_beside(site: Site) -> list[ast.Call]:
     """All of the same function, this one among them."""
     here = site.source.function(site.node)
-    return [one for one in site.work.index.calls[site.name] if site.source.function(one) is here]
+    return [call for call in site.work.index.calls[site.name] if site.source.function(call) is here]
 
 
 def follows(site: Site, spec: ast.Call) -> bool:
-    metrics = next((word.value for word in spec.keywords if word.arg == "eval_metrics"), None)
+    metrics = next((keyword.value for keyword in spec.keywords if keyword.arg == "eval_metrics"), None)
     if len(spec.args) > 4:  # the fifth is eval_metrics
         return False
     return metrics is None or bool(pairs(site, metrics)) or is_none(site.values.origin(metrics))
@@ -57,13 +58,9 @@ def pairs(site: Site, value: ast.expr) -> list[ast.Tuple]:
     bound: list[object] = [value]
     if isinstance(value, ast.Name):
         bound = [*(site.work.names.lookup(value.id, site.work.names.scope_of(value)) or [])]
-    found = [one for one in bound if isinstance(one, ast.Tuple) and len(one.elts) == 2]
-    whole = len(found) == len([one for one in bound if not is_none(one)])
-    return found if whole and len({isinstance(one.elts[1], ast.Dict) for one in found}) == 1 else []
-
-
-def is_none(value: object) -> bool:
-    return isinstance(value, ast.Constant) and value.value is None
+    found = [binding for binding in bound if isinstance(binding, ast.Tuple) and len(binding.elts) == 2]
+    complete = len(found) == len([node for node in bound if not is_none(node)])
+    return found if complete and len({isinstance(item.elts[1], ast.Dict) for item in found}) == 1 else []
 
 
 def leave(site: Site, own: bool) -> None:
@@ -82,7 +79,7 @@ def leave(site: Site, own: bool) -> None:
         )
 
 
-def called(site: Site, value: ast.expr) -> str:
+def render_call(site: Site, value: ast.expr) -> str:
     found = pairs(site, value)
     if not found:
         return "None"

@@ -1,6 +1,6 @@
 """Name functions of TensorFlow that the accelerator does not run, or does not confirm.
 
-What the vendor's own table says, with what to do instead (see migration/standing.py): TPU functions, random number
+What the vendor's own table says, with what to do instead (see migration/support_table.py): TPU functions, random number
 generators, critical sections, NCCL, TensorRT, questions about GPUs. Everything is left as written. Functions that
 another rule deals with are not repeated here.
 """
@@ -11,15 +11,15 @@ import ast
 
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._device_counts import is_counted
-from viaduct.migration.standing import reported, standing_of
+from viaduct.migration.support_table import reported_names, standing_of
 
-rule = Rule(__name__, spec="8", kind="report", order=90)
+rule = Rule(__name__, spec="8", kind="report", after=("seed_gpu_question",), last=True)
 
 ZH = {"unsupported": "不支持", "under analysis": "分析中", "no effect": "不生效", "after migration": "迁移后支持"}
 
 
-@rule.call(*reported())
-@rule.reference(*reported())
+@rule.call(*reported_names())
+@rule.reference(*reported_names())
 def name_it(site: Site) -> None:
     symbol = standing_of(site.name)
     if symbol is None:

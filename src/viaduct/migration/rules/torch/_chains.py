@@ -13,10 +13,10 @@ import re
 from viaduct.migration.rule import Site
 
 
-def dotted(node: ast.AST) -> str | None:
+def dotted_name(node: ast.AST) -> str | None:
     """A chain of names as it is written, `t.cuda.Stream`; None for anything else."""
     if isinstance(node, ast.Attribute):
-        base = dotted(node.value)
+        base = dotted_name(node.value)
         return f"{base}.{node.attr}" if base else None
     return node.id if isinstance(node, ast.Name) else None
 
@@ -35,21 +35,21 @@ def rename_to(site: Site, node: ast.expr, old: str, new: str) -> bool | None:
 
     None: what differs is not written here, but where the chain's first name was imported or assigned.
     """
-    written = dotted(node)
-    fresh = respelled(site, node, old, new)
+    written = dotted_name(node)
+    fresh = respell_chain(site, node, old, new)
     if written is None or fresh is None:
         return False
     return swap(site, node, written, fresh) if fresh != written else None
 
 
-def respelled(site: Site, node: ast.expr, old: str, new: str) -> str | None:
+def respell_chain(site: Site, node: ast.expr, old: str, new: str) -> str | None:
     """The chain with the words that differ; the whole name where it has more or fewer words than before."""
     words, wanted = old.split("."), new.split(".")
-    written = (dotted(node) or "").split(".")
+    written = (dotted_name(node) or "").split(".")
     if len(words) == len(wanted):
-        for place in range(1, len(written)):
-            if written[-place] == words[-place]:
-                written[-place] = wanted[-place]
+        for index in range(1, len(written)):
+            if written[-index] == words[-index]:
+                written[-index] = wanted[-index]
         return ".".join(written)
     root = site.work.names.local("torch")
     return f"{root}.{new.partition('.')[2]}" if root and wanted[0] == "torch" else None
@@ -73,15 +73,24 @@ def swap(site: Site, node: ast.expr, old: str, new: str) -> bool:
 
 
 def swap_in_f_string(site: Site, node: ast.expr, old: str, new: str) -> bool:
-    string = [one for one in site.source.ancestors(node) if isinstance(one, ast.JoinedStr)][-1]
+    """Replace a name within an f-string, where that string is written plainly enough."""
+    string = [parent for parent in site.source.ancestors(node) if isinstance(parent, ast.JoinedStr)][-1]
     start, end = site.source.span(string)
     if ("f-string", start, old) in site.work.seen:
         return True
-    places = [*re.finditer(rf"(?<![\w.]){re.escape(old)}(?![\w])", site.source.text[start:end])]
-    meant = [one for one in ast.walk(string) if isinstance(one, ast.Attribute | ast.Name) and dotted(one) == old]
-    if len(places) != len(meant):
+    entries = [*re.finditer(rf"(?<![\w.]){re.escape(old)}(?![\w])", site.source.text[start:end])]
+    meant = [
+        inner for inner in ast.walk(string) if isinstance(inner, ast.Attribute | ast.Name) and dotted_name(inner) == old
+    ]
+    if len(entries) != len(meant):
         return False
     site.work.seen[("f-string", start, old)] = None
-    for place in places:
-        site.edit.replace(start + place.start(), start + place.end(), new)
+    for entry in entries:
+        site.edit.replace(start + entry.start(), start + entry.end(), new)
     return True
+
+
+def require_torch(site: Site) -> str:
+    """The file knows only a part of torch: torch itself is imported."""
+    site.work.needed["torch"] = site.work.names.added["torch"] = "torch"
+    return "torch"

@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from viaduct.migration.predicates import is_text
 from viaduct.migration.rule import Site
-from viaduct.migration.rules.torch._targets import card
+from viaduct.migration.targets import card
 
 NCCL = re.compile(r"(?<![\w.])(?:cuda:)?nccl(?![\w.])", re.IGNORECASE)
 WHOLE = re.compile(r"(?:\w+:\w+,\s*)*(?:cuda:)?nccl(?:,\s*\w+:\w+)*", re.IGNORECASE)
@@ -47,6 +48,7 @@ class Origin:
 
 
 def is_nccl(node: ast.AST | None) -> bool:
+    """Return True for a string that names NCCL, alone or for a device as in `cuda:nccl`."""
     return isinstance(node, ast.Constant) and isinstance(node.value, str) and WHOLE.fullmatch(node.value) is not None
 
 
@@ -58,6 +60,7 @@ def origin(site: Site, value: ast.AST) -> Origin:
 
 
 def follow(site: Site, value: ast.AST, found: Origin, depth: int) -> None:
+    """Collect the strings that a value may be, and the expressions that cannot be followed."""
     if isinstance(value, ast.Constant):
         if is_nccl(value) and value not in found.texts:
             found.texts.append(value)
@@ -71,7 +74,7 @@ def follow(site: Site, value: ast.AST, found: Origin, depth: int) -> None:
 
 
 def parts_of(site: Site, value: ast.AST) -> list[ast.expr] | None:
-    """What a value may be made of; None where the text does not show it."""
+    """Return what a value may be made of; None where the text does not show it."""
     if isinstance(value, ast.IfExp):
         return [value.body, value.orelse]
     if isinstance(value, ast.BoolOp):
@@ -90,6 +93,7 @@ def parts_of(site: Site, value: ast.AST) -> list[ast.expr] | None:
 
 
 def parts_of_call(site: Site, call: ast.Call) -> list[ast.expr] | None:
+    """Return what the result of a call may be: a default, a field, the value of an option."""
     name = site.qualified(call.func) or (call.func.id if isinstance(call.func, ast.Name) else "")
     if name in ASKED:
         return []
@@ -106,6 +110,7 @@ def parts_of_call(site: Site, call: ast.Call) -> list[ast.expr] | None:
 
 
 def parts_of_name(site: Site, name: ast.Name) -> list[ast.expr] | None:
+    """Return what a name may stand for: its assignments, or what calls pass for a parameter."""
     scope = site.work.names.scope_of(name)
     bound = site.work.names.lookup(name.id, scope)
     if not bound:
@@ -121,30 +126,34 @@ def passed_for(site: Site, name: str, function: ast.AST) -> list[ast.expr] | Non
     """A parameter: its default, and what the calls in this file give for it."""
     if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
         return None
-    places = [*function.args.posonlyargs, *function.args.args]
-    if name not in {one.arg for one in (*places, *function.args.kwonlyargs)}:
+    entries = [*function.args.posonlyargs, *function.args.args]
+    if name not in {parameter.arg for parameter in (*entries, *function.args.kwonlyargs)}:
         return None
-    place = next((at for at, one in enumerate(places) if one.arg == name), -1)
+    location = next((at for at, entry in enumerate(entries) if entry.arg == name), -1)
     default = default_of(function, name)
     calls = site.work.index.calls.get(f"{site.work.names.own}.{function.name}", [])
     if default is None and not calls:
         return None
-    given = [value for call in calls for value in given_for(call, name, place)]
+    given = [value for call in calls for value in given_for(call, name, location)]
     return [*([default] if default is not None else []), *given]
 
 
 def default_of(function: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> ast.expr | None:
-    places = [*function.args.posonlyargs, *function.args.args]
+    """Return the default of a parameter, if it has one."""
+    entries = [*function.args.posonlyargs, *function.args.args]
     pairs: list[tuple[ast.arg, ast.expr | None]] = [
-        *zip(reversed(places), reversed(function.args.defaults), strict=False)
+        *zip(reversed(entries), reversed(function.args.defaults), strict=False)
     ]
     pairs += zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)
-    return next((value for one, value in pairs if one.arg == name), None)
+    return next((value for pair, value in pairs if pair.arg == name), None)
 
 
 def given_for(call: ast.Call, name: str, place: int) -> Iterator[ast.expr]:
-    yield from (word.value for word in call.keywords if word.arg == name)
-    if 0 <= place < len(call.args) and not any(isinstance(one, ast.Starred) for one in call.args[: place + 1]):
+    """Yield what a call gives for a parameter, by keyword or position."""
+    yield from (keyword.value for keyword in call.keywords if keyword.arg == name)
+    if 0 <= place < len(call.args) and not any(
+        isinstance(argument, ast.Starred) for argument in call.args[: place + 1]
+    ):
         yield call.args[place]
 
 
@@ -158,7 +167,7 @@ def parts_of_attribute(site: Site, value: ast.Attribute) -> list[ast.expr] | Non
 
 
 def fields(site: Site, name: str) -> Iterator[ast.expr]:
-    """What is assigned to an attribute of that name, or in a class body."""
+    """Yield what is assigned to an attribute of that name, or in a class body."""
     for node in site.source.of_kind(ast.Assign):
         for target in node.targets:
             own = in_class(site, node) and isinstance(target, ast.Name) and target.id == name
@@ -172,25 +181,31 @@ def fields(site: Site, name: str) -> Iterator[ast.expr]:
 
 
 def in_class(site: Site, node: ast.stmt) -> bool:
+    """Return True for a statement directly in a class body."""
     return isinstance(site.source.parents[node], ast.ClassDef)
 
 
 def dest(call: ast.Call) -> str:
     """The attribute under which argparse keeps an option."""
-    for word in call.keywords:
-        if word.arg == "dest" and isinstance(word.value, ast.Constant):
-            return str(word.value.value)
-    texts = [one.value for one in call.args if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+    for keyword in call.keywords:
+        if keyword.arg == "dest" and isinstance(keyword.value, ast.Constant):
+            return str(keyword.value.value)
+    texts = [
+        argument.value
+        for argument in call.args
+        if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
+    ]
     long = next((text for text in texts if text.startswith("--")), texts[0] if texts else "")
     return long.lstrip("-").replace("-", "_")
 
 
 def parts_of_item(site: Site, value: ast.Subscript) -> list[ast.expr] | None:
+    """Return what `table[key]` may be."""
     return entries(site, value.value, value.slice)
 
 
 def entries(site: Site, holder: ast.expr, key: ast.expr) -> list[ast.expr] | None:
-    """What a dict that is written out in this file has under a key; what is assigned to it later, too."""
+    """Return what a dict that is written out in this file has under a key; what is assigned to it later, too."""
     if not isinstance(key, ast.Constant):
         return None
     made = site.values.origin(holder)
@@ -212,12 +227,12 @@ def entries(site: Site, holder: ast.expr, key: ast.expr) -> list[ast.expr] | Non
 
 
 def dict_items(made: ast.AST) -> list[tuple[object, ast.expr]] | None:
-    """Of `{"backend": "nccl"}` or `dict(backend="nccl")`."""
+    """Return the entries of `{"backend": "nccl"}` or `dict(backend="nccl")`."""
     if isinstance(made, ast.Dict):
         pairs = zip(made.keys, made.values, strict=True)
         return [(key.value, value) for key, value in pairs if isinstance(key, ast.Constant)]
     if isinstance(made, ast.Call) and isinstance(made.func, ast.Name) and made.func.id == "dict":
-        return [(word.arg, word.value) for word in made.keywords if word.arg]
+        return [(keyword.arg, keyword.value) for keyword in made.keywords if keyword.arg]
     return None
 
 
@@ -234,6 +249,7 @@ def serves_target(site: Site, value: ast.AST) -> bool:
 
 
 def has_entry(site: Site, table: ast.expr) -> bool:
+    """Return True if a table that is written out has the card's backend under its device."""
     items = dict_items(site.values.origin(table)) or []
     target = card(site.options)
     return any(
@@ -257,23 +273,65 @@ def swap(site: Site, text: ast.Constant) -> bool:
         return False
     site.work.seen[("backend", start)] = None
     for match in NCCL.finditer(site.source.text, start, end):
-        site.edit.replace(*match.span(), in_case(match.group(), named(site, match.group())))
+        site.edit.replace(*match.span(), in_case(match.group(), backend_text(site, match.group())))
     return True
 
 
-def named(site: Site, text: str) -> str:
+def backend_text(site: Site, text: str) -> str:
+    """Return the card's backend for a text, with its device where the text has one."""
     chosen = card(site.options)
     return f"{chosen.device}:{chosen.backend}" if text.lower().startswith("cuda:") else chosen.backend
 
 
 def in_case(old: str, new: str) -> str:
+    """Return the new text in capitals if the old one is."""
     return new.upper() if old.isupper() else new
 
 
-def say_swapped(site: Site, node: ast.AST) -> None:
+def replace_backend(site: Site, text: ast.Constant) -> bool:
+    """Write the target's backend for one string, and say so; False where it was done already or cannot be."""
+    if site.target.is_any:
+        return replace_by_helper(site, text)
+    replaced = swap(site, text)
+    if replaced:
+        say_replaced(site, text)
+    return replaced
+
+
+def replace_by_helper(site: Site, text: ast.Constant) -> bool:
+    """Write a call of the helper for one string; False where that was done or cannot be."""
+    compared = isinstance(site.source.parents.get(text), ast.Compare)
+    if ("any", text) in site.work.seen or site.work.is_served(text) or compared:
+        return False
+    site.work.seen[("any", text)] = None
+    if not is_text(text, "nccl", "NCCL") or site.source.in_f_string(text):
+        site.manual(
+            "this names NCCL: put it together from accelerator.name() and accelerator.backend()",
+            zh="此处指定了 NCCL:请用 accelerator.name() 与 accelerator.backend() 组成",
+            node=text,
+        )
+        return False
+    site.edit.node(text, site.target.render_backend(site, text))
+    say_replaced(site, text)
+    return True
+
+
+def say_replaced(site: Site, node: ast.AST) -> None:
+    """Report that a backend was replaced."""
+    if site.target.is_any:
+        site.changed("the backend is that of the available card", zh="通信后端取决于现有的加速卡", node=node)
+        return
     new = card(site.options).backend
     site.changed(
-        f"NCCL speaks to NVIDIA cards alone: the collective backend is {new}",
+        f"NCCL supports NVIDIA GPUs only: the collective backend is {new}",
         zh=f"NCCL 仅支持 NVIDIA 设备:集合通信后端改为 {new}",
         node=node,
     )
+
+
+def is_backend(site: Site, side: ast.expr) -> bool:
+    """Return True for what torch.distributed says, what is called a backend, or a name that gets such a thing."""
+    if "backend" in ast.unparse(side).lower():
+        return True
+    made = site.values.origin(side)
+    return made is not side and isinstance(made, ast.expr) and "backend" in ast.unparse(made).lower()

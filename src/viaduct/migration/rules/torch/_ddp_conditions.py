@@ -68,9 +68,10 @@ def shape_of(site: Site) -> Shape:
 
 
 def refuse_others(site: Site) -> None:
+    """Refuse notebooks, scripts with a distributed path of their own, and wrappers that are not called."""
     if site.work.path.endswith(".ipynb"):
         raise Refused("torchrun starts a script, not a notebook", "torchrun 只能启动脚本,不能启动 notebook")
-    for call in wrapped.distributed(site):
+    for call in wrapped.distributed_calls(site):
         name = site.text(call.func).rpartition(".")[2]
         raise Refused(
             f"the script has a distributed path already ({name}): start it that way",
@@ -86,10 +87,11 @@ def refuse_others(site: Site) -> None:
 
 
 def refuse_wrap(call: ast.Call) -> None:
-    if wrapped.model_of(call) is None or any(word.arg is None for word in call.keywords):
+    """Refuse a DataParallel whose model or arguments cannot be seen."""
+    if wrapped.model_of(call) is None or any(given.arg is None for given in call.keywords):
         raise Refused("it cannot be seen which model is wrapped", "无法看出被包装的模型", call)
-    for word in call.keywords:
-        if word.arg == "dim" and not (isinstance(word.value, ast.Constant) and word.value.value == 0):
+    for keyword in call.keywords:
+        if keyword.arg == "dim" and not (isinstance(keyword.value, ast.Constant) and keyword.value.value == 0):
             raise Refused("the batch is not split along dim 0", "批次不是沿第 0 维切分", call)
 
 
@@ -111,10 +113,11 @@ def training_loaders(site: Site) -> list[tuple[ast.Call, Loaders]]:
 
 
 def refuse_sampler(site: Site, call: ast.Call) -> None:
-    given = {word.arg for word in call.keywords}
+    """Refuse a loader that has a sampler of its own."""
+    given = {keyword.arg for keyword in call.keywords}
     if given & {"sampler", "batch_sampler"} or len(call.args) > 3:
         raise Refused("the training loader has a sampler of its own", "训练数据使用了自定义 sampler", call)
-    if None in given or any(isinstance(one, ast.Starred) for one in call.args):
+    if None in given or any(isinstance(argument, ast.Starred) for argument in call.args):
         refuse_hidden(site, call)
 
 
@@ -122,20 +125,21 @@ def refuse_hidden(site: Site, call: ast.Call) -> None:
     """`**kwargs` is fine where it is written out and has nothing to do with the order of samples."""
     from viaduct.migration.rules.torch._collectives import dict_items
 
-    for word in call.keywords:
-        items = dict_items(site.values.origin(word.value)) if word.arg is None else []
+    for keyword in call.keywords:
+        items = dict_items(site.values.origin(keyword.value)) if keyword.arg is None else []
         if items is None or {"shuffle", "sampler", "batch_sampler", "batch_size"} & {str(name) for name, _ in items}:
-            text = site.text(word.value)
+            text = site.text(keyword.value)
             raise Refused(
                 f"the training loader gets arguments through **{text}", f"数据加载器通过 **{text} 接收参数", call
             )
-    if any(isinstance(one, ast.Starred) for one in call.args):
+    if any(isinstance(argument, ast.Starred) for argument in call.args):
         raise Refused("the training loader gets arguments through *", "数据加载器通过 * 接收参数", call)
 
 
 def look_at_loader(site: Site, call: ast.Call, seen: Loaders) -> Loading:
+    """Return what is known of one loader: its dataset, batch size and order."""
     refuse_sampler(site, call)
-    given = {word.arg: word.value for word in call.keywords}
+    given = {keyword.arg: keyword.value for keyword in call.keywords}
     dataset = call.args[0] if call.args else given.get("dataset")
     batch = call.args[1] if len(call.args) > 1 else given.get("batch_size")
     statement = site.source.statement(call)
@@ -166,11 +170,12 @@ def refuse_batches(site: Site, wraps: list[ast.Call], loading: list[Loading]) ->
 
 def ranks(call: ast.Call) -> int:
     """How many cards were named; 0 where that is not written."""
-    given = call.args[1:2] + [word.value for word in call.keywords if word.arg == "device_ids"]
+    given = call.args[1:2] + [keyword.value for keyword in call.keywords if keyword.arg == "device_ids"]
     return len(given[0].elts) if given and isinstance(given[0], ast.List | ast.Tuple) else 0
 
 
 def refuse_decisions(site: Site, training: list[Loaders]) -> None:
+    """Refuse a script in which one rank could decide otherwise than another."""
     node = Decisions(site, training).found()
     if node is not None:
         text = site.text(getattr(node, "test", node))
@@ -184,6 +189,7 @@ def refuse_decisions(site: Site, training: list[Loaders]) -> None:
 
 
 def shuffles(site: Site, value: ast.expr | None, call: ast.Call) -> bool:
+    """Return True if a loader shuffles; refuse where that is decided at run time."""
     if value is not None and not (isinstance(value, ast.Constant) and isinstance(value.value, bool)):
         text = site.text(value)
         raise Refused(
@@ -195,6 +201,7 @@ def shuffles(site: Site, value: ast.expr | None, call: ast.Call) -> bool:
 
 
 def epochs_of(seen: Loaders, call: ast.Call) -> list[Epochs]:
+    """Return the loops over epochs around the use of a loader; refuse a script without one."""
     epochs = [*seen.epochs()]
     if not epochs:
         raise Refused(
@@ -207,6 +214,7 @@ def epochs_of(seen: Loaders, call: ast.Call) -> list[Epochs]:
 
 
 def refuse_iterable(site: Site, dataset: ast.expr) -> None:
+    """Refuse a dataset that cannot be indexed: a DistributedSampler needs its length."""
     made = site.values.origin(dataset)
     name = getattr(made.func, "id", "") if isinstance(made, ast.Call) else ""
     own = [node for node in site.source.tree.body if isinstance(node, ast.ClassDef) and node.name == name]
@@ -228,32 +236,36 @@ def entry_of(site: Site) -> tuple[list[ast.stmt], ast.stmt]:
     guard = main_guard(site)
     refuse_hidden_start(site, guard)
     block = site.source.tree.body
-    early = guard is None or any(moves(site, one) for one in executed(block[: block.index(guard)]))
+    early = guard is None or any(moves(site, line) for line in walk_executed(block[: block.index(guard)]))
     if early and imported_by_others(site):
         raise Refused("the file uses the card when it is imported, and others import it", "该文件在被导入时即使用设备")
     statements = block if early or guard is None else guard.body
-    first = next((one for one in executed(statements) if touches(site, one)), None)
+    first = next((statement for statement in walk_executed(statements) if touches(site, statement)), None)
     if first is None or site.edit.own_indent(first) is None:
         raise Refused("the statement that starts the training was not found", "未找到启动训练的语句")
     return guard.body if guard is not None else block, first
 
 
 def imported_by_others(site: Site) -> bool:
+    """Return True if another file of the project imports this one."""
     project, path = site.work.project, site.work.path
     return (
-        path in {one for held in project.imports.values() for one in held}
+        path in {node for held in project.imports.values() for node in held}
         or project.module_of(path)[0] in project.named
     )
 
 
-def executed(block: list[ast.stmt]) -> Iterator[ast.stmt]:
+def walk_executed(block: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield the statements of a block that do something when it runs."""
     for statement in block:
         if not isinstance(statement, FunctionNode | ast.ClassDef | ast.Import | ast.ImportFrom):
             yield statement
 
 
 def touches(site: Site, statement: ast.stmt) -> bool:
-    """Whether it calls something of torch or of this file; parsing arguments and setting variables comes before."""
+    """Return True if it calls something of torch or of this file; parsing arguments and setting variables
+    comes before.
+    """
     defined = {node.name for node in site.source.tree.body if isinstance(node, FunctionNode | ast.ClassDef)}
     for node in ast.walk(statement):
         if isinstance(node, ast.Call):
@@ -266,7 +278,7 @@ def touches(site: Site, statement: ast.stmt) -> bool:
 
 
 def moves(site: Site, statement: ast.stmt) -> bool:
-    """Whether something goes to the card."""
+    """Return True if something goes to the card."""
     for node in ast.walk(statement):
         method = getattr(node.func, "attr", "") if isinstance(node, ast.Call) else ""
         if method in MOVES and not (site.qualified(node.func) or "").startswith("torch."):  # type: ignore[attr-defined]
@@ -275,6 +287,7 @@ def moves(site: Site, statement: ast.stmt) -> bool:
 
 
 def refuse_hidden_start(site: Site, guard: ast.If | None) -> None:
+    """Refuse a script that does not show where it starts."""
     last = (guard.body if guard is not None else site.source.tree.body)[-1]
     if isinstance(last, FunctionNode | ast.ClassDef | ast.Import | ast.ImportFrom):
         raise Refused("this file is not the one that is started", "该文件不是启动脚本")
@@ -293,7 +306,7 @@ def refuse_hidden_start(site: Site, guard: ast.If | None) -> None:
 
 def saving(site: Site, loading: list[Loading]) -> tuple[list[FunctionNode], list[ast.stmt]]:
     """Functions that only save return at once on other ranks; other statements that save stand under a condition."""
-    training = {site.source.function(one.loop) for held in loading for one in held.epochs}
+    training = {site.source.function(item.loop) for held in loading for item in held.epochs}
     savers: list[FunctionNode] = []
     saves: list[ast.stmt] = []
     for name in SAVES:
@@ -309,8 +322,9 @@ def saving(site: Site, loading: list[Loading]) -> tuple[list[FunctionNode], list
 
 
 def only_saves(function: FunctionNode) -> bool:
-    named = any(word in function.name.lower() for word in ("save", "checkpoint"))
-    gives = any(isinstance(one, ast.Return) and one.value is not None for one in ast.walk(function))
+    """Return True for a function that is named for saving and returns nothing."""
+    named = any(text in function.name.lower() for text in ("save", "checkpoint"))
+    gives = any(isinstance(node, ast.Return) and node.value is not None for node in ast.walk(function))
     return named and not gives
 
 

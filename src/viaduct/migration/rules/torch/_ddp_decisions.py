@@ -24,7 +24,7 @@ LOGGERS = ("log", "logger", "logging", "writer", "pbar", "tqdm", "warnings")
 
 
 class Decisions:
-    """What is known to one rank alone in a file, and what is decided by it."""
+    """Values that one rank alone knows in a file, and what is decided by them."""
 
     def __init__(self, site: Site, training: list[Loaders]) -> None:
         self.site, self.source, self.training = site, site.source, training
@@ -36,6 +36,7 @@ class Decisions:
             pass
 
     def note_batches(self, seen: Loaders) -> None:
+        """Record the names that hold a batch of the training loader."""
         for node in self.source.nodes:
             if isinstance(node, ast.For) and seen.goes_over(node.iter) and seen.learns(node.body):
                 counted = isinstance(node.target, ast.Tuple) and "enumerate" in ast.unparse(node.iter)
@@ -44,25 +45,27 @@ class Decisions:
     # ---- names
 
     def key(self, node: ast.AST) -> Alias | None:
+        """Return what identifies a name or attribute in this file."""
         if isinstance(node, ast.Name):
             function = self.source.function(node)
             return (function if self.training[0].bound_in(function, node.id) else None, node.id)
         return (self.training[0].class_of(node), ast.unparse(node)) if is_self_attribute(node) else None
 
     def note(self, target: ast.AST) -> None:
+        """Record that a target holds something that one rank alone knows."""
         if isinstance(target, ast.Tuple | ast.List):
-            for one in target.elts:
-                self.note(one)
+            for element in target.elts:
+                self.note(element)
         elif isinstance(target, ast.Subscript | ast.Starred):
             self.note(target.value)
         elif (key := self.key(target)) is not None:
             self.local.add(key)
 
     def knows(self, node: ast.AST) -> bool:
-        """Whether an expression has in it what this rank alone has seen."""
+        """Return True if an expression has in it what this rank alone has seen."""
         if isinstance(node, ast.Attribute) and node.attr in ALIKE:
             return False
-        if isinstance(node, ast.Compare) and all(isinstance(one, ast.Is | ast.IsNot) for one in node.ops):
+        if isinstance(node, ast.Compare) and all(isinstance(item, ast.Is | ast.IsNot) for item in node.ops):
             return False
         if isinstance(node, ast.Call):
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
@@ -72,17 +75,19 @@ class Decisions:
                 return True
         if self.key(node) in self.local:
             return True
-        return any(self.knows(one) for one in ast.iter_child_nodes(node))
+        return any(self.knows(inner) for inner in ast.iter_child_nodes(node))
 
     # ---- spreading
 
     def spread(self) -> bool:
+        """Follow known values through all nodes once; return True if something was added."""
         before = len(self.local) + len(self.given)
         for node in self.source.nodes:
             self.through(node)
         return len(self.local) + len(self.given) > before
 
     def through(self, node: ast.AST) -> None:
+        """Follow known values through one node."""
         if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.NamedExpr):
             if node.value is not None and self.knows(node.value):
                 self.note_all(node)
@@ -97,13 +102,14 @@ class Decisions:
                 self.note_all(inner)
 
     def note_all(self, node: ast.AST) -> None:
+        """Record all targets of an assignment."""
         for target in getattr(node, "targets", [getattr(node, "target", None)]):
             if target is not None:
                 self.note(target)
 
     def through_call(self, call: ast.Call) -> None:
         """`losses.update(loss.item())`, `history.append(loss)`, `early_stopping(loss, model)`."""
-        values = [*call.args, *(word.value for word in call.keywords)]
+        values = [*call.args, *(keyword.value for keyword in call.keywords)]
         held = call.func.value if isinstance(call.func, ast.Attribute) and call.func.attr in KEEPS else call.func
         own = self.training[0].called(call) is not None or self.site.qualified(held) is not None
         if not own and getattr(held, "id", "") not in HARMLESS and any(map(self.knows, values)):
@@ -116,16 +122,18 @@ class Decisions:
         return next((node for node in self.source.nodes if self.parts(node)), None)
 
     def parts(self, node: ast.AST) -> bool:
+        """Return True for a node at which ranks could act differently: a branch, a step or a learning rate."""
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "step":
-            return any(self.knows(one) for one in (*node.args, *(word.value for word in node.keywords)))
-        if isinstance(node, ast.Assign) and any(is_rate(one) for one in node.targets):
+            return any(self.knows(item) for item in (*node.args, *(keyword.value for keyword in node.keywords)))
+        if isinstance(node, ast.Assign) and any(is_rate(target) for target in node.targets):
             return self.knows(node.value)
         if isinstance(node, ast.If | ast.While) and self.knows(node.test):
-            return any(acts(one) for one in inside(node))
+            return any(acts(inner) for inner in inside(node))
         return False
 
 
 def inside(node: ast.If | ast.While) -> Iterator[ast.AST]:
+    """Yield all nodes in the branches of a condition or loop."""
     for statement in (*node.body, *node.orelse):
         yield from ast.walk(statement)
 
@@ -136,15 +144,15 @@ def is_rate(target: ast.expr) -> bool:
 
 
 def acts(node: ast.AST) -> bool:
-    """Whether it does more than keep a number or tell of it; a rank that fails ends them all."""
+    """Return True if it does more than keep a number or tell of it; a rank that fails ends them all."""
     if isinstance(node, ast.Break | ast.Continue | ast.Return):
         return True
-    if isinstance(node, ast.Assign) and any(is_rate(one) for one in node.targets):
+    if isinstance(node, ast.Assign) and any(is_rate(target) for target in node.targets):
         return True
     if not isinstance(node, ast.Call):
         return False
     words = ast.unparse(node.func).split(".")
-    return words[-1] not in HARMLESS and not any(word.lower() in LOGGERS for word in words) and not fails(node)
+    return words[-1] not in HARMLESS and not any(text.lower() in LOGGERS for text in words) and not fails(node)
 
 
 def fails(call: ast.Call) -> bool:

@@ -8,7 +8,7 @@ import re
 from viaduct.migration.rule import Site
 from viaduct.migration.rules.torch import _wrapped as wrapped
 from viaduct.migration.rules.torch._ddp_conditions import Loading, Refused, Shape
-from viaduct.migration.rules.torch._targets import card
+from viaduct.migration.targets import card
 
 INDEXED = re.compile(r"(?:cuda|npu|mlu):\d+")
 SIMPLE = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
@@ -16,6 +16,8 @@ MOVED = ("cuda", "npu", "mlu", "to")
 
 
 class Writer:
+    """Edits that turn one script into a program for several ranks: all of them, or none."""
+
     def __init__(self, site: Site, shape: Shape) -> None:
         self.site, self.shape, self.card = site, shape, card(site.options)
         self.indexed: list[tuple[ast.AST, str]] = []  # places that name one card, and what they become
@@ -36,13 +38,14 @@ class Writer:
                 self.check_call(node)
 
     def check_call(self, call: ast.Call) -> None:
+        """Mark a `set_device` for removal; refuse other calls that fix a card by its number."""
         name = self.site.qualified(call.func) or ""
-        if name in (f"torch.{one}.set_device" for one in MOVED):
+        if name in (f"torch.{item}.set_device" for item in MOVED):
             statement = self.site.source.statement(call)
             if not isinstance(statement, ast.Expr):
                 raise Refused("set_device stands within another statement", "set_device 位于其他语句内", call)
             self.gone.append(statement)
-        elif name in (f"torch.{one}.device" for one in MOVED):
+        elif name in (f"torch.{node}.device" for node in MOVED):
             raise Refused("a block chooses a card by its number", "代码块按编号选择设备", call)
         elif isinstance(call.func, ast.Attribute) and call.func.attr in MOVED[:3] and call.args and not name:
             if not self.is_number(call.args[0]):
@@ -51,9 +54,10 @@ class Writer:
             self.indexed.append((call, "argument"))
 
     def is_number(self, value: ast.expr) -> bool:
+        """Return True for what looks like the number of a device."""
         if isinstance(value, ast.Constant):
             return isinstance(value.value, int)
-        return any(word in ast.unparse(value).lower() for word in ("gpu", "device_ids", "rank"))
+        return any(text in ast.unparse(value).lower() for text in ("gpu", "device_ids", "rank"))
 
     # ---- names
 
@@ -67,11 +71,13 @@ class Writer:
         return local
 
     def name(self, module: str, name: str) -> str:
+        """Return the local name of something, importing it if need be."""
         return self.site.work.need(module, name)
 
     # ---- writing
 
     def write(self) -> None:
+        """Make all edits; the conditions were checked before."""
         self.dist = self.module("torch.distributed", "dist")
         self.local_rank = self.site.free_name("local_rank")
         self.parallel = self.name("torch.nn.parallel", "DistributedDataParallel")
@@ -105,6 +111,7 @@ class Writer:
             edit.remove_statement(statement)
 
     def write_wrap(self, call: ast.Call) -> None:
+        """Wrap the model in DistributedDataParallel on the rank's card."""
         model = wrapped.model_of(call)
         assert model is not None
         text = self.site.text(model)
@@ -135,6 +142,7 @@ class Writer:
             self.site.changed("rank 0 downloads, then the others look", zh="rank 0 先下载,其余等待", node=statement)
 
     def write_loader(self, loading: Loading) -> None:
+        """Give the training loader a DistributedSampler and its share of the batch."""
         site, dataset = self.site, loading.dataset
         sampler = self.name("torch.utils.data", "DistributedSampler")
         data = site.text(dataset)
@@ -143,11 +151,11 @@ class Writer:
             site.edit.before(site.source.statement(loading.call), [f"{data} = {site.text(dataset)}"])
             site.edit.replace(*site.source.span(dataset), data)
         given = f"sampler={sampler}({data}{'' if loading.shuffles else ', shuffle=False'})"
-        word = next((one for one in loading.call.keywords if one.value is loading.shuffle), None)
+        keyword = next((item for item in loading.call.keywords if item.value is loading.shuffle), None)
         if loading.shuffle is None:
             site.edit.add_argument(loading.call, given)
         else:
-            site.edit.replace(*site.source.span(word or loading.shuffle), given)
+            site.edit.replace(*site.source.span(keyword or loading.shuffle), given)
         if loading.batch is not None:
             start, end = site.source.span(loading.batch)
             plain = isinstance(loading.batch, (*SIMPLE, ast.Constant))
@@ -161,11 +169,12 @@ class Writer:
         )
 
     def write_epochs(self) -> None:
+        """Call `set_epoch` at the head of every loop over epochs."""
         lines: dict[ast.For, list[str]] = {}
-        for one in (held for loading in self.shape.loading for held in loading.epochs):
-            text = f"{one.loader}.sampler.set_epoch({one.epoch})"
-            if text not in lines.setdefault(one.loop, []):
-                lines[one.loop].append(text)
+        for item in (held for loading in self.shape.loading for held in loading.epochs):
+            text = f"{item.loader}.sampler.set_epoch({item.epoch})"
+            if text not in lines.setdefault(item.loop, []):
+                lines[item.loop].append(text)
         for loop, held in lines.items():
             self.site.edit.before(loop.body[0], held)
             self.site.changed(
@@ -175,6 +184,7 @@ class Writer:
             )
 
     def write_saving(self) -> None:
+        """Let rank 0 alone save."""
         unit = self.site.source.indent_unit
         for function in self.shape.savers:
             first = first_of(function)
@@ -196,8 +206,8 @@ class Writer:
                 edit.insert(begin, unit)
 
     def write_loading_back(self) -> None:
-        """What rank 0 has saved is read only when it is there."""
-        ends = {self.site.source.function(one.loop): one.loop for held in self.shape.loading for one in held.epochs}
+        """Let ranks read what rank 0 has saved only when it is there."""
+        ends = {self.site.source.function(item.loop): item.loop for held in self.shape.loading for item in held.epochs}
         done: set[ast.stmt] = set()
         for call in self.site.work.index.calls.get("torch.load", []):
             loop = ends.get(self.site.source.function(call))
@@ -211,7 +221,7 @@ class Writer:
     def write_folders(self) -> None:
         """Several ranks make a folder at once."""
         for call in self.site.work.index.calls.get("os.makedirs", []):
-            if len(call.args) < 3 and not any(word.arg in (None, "exist_ok") for word in call.keywords):
+            if len(call.args) < 3 and not any(keyword.arg in (None, "exist_ok") for keyword in call.keywords):
                 self.site.edit.add_argument(call, "exist_ok=True")
         for call in self.site.work.index.calls.get("os.mkdir", []):
             if isinstance(call.func, ast.Attribute) and len(call.args) == 1 and not call.keywords:
@@ -220,6 +230,7 @@ class Writer:
                 self.site.edit.add_argument(call, "exist_ok=True")
 
     def write_entry(self) -> None:
+        """Set the device and start the process group where the script starts."""
         environ = self.module("os", "os")
         torch = self.module("torch", "torch")
         lines = [
@@ -236,6 +247,7 @@ class Writer:
         self.write_end()
 
     def write_end(self) -> None:
+        """Destroy the process group where the script ends."""
         last, end = self.shape.last, f"{self.dist}.destroy_process_group()"
         inner = exit_value(last)
         if inner is None:
@@ -247,7 +259,8 @@ class Writer:
 
 
 def downloads(call: ast.Call) -> bool:
-    words = (word.value for word in call.keywords if word.arg == "download")
+    """Return True for a dataset that is told to download itself."""
+    words = (keyword.value for keyword in call.keywords if keyword.arg == "download")
     return any(isinstance(value, ast.Constant) and value.value is True for value in words)
 
 

@@ -29,8 +29,8 @@ def head(node: ast.AST | None) -> ast.expr | None:
         first = node.values[0] if node.values else None
         if not isinstance(first, ast.Constant) or not isinstance(first.value, str):
             return None
-        whole = len(node.values) == 1 and EXACT.fullmatch(first.value) is not None  # f"cuda", with nothing put in
-        return node if whole or first.value.startswith("cuda:") else None
+        complete = len(node.values) == 1 and EXACT.fullmatch(first.value) is not None  # f"cuda", with nothing put in
+        return node if complete or first.value.startswith("cuda:") else None
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Mod):
         return head(node.left)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "format":
@@ -43,10 +43,6 @@ def is_exact(node: ast.AST | None) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, str) and EXACT.fullmatch(node.value) is not None
 
 
-def is_text(node: ast.AST | None, *texts: str) -> bool:
-    return isinstance(node, ast.Constant) and node.value in texts
-
-
 def rename(site: Site, literal: ast.expr, word: str) -> bool:
     """The first word of a literal; False where it cannot be edited, and then a person is told."""
     if site.work.is_served(literal):
@@ -56,16 +52,29 @@ def rename(site: Site, literal: ast.expr, word: str) -> bool:
     if opening is None:
         by_hand(site, literal, word)
         return False
-    place = start + opening.end()
-    if ("device", place) not in site.work.seen:
-        site.work.seen[("device", place)] = None
-        site.edit.replace(place, place + len("cuda"), word)
+    position = start + opening.end()
+    if ("device", position) not in site.work.seen:
+        site.work.seen[("device", position)] = None
+        site.edit.replace(position, position + len("cuda"), word)
     return True
 
 
 def by_hand(site: Site, literal: ast.expr, word: str) -> None:
+    """Report a device that cannot be edited safely where it is written."""
     site.manual(
         f"this names a CUDA device and cannot be edited safely here: write {word} instead of cuda",
         zh=f"此处指定了 CUDA 设备但无法安全改写:请将 cuda 手工改为 {word}",
         node=literal,
     )
+
+
+def strings(value: ast.expr | None) -> list[ast.Constant]:
+    """`"cuda"`, and those of `"cuda" if … else "cpu"`."""
+    if isinstance(value, ast.IfExp):
+        return strings(value.body) + strings(value.orelse)
+    return [value] if isinstance(value, ast.Constant) and isinstance(value.value, str) else []
+
+
+def is_asked_for_key(operator: ast.cmpop, left: ast.expr, one: ast.expr) -> bool:
+    """`"cuda" in state` asks for an entry of something."""
+    return isinstance(operator, ast.In | ast.NotIn) and one is left

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from viaduct.migration.classes import OBJECT, class_called, owner_of
 from viaduct.migration.names import all_arguments
 from viaduct.migration.project import returns_of
-from viaduct.migration.rule import Site, once
+from viaduct.migration.rule import Site, answer_once
 from viaduct.migration.rules.torch._device_texts import device_like, head
 
 # Their `device="cuda"` is not PyTorch's, and their `.to` and `.cuda` neither.
@@ -45,6 +45,7 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
 def is_foreign(name: str | None) -> bool:
+    """Return True for a name of a library whose devices are not PyTorch's."""
     return name is not None and name.partition(".")[0] in FOREIGN
 
 
@@ -54,23 +55,26 @@ def receiver_class(site: Site, node: ast.expr, method: str) -> str | None:
     if kind.startswith(OBJECT):
         return owner_of(site.work.project, kind.removeprefix(OBJECT), method)
     if isinstance(node, ast.Name) and node.id == "self":
-        holder = next((one for one in site.source.ancestors(node) if isinstance(one, ast.ClassDef)), None)
+        holder = next((parent for parent in site.source.ancestors(node) if isinstance(parent, ast.ClassDef)), None)
         return owner_of(site.work.project, f"{site.work.names.own}.{holder.name}", method) if holder else None
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super":
-        holder = next((one for one in site.source.ancestors(node) if isinstance(one, ast.ClassDef)), None)
+        holder = next(
+            (ancestor for ancestor in site.source.ancestors(node) if isinstance(ancestor, ast.ClassDef)), None
+        )
         known = site.work.project.classes.get(f"{site.work.names.own}.{holder.name}") if holder else None
         found = [owner_of(site.work.project, base, method) for base in known.bases] if known else []
-        return next((one for one in found if one), None)
+        return next((item for item in found if item), None)
     return None
 
 
 def default_of(definition: Definition, parameter: str) -> ast.expr | None:
-    places = [*definition.args.posonlyargs, *definition.args.args]
+    """Return the default of a parameter, if it has one."""
+    entries = [*definition.args.posonlyargs, *definition.args.args]
     given: dict[str, ast.expr | None] = dict(
-        zip([one.arg for one in reversed(places)], reversed(definition.args.defaults), strict=False)
+        zip([entry.arg for entry in reversed(entries)], reversed(definition.args.defaults), strict=False)
     )
     given |= {
-        one.arg: value for one, value in zip(definition.args.kwonlyargs, definition.args.kw_defaults, strict=True)
+        param.arg: value for param, value in zip(definition.args.kwonlyargs, definition.args.kw_defaults, strict=True)
     }
     return given.get(parameter)
 
@@ -98,6 +102,7 @@ class Devices:
     # ---- what is where
 
     def note(self, node: ast.AST) -> None:
+        """Record where a value is stored, so that it can be followed backwards."""
         if isinstance(node, ast.Assign):
             for target in node.targets:
                 if isinstance(target, ast.Attribute | ast.Subscript):
@@ -109,12 +114,12 @@ class Devices:
                 if isinstance(key, ast.Constant) and isinstance(key.value, str):
                     self.keyed.setdefault(key.value, []).append(value)
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict":
-            for word in node.keywords:
-                if word.arg:
-                    self.keyed.setdefault(word.arg, []).append(word.value)
+            for keyword in node.keywords:
+                if keyword.arg:
+                    self.keyed.setdefault(keyword.arg, []).append(keyword.value)
 
     def look_at(self, node: ast.AST) -> None:
-        """Where the tracing starts: places that take a device, and things that are called one."""
+        """Start tracing from a place that takes a device, or from something that is called one."""
         if isinstance(node, ast.Call):
             for value in self.taken_by(node):
                 self.trace(value)
@@ -131,14 +136,15 @@ class Devices:
             self.look_at_definition(node)
 
     def look_at_definition(self, node: Definition) -> None:
+        """Trace the defaults of parameters that are called a device."""
         for parameter in all_arguments(node.args):
             default = default_of(node, parameter.arg)
             if device_like(parameter.arg):
                 self.trace(default)
                 self.trace_annotation(parameter.annotation)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and device_like(node.name):
-            for one in returns_of(self.site.work.names, node):
-                self.trace(one.value)
+            for statement in returns_of(self.site.work.names, node):
+                self.trace(statement.value)
 
     def trace_annotation(self, told: ast.expr | None) -> None:
         """`device: Literal["cuda", "cpu"]`."""
@@ -148,6 +154,7 @@ class Devices:
 
     @staticmethod
     def is_called_device(target: ast.AST) -> bool:
+        """Return True for a variable or attribute whose name says device."""
         if isinstance(target, ast.Name):
             return device_like(target.id)
         return isinstance(target, ast.Attribute) and device_like(target.attr)
@@ -160,9 +167,12 @@ class Devices:
         return isinstance(holder, ast.Subscript) and holder.slice is node
 
     def asks_whether_available(self, test: ast.expr) -> bool:
+        """Return True for a condition that asks whether there is a card."""
         names, values = self.site.work.names, self.site.values
-        inner = [one for part in ast.walk(test) for one in ast.walk(values.origin(part)) if isinstance(one, ast.Call)]
-        return any(names.qualified(one.func) in AVAILABLE for one in inner)
+        inner = [
+            node for part in ast.walk(test) for node in ast.walk(values.origin(part)) if isinstance(node, ast.Call)
+        ]
+        return any(names.qualified(item.func) in AVAILABLE for item in inner)
 
     def only_if_available(self, node: ast.AST) -> bool:
         """`if torch.cuda.is_available(): where = "cuda"`."""
@@ -174,12 +184,13 @@ class Devices:
     # ---- what takes a device
 
     def taken_by(self, call: ast.Call) -> Iterator[ast.expr]:
+        """Yield the arguments of a call that are taken for a device."""
         name = self.site.qualified(call.func)
         if is_foreign(name) or (name or "").startswith(NOT_DEVICES):
             return
-        yield from (word.value for word in call.keywords if word.arg and device_like(word.arg))
+        yield from (keyword.value for keyword in call.keywords if keyword.arg and device_like(keyword.arg))
         if name == "functools.partial" and (self.site.qualified(call.args[0]) if call.args else "") == "torch.device":
-            yield from (*call.args[1:2], *(word.value for word in call.keywords if word.arg == "type"))
+            yield from (*call.args[1:2], *(given.value for given in call.keywords if given.arg == "type"))
         if name is not None and name.startswith("torch."):
             yield from self.taken_by_torch(call, name)
         elif isinstance(call.func, ast.Attribute) and call.func.attr in MOVERS and call.args:
@@ -194,14 +205,15 @@ class Devices:
             yield from self.taken_by_own(call, name)
 
     def taken_by_torch(self, call: ast.Call, name: str) -> Iterator[ast.expr]:
-        place = POSITIONS.get(name, -1)
+        """Yield the arguments that a function of torch takes for a device."""
+        location = POSITIONS.get(name, -1)
         if name.startswith("torch.hub."):
             return  # names of repositories and models; what is given by keyword goes to the network
         for position, value in enumerate(call.args):
-            if position == place or head(value) is not None:
+            if position == location or head(value) is not None:
                 yield value
         if name == "torch.device":
-            yield from (word.value for word in call.keywords if word.arg == "type")
+            yield from (keyword.value for keyword in call.keywords if keyword.arg == "type")
 
     def taken_by_own(self, call: ast.Call, name: str | None) -> Iterator[ast.expr]:
         """A parameter called device, of a function, class or method of the project."""
@@ -210,10 +222,11 @@ class Devices:
                 yield value
 
     def parameters(self, call: ast.Call, name: str | None) -> tuple[str, ...]:
+        """Return the parameters of a function of the project by its qualified name."""
         project = self.site.work.project
         if name in project.functions:
             arguments = project.functions[name][1].args
-            return tuple(one.arg for one in [*arguments.posonlyargs, *arguments.args])
+            return tuple(parameter.arg for parameter in [*arguments.posonlyargs, *arguments.args])
         made, method = class_called(project, name) if name else None, "__init__"
         if made is None and isinstance(call.func, ast.Attribute):
             kind = self.site.values.kind(call.func.value) or ""
@@ -224,6 +237,7 @@ class Devices:
     # ---- following it back
 
     def trace(self, node: ast.AST | None) -> None:
+        """Follow an expression that is a device back to the texts that it may be."""
         if node is None or node in self.asked:
             return
         self.asked.add(node)
@@ -250,6 +264,7 @@ class Devices:
             self.trace_call(node)
 
     def trace_name(self, node: ast.Name) -> None:
+        """Follow a name that holds a device to all that is bound to it."""
         names = self.site.work.names
         scope = names.scope_of(node)
         while node.id not in scope.bound and scope.outer is not None:
@@ -266,12 +281,13 @@ class Devices:
             self.trace_parameter(scope.node, node.id)
 
     def trace_parameter(self, definition: Definition, parameter: str) -> None:
+        """Follow a parameter that holds a device to its default and to what callers pass."""
         self.trace(default_of(definition, parameter))
         own = f"{self.site.work.names.own}.{getattr(definition, 'name', '')}"
-        places = [one.arg for one in [*definition.args.posonlyargs, *definition.args.args]]
+        entries = [param.arg for param in [*definition.args.posonlyargs, *definition.args.args]]
         for call in self.site.work.index.calls.get(own, []):
-            given = dict(zip(places, call.args, strict=False)) | {
-                one.arg: one.value for one in call.keywords if one.arg
+            given = dict(zip(entries, call.args, strict=False)) | {
+                keyword.arg: keyword.value for keyword in call.keywords if keyword.arg
             }
             self.trace(given.get(parameter))
 
@@ -283,12 +299,14 @@ class Devices:
                 self.trace(value)
 
     def looks_like_device(self, value: ast.expr) -> bool:
+        """Return True if a value can be nothing but a device."""
         if isinstance(value, ast.IfExp):
             return self.looks_like_device(value.body) and self.looks_like_device(value.orelse)
         made = isinstance(value, ast.Call) and self.site.qualified(value.func) == "torch.device"
         return made or head(value) is not None or is_host(value)
 
     def trace_stored(self, node: ast.Attribute | ast.Subscript) -> None:
+        """Follow an attribute or an entry to what is assigned to it."""
         if isinstance(node, ast.Subscript):
             for table in (self.site.values.origin(node.value), *self.stored.get(ast.unparse(node.value), [])):
                 self.trace_all(table)
@@ -298,6 +316,7 @@ class Devices:
         self.trace_key(key.value if isinstance(key, ast.Constant) else key)
 
     def trace_key(self, key: object) -> None:
+        """Follow a key of a dictionary to the values that are written for it."""
         if isinstance(key, str):
             self.attributes.add(key)
             for value in self.keyed.get(key, []):
@@ -309,8 +328,8 @@ class Devices:
         name = self.site.qualified(node.func)
         method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
         if name in ("torch.device", "os.getenv", "os.environ.get") or is_builtin(node.func, "str"):
-            place = 1 if name and name.startswith("os.") else 0
-            self.trace(node.args[place] if len(node.args) > place else None)
+            position = 1 if name and name.startswith("os.") else 0
+            self.trace(node.args[position] if len(node.args) > position else None)
         elif is_builtin(node.func, "getattr") or method in ("get", "setdefault", "pop"):
             key = node.args[-2] if len(node.args) > 1 else None
             self.trace(node.args[-1] if key is not None else None)
@@ -318,22 +337,23 @@ class Devices:
             self.trace_key(key.value if isinstance(key, ast.Constant) else None)
         elif name is not None and name.rpartition(".")[2] in ("field", "Field", "Option", "Argument"):
             self.trace(node.args[0] if node.args else None)
-            for word in node.keywords:
-                self.trace(word.value if word.arg == "default" else None)
+            for keyword in node.keywords:
+                self.trace(keyword.value if keyword.arg == "default" else None)
         elif name is not None:
             self.trace_returns(name)
 
     def trace_returns(self, name: str) -> None:
+        """Follow a function that returns a device to its return statements."""
         module = self.site.work.names.own
         for node in self.site.source.tree.body:
             if isinstance(node, ast.FunctionDef) and f"{module}.{node.name}" == name:
-                for one in returns_of(self.site.work.names, node):
-                    self.trace(one.value)
+                for statement in returns_of(self.site.work.names, node):
+                    self.trace(statement.value)
 
     # ---- asking
 
     def is_device(self, node: ast.AST) -> bool:
-        """For comparisons: whether an expression is a device, its type or its text."""
+        """Return True if an expression in a comparison is a device, its type or its text."""
         if isinstance(node, ast.Attribute):
             if node.attr == "type":
                 return self.is_device(node.value)
@@ -350,6 +370,7 @@ class Devices:
         return isinstance(node, ast.Call) and self.is_device_call(node)
 
     def is_device_call(self, node: ast.Call) -> bool:
+        """Return True for a call that gives a device or its text."""
         if is_builtin(node.func, "str") and node.args:
             return self.is_device(node.args[0])
         if is_builtin(node.func, "getattr") and len(node.args) > 1:
@@ -361,6 +382,7 @@ class Devices:
         return False
 
     def holds_device(self, node: ast.Name) -> bool:
+        """Return True for a name that is known to hold a device."""
         scope = self.site.work.names.scope_of(node)
         while node.id not in scope.bound and scope.outer is not None:
             scope = scope.elsewhere.get(node.id, scope.outer)
@@ -368,28 +390,69 @@ class Devices:
 
 
 def entries(table: ast.AST) -> list[ast.expr]:
-    """Of a list or a dictionary as it is written; none where its keys are devices, as in map_location={…}."""
+    """Return the entries of a list or a dictionary as written; none where its keys are devices, as in
+    map_location={…}.
+    """
     if isinstance(table, ast.List | ast.Tuple):
         return table.elts
     if isinstance(table, ast.ListComp | ast.DictComp):
         return [table.value if isinstance(table, ast.DictComp) else table.elt]
     if isinstance(table, ast.Call) and is_builtin(table.func, "dict") and not table.args:
-        return [word.value for word in table.keywords]
+        return [keyword.value for keyword in table.keywords]
     keyed = isinstance(table, ast.Dict) and not any(head(key) is not None for key in table.keys)
     return table.values if isinstance(table, ast.Dict) and keyed else []
 
 
 def is_host(value: ast.AST) -> bool:
-    """What stands beside cards in a list of places."""
+    """Return True for the host, which stands beside cards in a list of devices."""
     text = value.value if isinstance(value, ast.Constant) else None
     return isinstance(text, str) and text.partition(":")[0] in ("cpu", "mps", "meta", "disk", "xpu")
 
 
 def is_builtin(node: ast.AST, name: str) -> bool:
+    """Return True for a plain name such as `str` or `getattr`."""
     return isinstance(node, ast.Name) and node.id == name
 
 
-@once
+@answer_once
 def find_devices(site: Site) -> Devices:
     """Return the devices of the file, looked for once for a text."""
     return Devices(site)
+
+
+def root_of(site: Site, node: ast.AST) -> str | None:
+    """Return the qualified name at the beginning of a chain of calls and attributes."""
+    while isinstance(node, ast.Call | ast.Attribute | ast.Subscript):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return site.qualified(node)
+
+
+def is_card(value: ast.expr, word: str) -> bool:
+    """Return True for a text that names the card, with or without a number."""
+    text = value.value if isinstance(value, ast.Constant) else None
+    return isinstance(text, str) and text.partition(":")[0] == word
+
+
+def name_the_rest(site: Site, node: ast.Constant, word: str, devices: Devices) -> None:
+    """Only where a value is set: nobody wants to hear of every message that has the word in it."""
+    if ("left", node.lineno) in site.work.seen or site.source.in_f_string(node):
+        return
+    parent = site.source.parents[node]
+    if isinstance(parent, ast.Dict):
+        keys = [key for key, value in zip(parent.keys, parent.values, strict=True) if value is node]
+        reported = any(isinstance(key, ast.Constant) and device_like(str(key.value)) for key in keys)
+        reported = reported or (
+            bool(keys) and any(value in devices.found or is_card(value, word) for value in parent.values)
+        )
+    else:
+        if isinstance(parent, ast.IfExp):
+            parent = site.source.parents[parent]
+        reported = isinstance(parent, ast.Assign | ast.AnnAssign | ast.NamedExpr | ast.arguments)
+    if reported:
+        site.work.seen[("left", node.lineno)] = None
+        site.manual(
+            f"{node.value!r} was not found to be used as a device and is unchanged; if it is one, write {word}",
+            zh=f"未能确认 {node.value!r} 被用作设备,保持不变;若是设备,请改为 {word}",
+            risk="low",
+            node=node,
+        )

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from viaduct.migration.rule import Site
+
+PATCHES = ("torch_npu.contrib.transfer_to_npu", "torch_mlu.utils.gpu_migration", "torch_mlu.utils.model_transfer")
+
 
 Home = Callable[[str], str | None]  # of a qualified name: the new one, or None
 
@@ -44,9 +47,9 @@ def rewrite(site: Site, statement: ast.ImportFrom, names: list[tuple[ast.alias, 
     module = names[0][1].rpartition(".")[0]
     start = site.source.span(statement)[0]
     words = site.source.tokens_from(start)
-    place = next(token for token in words if token.text == "from").end
+    position = next(token for token in words if token.text == "from").end
     stop = next(token for token in words if token.text == "import").start
-    site.edit.replace(place, stop, f" {module} ")
+    site.edit.replace(position, stop, f" {module} ")
     for alias, new in names:
         name, local = new.rpartition(".")[2], alias.asname or alias.name
         if name != alias.name:
@@ -63,9 +66,15 @@ def replace_statement(site: Site, statement: ast.stmt, lines: list[str]) -> None
 
 def drop_alias(site: Site, statement: ast.Import, alias: ast.alias) -> None:
     """One name of `import a, b`, with its comma."""
-    place = statement.names.index(alias)
+    position = statement.names.index(alias)
     start, end = site.source.span(alias)
-    if place + 1 < len(statement.names):
-        site.edit.delete(start, site.source.span(statement.names[place + 1])[0])
+    if position + 1 < len(statement.names):
+        site.edit.delete(start, site.source.span(statement.names[position + 1])[0])
     else:
-        site.edit.delete(site.source.span(statement.names[place - 1])[1], end)
+        site.edit.delete(site.source.span(statement.names[position - 1])[1], end)
+
+
+def imported_names(statement: ast.Import | ast.ImportFrom) -> Iterator[str]:
+    """Yield the qualified names that an import statement imports."""
+    head = f"{statement.module}." if isinstance(statement, ast.ImportFrom) else ""
+    yield from (f"{head}{alias.name}" for alias in statement.names)

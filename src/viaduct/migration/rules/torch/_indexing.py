@@ -30,10 +30,12 @@ class Place:
 
     @property
     def names(self) -> Names:
+        """Names of the file."""
         return self.values.names
 
     @property
     def project(self) -> Project:
+        """Project that the file belongs to."""
         return self.values.project
 
 
@@ -48,6 +50,7 @@ def is_index(place: Place, name: str, depth: int = 0) -> bool:
 
 
 def aliases(home: ast.AST, name: str) -> set[str]:
+    """Return a name and those that are assigned from an expression that begins with it."""
     found = {name}
     for node in ast.walk(home):
         if (
@@ -60,11 +63,11 @@ def aliases(home: ast.AST, name: str) -> set[str]:
 
 
 def indices(node: ast.AST) -> list[ast.expr]:
-    """What stands where a number of a row or class is taken."""
+    """Return what stands where a number of a row or class is taken."""
     if isinstance(node, ast.Subscript):
         return [node.slice]
     if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in INDEXED:
-        return [*node.args, *(word.value for word in node.keywords)]
+        return [*node.args, *(keyword.value for keyword in node.keywords)]
     return []
 
 
@@ -80,27 +83,28 @@ def mentions(value: ast.AST, names: set[str]) -> bool:
 def handed_on(place: Place, names: set[str]) -> Iterator[tuple[Place, str]]:
     """The functions of the project that are given the tensor, each with the parameter that it becomes."""
     for call in ast.walk(place.home):
-        if not isinstance(call, ast.Call) or not any(mentions(one, names) for one in arguments(call)):
+        if not isinstance(call, ast.Call) or not any(mentions(argument, names) for argument in arguments(call)):
             continue
         found = definition(place, call)
         if found is None:
             continue
         other, parameters = found
         given: dict[str, ast.expr] = dict(zip(parameters, call.args, strict=False))
-        given |= {word.arg: word.value for word in call.keywords if word.arg}
+        given |= {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
         yield from ((other, parameter) for parameter, value in given.items() if mentions(value, names))
 
 
 def arguments(call: ast.Call) -> list[ast.expr]:
-    return [*call.args, *(word.value for word in call.keywords)]
+    """Return all arguments of a call, positional ones first."""
+    return [*call.args, *(keyword.value for keyword in call.keywords)]
 
 
 def definition(place: Place, call: ast.Call) -> tuple[Place, list[str]] | None:
-    """What is called, if the project defines it: a function, a method, or the forward of a module."""
+    """Return what is called, if the project defines it: a function, a method, or the forward of a module."""
     name = place.names.qualified(call.func)
     if name in place.project.functions:
         path, function = place.project.functions[name]
-        return there(place, path, function), [one.arg for one in function.args.args]
+        return there(place, path, function), [parameter.arg for parameter in function.args.args]
     kind = place.values.kind(call.func) or ""
     if kind.startswith(OBJECT):
         return method(place, kind.removeprefix(OBJECT), "forward")
@@ -111,17 +115,24 @@ def definition(place: Place, call: ast.Call) -> tuple[Place, list[str]] | None:
 
 
 def method(place: Place, kind: str, name: str) -> tuple[Place, list[str]] | None:
+    """Return the definition of a method of the project's class, and its parameters."""
     owner = owner_of(place.project, kind, name)
     known = place.project.classes[owner] if owner else None
     if owner is None or known is None:
         return None
     nodes = place.project.parsed[known.path].source.nodes
-    holders = [one for one in nodes if isinstance(one, ast.ClassDef) and one.name == owner.rpartition(".")[2]]
-    functions = [one for holder in holders for one in holder.body if isinstance(one, Definition) and one.name == name]
+    holders = [node for node in nodes if isinstance(node, ast.ClassDef) and node.name == owner.rpartition(".")[2]]
+    functions = [
+        statement
+        for holder in holders
+        for statement in holder.body
+        if isinstance(statement, Definition) and statement.name == name
+    ]
     if not functions:
         return None
     return there(place, known.path, functions[0]), list(known.methods[name])
 
 
 def there(place: Place, path: str, function: ast.AST) -> Place:
+    """Return a place in another file of the project."""
     return Place(function, Values(place.project.parsed[path], place.project))

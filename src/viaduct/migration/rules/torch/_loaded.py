@@ -6,19 +6,20 @@ import ast
 from typing import Literal
 
 from viaduct.migration.flows import CALLED, CARD, HOST, MODULE, MOVED, STATE, Flow
-from viaduct.migration.rule import Site, once
+from viaduct.migration.rule import Site, answer_once
 from viaduct.migration.rules.torch._places import within_dataset
 
 Wanted = Literal["host", "card", "nothing", "unknown"]
 
 
-@once
+@answer_once
 def flow_of(site: Site) -> Flow:
+    """Return the flow of values in the file of a site."""
     return Flow(site.work.names, site.work.project)
 
 
 def wanted_place(site: Site) -> Wanted:
-    """Of a load without map_location.
+    """Return where a load without map_location should put what it reads.
 
     Weights that are copied into a network come by way of the host. A whole network, and what is moved afterwards, goes
     to the card at once: on the host it would meet data that is on the card. What is read on the host was saved there,

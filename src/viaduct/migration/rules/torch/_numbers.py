@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from viaduct.migration.names import Function, all_arguments
+from viaduct.migration.predicates import is_none
 from viaduct.migration.rule import Site
+from viaduct.migration.rules.torch._devices import FOREIGN, is_foreign
+
+FAMILY = ("torch", "torchvision", "torchaudio", "torchtext", "timm", "transformers", "diffusers", "monai", "lightning")
+
 
 # What people call numbers of devices and nothing else.
 HABIT = {
@@ -23,6 +29,7 @@ ARITHMETIC = ast.Add | ast.Sub | ast.Mult | ast.FloorDiv | ast.Mod
 
 
 def is_number(site: Site, node: ast.AST | None, depth: int = 0) -> bool:
+    """Return True for an expression that is the number of a device."""
     if node is None or depth > 6:
         return False
     if isinstance(node, ast.Constant):
@@ -54,32 +61,34 @@ def is_numbered_attribute(site: Site, node: ast.Attribute, depth: int = 0) -> bo
     """`args.gpu`, unless the file assigns it something else; `args.where`, where the option is of type int."""
     declared = option(site, node.attr)
     if declared is not None:
-        kind = given(declared, "type")
+        kind = keyword_value(declared, "type")
         if kind is not None:
             return isinstance(kind, ast.Name) and kind.id == "int"
-        if isinstance(given(declared, "default"), ast.Constant):
-            default = given(declared, "default")
+        if isinstance(keyword_value(declared, "default"), ast.Constant):
+            default = keyword_value(declared, "default")
             return isinstance(default, ast.Constant) and type(default.value) is int
         return False  # without a type the command line gives a text
-    values = stored(site, node)
+    values = values_of_attribute(site, node)
     if node.attr.lower() in HABIT:
         return not any(is_text_or_device(site, value) for value in values)
     return bool(values) and all(is_number(site, value, depth + 1) for value in values)
 
 
-def stored(site: Site, node: ast.Attribute) -> list[ast.expr]:
+def values_of_attribute(site: Site, node: ast.Attribute) -> list[ast.expr]:
     """All that the file assigns to `self.x`, None left out."""
     written = ast.unparse(node)
-    assigns = [one for one in site.source.of_kind(ast.Assign) if isinstance(one, ast.Assign)]
-    same = [one for one in assigns if any(is_written(target, node.attr, written) for target in one.targets)]
-    return [one.value for one in same if not is_none(one.value)]
+    assigns = [inner for inner in site.source.of_kind(ast.Assign) if isinstance(inner, ast.Assign)]
+    same = [call for call in assigns if any(is_written(target, node.attr, written) for target in call.targets)]
+    return [item.value for item in same if not is_none(item.value)]
 
 
 def is_written(target: ast.expr, name: str, written: str) -> bool:
+    """Return True for an attribute that is spelled in exactly this way."""
     return isinstance(target, ast.Attribute) and target.attr == name and ast.unparse(target) == written
 
 
 def is_text_or_device(site: Site, value: ast.expr) -> bool:
+    """Return True for what is a device or its text in at least one branch."""
     if isinstance(value, ast.IfExp):
         return is_text_or_device(site, value.body) or is_text_or_device(site, value.orelse)
     text = isinstance(value, ast.JoinedStr) or (isinstance(value, ast.Constant) and isinstance(value.value, str))
@@ -87,11 +96,12 @@ def is_text_or_device(site: Site, value: ast.expr) -> bool:
 
 
 def is_numbered_name(site: Site, node: ast.Name, depth: int) -> bool:
+    """Return True for a name that is only ever bound to numbers."""
     if site.values.kind(node) is not None:
         return False
     bound = site.work.names.lookup(node.id, site.work.names.scope_of(node)) or []
     values = [what for what in bound if isinstance(what, ast.expr) and not is_none(what)]
-    values += unpacked(site, node) if None in bound else []
+    values += values_of_unpacking(site, node) if None in bound else []
     if values:
         return all(is_number(site, value, depth + 1) for value in values)
     if any(isinstance(what, str) for what in bound):
@@ -101,14 +111,18 @@ def is_numbered_name(site: Site, node: ast.Name, depth: int) -> bool:
     return is_passed_number(site, node, depth)
 
 
-def unpacked(site: Site, node: ast.Name) -> list[ast.expr]:
+def values_of_unpacking(site: Site, node: ast.Name) -> list[ast.expr]:
     """`first, second = rank * 2, rank * 2 + 1`, in the same function."""
     found = []
-    for one in site.source.of_kind(ast.Assign):
-        if isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Tuple) and isinstance(one.value, ast.Tuple):
-            pairs = zip(one.targets[0].elts, one.value.elts, strict=False)
+    for inner in site.source.of_kind(ast.Assign):
+        if (
+            isinstance(inner, ast.Assign)
+            and isinstance(inner.targets[0], ast.Tuple)
+            and isinstance(inner.value, ast.Tuple)
+        ):
+            pairs = zip(inner.targets[0].elts, inner.value.elts, strict=False)
             values = [value for target, value in pairs if isinstance(target, ast.Name) and target.id == node.id]
-            if values and site.source.function(one) is site.source.function(node):  # asked last: it takes longest
+            if values and site.source.function(inner) is site.source.function(node):  # asked last: it takes longest
                 found += values
     return found
 
@@ -117,9 +131,9 @@ def is_told_by_name(site: Site, node: ast.Name) -> bool:
     """By its annotation, or by habit."""
     function = site.work.names.scope_of(node).node
     arguments = all_arguments(function.args) if isinstance(function, Function) else []
-    told = next((one.annotation for one in arguments if one.arg == node.id), None)
-    if told is not None:
-        return isinstance(told, ast.Name) and told.id == "int"
+    reported = next((argument.annotation for argument in arguments if argument.arg == node.id), None)
+    if reported is not None:
+        return isinstance(reported, ast.Name) and reported.id == "int"
     return node.id.lower() in HABIT
 
 
@@ -130,15 +144,16 @@ def is_passed_number(site: Site, node: ast.Name, depth: int) -> bool:
         return False
     holder = site.source.parents[function]
     made = function.name == "__init__" and isinstance(holder, ast.ClassDef)
-    places = [one.arg for one in [*function.args.posonlyargs, *function.args.args]][int(made) :]
+    entries = [parameter.arg for parameter in [*function.args.posonlyargs, *function.args.args]][int(made) :]
     called = holder.name if made else function.name  # type: ignore[attr-defined]
     calls = site.work.index.calls.get(f"{site.work.names.own}.{called}", [])
     given = [
-        dict(zip(places, call.args, strict=False)) | {word.arg: word.value for word in call.keywords if word.arg}
+        dict(zip(entries, call.args, strict=False))
+        | {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
         for call in calls
     ]
     values = [passed[node.id] for passed in given if node.id in passed]
-    return bool(values) and len(values) == len(calls) and all(is_number(site, one, depth + 1) for one in values)
+    return bool(values) and len(values) == len(calls) and all(is_number(site, value, depth + 1) for value in values)
 
 
 def is_worker_number(site: Site, node: ast.Name) -> bool:
@@ -152,15 +167,18 @@ def is_worker_number(site: Site, node: ast.Name) -> bool:
 
 def is_counter(site: Site, node: ast.Name) -> bool:
     """`for i in range(torch.cuda.device_count())`."""
-    for one in site.source.ancestors(node):
-        if isinstance(one, ast.For) and isinstance(one.target, ast.Name) and one.target.id == node.id:
+    for parent in site.source.ancestors(node):
+        if isinstance(parent, ast.For) and isinstance(parent.target, ast.Name) and parent.target.id == node.id:
             return (
-                isinstance(one.iter, ast.Call) and isinstance(one.iter.func, ast.Name) and one.iter.func.id == "range"
+                isinstance(parent.iter, ast.Call)
+                and isinstance(parent.iter.func, ast.Name)
+                and parent.iter.func.id == "range"
             )
     return False
 
 
-def assigned(site: Site, node: ast.Name) -> list[ast.expr]:
+def values_of_name(site: Site, node: ast.Name) -> list[ast.expr]:
+    """Return the values that are assigned to a name."""
     bound = site.work.names.lookup(node.id, site.work.names.scope_of(node)) or []
     return [what for what in bound if isinstance(what, ast.expr)]
 
@@ -169,7 +187,7 @@ def is_partly_number(site: Site, node: ast.Name) -> bool:
     """Assigned a number in one branch and something else in another."""
     values = [
         part
-        for value in assigned(site, node)
+        for value in values_of_name(site, node)
         for part in ([value.body, value.orelse] if isinstance(value, ast.IfExp) else [value])
     ]
     found = [is_number(site, value) for value in values]
@@ -179,14 +197,19 @@ def is_partly_number(site: Site, node: ast.Name) -> bool:
 def option(site: Site, name: str) -> ast.Call | None:
     """The add_argument that declares an option, in this file."""
     for call in site.work.index.methods.get("add_argument", []):
-        texts = [one.value for one in call.args if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+        texts = [
+            argument.value
+            for argument in call.args
+            if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
+        ]
         if name in [text.lstrip("-").replace("-", "_") for text in texts]:
             return call
     return None
 
 
-def given(call: ast.Call, name: str) -> ast.expr | None:
-    return next((word.value for word in call.keywords if word.arg == name), None)
+def keyword_value(call: ast.Call, name: str) -> ast.expr | None:
+    """Return the value of a keyword argument, if it is given."""
+    return next((keyword.value for keyword in call.keywords if keyword.arg == name), None)
 
 
 def is_habit(node: ast.AST) -> bool:
@@ -195,5 +218,19 @@ def is_habit(node: ast.AST) -> bool:
     return isinstance(name, str) and name.lower() in HABIT
 
 
-def is_none(node: ast.AST | None) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
+def is_torchs(site: Site, receiver: ast.expr) -> bool:
+    """Not what another library made."""
+    made = site.values.origin(receiver)
+    if isinstance(made, ast.Call) and site.values.kind(made) is None and isinstance(made.func, ast.Name):
+        name = site.qualified(made.func) or made.func.id
+        return name.partition(".")[0] in FAMILY or not made.func.id[:1].isupper()
+    return not is_foreign(site.qualified(receiver)) and not (isinstance(receiver, ast.Name) and receiver.id in FOREIGN)
+
+
+def branches(value: ast.expr) -> Iterator[ast.expr]:
+    """Yield the possible values of a conditional expression."""
+    if isinstance(value, ast.IfExp):
+        yield from branches(value.body)
+        yield from branches(value.orelse)
+    else:
+        yield value

@@ -21,7 +21,7 @@ DATASETS = "torch.utils.data."
 
 
 def place_of(site: Site, node: ast.AST, depth: int = 0) -> Place:
-    """Of a tensor or module."""
+    """Return where a tensor or module is: on the card, on the CPU or unknown."""
     if depth > 8:
         return None
     if isinstance(node, ast.Call):
@@ -29,13 +29,14 @@ def place_of(site: Site, node: ast.AST, depth: int = 0) -> Place:
     if isinstance(node, ast.Subscript | ast.Starred | ast.NamedExpr):
         return place_of(site, node.value, depth + 1)
     if isinstance(node, ast.BinOp):
-        return agreed(place_of(site, side, depth + 1) for side in (node.left, node.right))
+        return combine_places(place_of(site, side, depth + 1) for side in (node.left, node.right))
     if isinstance(node, ast.Attribute):
         return place_of_attribute(site, node, depth)
     return place_of_name(site, node, depth) if isinstance(node, ast.Name) else None
 
 
 def place_of_call(site: Site, call: ast.Call, depth: int) -> Place:
+    """Return where the result of a call is."""
     name = site.qualified(call.func) or ""
     if name.partition(".")[0] in HOST_LIBRARIES:
         return "cpu"
@@ -49,23 +50,23 @@ def place_of_call(site: Site, call: ast.Call, depth: int) -> Place:
 
 
 def place_of_made(site: Site, call: ast.Call, name: str, depth: int) -> Place:
-    """What a function of torch's returns: where it is told to make it, else where its first argument is."""
-    device = next((word.value for word in call.keywords if word.arg == "device"), None)
+    """Return where a result of torch's functions is: where it is told to be made, else where its first argument is."""
+    device = next((keyword.value for keyword in call.keywords if keyword.arg == "device"), None)
     if device is not None:
         return "cpu" if is_cpu(device) else "card"
     if name in TENSORS - FOLLOW:
         return "cpu"
     first = call.args[0] if call.args else None
     parts = first.elts if isinstance(first, ast.List | ast.Tuple) else [first]
-    return agreed(place_of(site, part, depth + 1) for part in parts if part is not None)
+    return combine_places(place_of(site, part, depth + 1) for part in parts if part is not None)
 
 
 def place_of_attribute(site: Site, node: ast.Attribute, depth: int) -> Place:
     """`self.matrix`: where all that the class assigns to it is; else where the thing is that has the attribute."""
     if isinstance(node.value, ast.Name) and node.value.id == "self":
-        owner = next((one for one in site.source.ancestors(node) if isinstance(one, ast.ClassDef)), None)
+        owner = next((parent for parent in site.source.ancestors(node) if isinstance(parent, ast.ClassDef)), None)
         values = site.values.assigned_in(owner).get(node.attr, []) if owner is not None else []
-        return agreed(place_of(site, value, depth + 1) for value in values)
+        return combine_places(place_of(site, value, depth + 1) for value in values)
     return place_of(site, node.value, depth + 1)
 
 
@@ -85,29 +86,29 @@ def place_of_name(site: Site, node: ast.Name, depth: int) -> Place:
 
 
 def place_of_bound(site: Site, node: ast.Name, bound: list[str | ast.expr | None], depth: int) -> Place:
-    """Where all is that is bound to a name."""
+    """Return where all is that is bound to a name."""
     found = [place_of(site, what, depth + 1) for what in bound if isinstance(what, ast.expr)]
     if "card" in found:
         return "card"
     made = [what for what in bound if not (isinstance(what, ast.expr) and starts_with_name(what, node.id))]
-    return agreed(place_of(site, what, depth + 1) if isinstance(what, ast.expr) else None for what in made)
+    return combine_places(place_of(site, what, depth + 1) if isinstance(what, ast.expr) else None for what in made)
 
 
 def within_dataset(site: Site, node: ast.AST) -> bool:
-    """In a class that derives from torch's Dataset: samples are made on the CPU."""
-    holder = next((one for one in site.source.ancestors(node) if isinstance(one, ast.ClassDef)), None)
+    """Return True in a class that derives from torch's Dataset: samples are made on the CPU."""
+    holder = next((parent for parent in site.source.ancestors(node) if isinstance(parent, ast.ClassDef)), None)
     if holder is None:
         return False
     bases = lineage(site.work.project, f"{site.work.names.own}.{holder.name}")
     return any(base.startswith(DATASETS) for base in bases)
 
 
-def agreed(places: Iterable[Place]) -> Place:
-    """What is on the card anywhere draws the rest there; on the CPU only what is wholly there."""
+def combine_places(places: Iterable[Place]) -> Place:
+    """Return the common place: the card if anything is there, the CPU only if everything is."""
     found = list(places)
     if "card" in found:
         return "card"
-    return "cpu" if found and all(one == "cpu" for one in found) else None
+    return "cpu" if found and all(node == "cpu" for node in found) else None
 
 
 def is_move(call: ast.Call) -> bool:
@@ -115,14 +116,15 @@ def is_move(call: ast.Call) -> bool:
     name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
     if name in CARDS:
         return True
-    places = [*call.args[:1], *(word.value for word in call.keywords if word.arg == "device")]
-    return name == "to" and any(is_device(place) for place in places)
+    entries = [*call.args[:1], *(keyword.value for keyword in call.keywords if keyword.arg == "device")]
+    return name == "to" and any(is_device(entry) for entry in entries)
 
 
 def is_device(value: ast.expr) -> bool:
+    """Return True for what looks like a card, by its text or its name."""
     words = ("device", "gpu", "cuda", "npu", "mlu", "rank", "accelerator")
     text = value.value if isinstance(value, ast.Constant) else ast.unparse(value)
-    return isinstance(text, str) and any(word in text.lower() for word in words) and not is_cpu(value)
+    return isinstance(text, str) and any(fragment in text.lower() for fragment in words) and not is_cpu(value)
 
 
 def is_cpu(value: ast.expr) -> bool:

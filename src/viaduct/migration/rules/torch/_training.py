@@ -30,7 +30,7 @@ class Epochs:
 
 
 class Loaders:
-    """Where one loader is known in a file, and under which names."""
+    """Names under which one loader is known in a file."""
 
     def __init__(self, site: Site, made: ast.Call) -> None:
         self.site, self.source = site, site.source
@@ -44,6 +44,7 @@ class Loaders:
     # ---- names
 
     def note_made(self, made: ast.Call) -> None:
+        """Record where the result of a DataLoader's call goes."""
         statement = self.source.statement(made)
         if isinstance(statement, ast.Return) and statement.value is made:
             self.note_returned(statement, None)
@@ -51,21 +52,24 @@ class Loaders:
             self.note_target(statement.targets[0])
 
     def note_target(self, target: ast.expr) -> None:
+        """Record a variable or attribute that holds the loader."""
         if isinstance(target, ast.Name):
             self.aliases.add((self.source.function(target), target.id))
         elif is_self_attribute(target):
             self.aliases.add((self.class_of(target), ast.unparse(target)))
 
     def note_returned(self, statement: ast.Return, place: int | None) -> None:
+        """Record that a function returns the loader, alone or as part of a tuple."""
         function = self.source.function(statement)
         if function is not None:
             self.returned.add((function, place))
 
     def class_of(self, node: ast.AST) -> ast.ClassDef | None:
-        return next((one for one in self.source.ancestors(node) if isinstance(one, ast.ClassDef)), None)
+        """Return the class around a node."""
+        return next((parent for parent in self.source.ancestors(node) if isinstance(parent, ast.ClassDef)), None)
 
     def knows(self, node: ast.AST) -> bool:
-        """Whether an expression is the loader."""
+        """Return True if an expression is the loader."""
         if isinstance(node, ast.Name):
             function = self.source.function(node)
             if (function, node.id) in self.aliases:
@@ -74,12 +78,14 @@ class Loaders:
         return is_self_attribute(node) and (self.class_of(node), ast.unparse(node)) in self.aliases
 
     def bound_in(self, function: FunctionNode | None, name: str) -> bool:
+        """Return True if a function binds this name itself."""
         scope = self.site.work.names.scopes.get(function) if function is not None else None
         return scope is not None and name in scope.bound
 
     # ---- spreading
 
     def spread(self) -> bool:
+        """Follow the loader through calls, returns and assignments once; return True if something was added."""
         before = len(self.aliases) + len(self.returned)
         for node in self.source.nodes:
             if isinstance(node, ast.Call):
@@ -91,34 +97,37 @@ class Loaders:
         return len(self.aliases) + len(self.returned) > before
 
     def through_call(self, call: ast.Call) -> None:
+        """Follow the loader into a function that is called with it."""
         function = self.called(call)
         if function is None:
             return
-        names = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
+        names = [parameter.arg for parameter in (*function.args.posonlyargs, *function.args.args)]
         names = names[1:] if names[:1] == ["self"] else names
         for name, value in zip(names, call.args, strict=False):
             if self.knows(value):
                 self.aliases.add((function, name))
-        for word in call.keywords:
-            if word.arg and self.knows(word.value):
-                self.aliases.add((function, word.arg))
+        for keyword in call.keywords:
+            if keyword.arg and self.knows(keyword.value):
+                self.aliases.add((function, keyword.arg))
 
     def through_return(self, statement: ast.Return, value: ast.expr) -> None:
+        """Follow the loader out of a function that returns it."""
         if self.knows(value):
             self.note_returned(statement, None)
-        for place, part in enumerate(value.elts if isinstance(value, ast.Tuple) else []):
+        for index, part in enumerate(value.elts if isinstance(value, ast.Tuple) else []):
             if self.knows(part):
-                self.note_returned(statement, place)
+                self.note_returned(statement, index)
 
     def through_assignment(self, target: ast.expr, value: ast.expr) -> None:
+        """Follow the loader through an assignment."""
         if self.knows(value) and is_self_attribute(target):
             self.note_target(target)
         function = self.called(value) if isinstance(value, ast.Call) else None
-        for given, place in [*self.returned]:
-            if function is given and place is None:
+        for given, item in [*self.returned]:
+            if function is given and item is None:
                 self.note_target(target)
-            elif function is given and isinstance(target, ast.Tuple) and place is not None and place < len(target.elts):
-                self.note_target(target.elts[place])
+            elif function is given and isinstance(target, ast.Tuple) and item is not None and item < len(target.elts):
+                self.note_target(target.elts[item])
 
     def called(self, call: ast.Call) -> FunctionNode | None:
         """The function of this file that a call runs: by its name, or as the only method called so."""
@@ -126,18 +135,23 @@ class Loaders:
         method = isinstance(call.func, ast.Attribute)
         if method and self.site.qualified(call.func) and not is_self_attribute(call.func):
             return None
-        classes = [one for one in self.source.tree.body if isinstance(one, ast.ClassDef) and one.name == name]
+        classes = [
+            statement
+            for statement in self.source.tree.body
+            if isinstance(statement, ast.ClassDef) and statement.name == name
+        ]
         wanted = "__init__" if classes and not method else name
-        found = [one for one in self.functions if one.name == wanted]
+        found = [function for function in self.functions if function.name == wanted]
         if classes and not method:
-            found = [one for one in found if self.source.parents[one] is classes[0]]
+            found = [node for node in found if self.source.parents[node] is classes[0]]
         else:
-            found = [one for one in found if isinstance(self.source.parents[one], ast.ClassDef) == method]
+            found = [item for item in found if isinstance(self.source.parents[item], ast.ClassDef) == method]
         return found[0] if len(found) == 1 else None
 
     # ---- loops
 
     def epochs(self) -> Iterator[Epochs]:
+        """Yield the loops that count epochs around the loader's use."""
         for node in self.source.nodes:
             if isinstance(node, ast.For) and isinstance(node.target, ast.Name) and self.counts(node.iter):
                 name = self.name_at(node)
@@ -146,8 +160,10 @@ class Loaders:
 
     def within_epochs(self, loop: ast.For) -> bool:
         """A counting loop within another that leads to the loader too: the outer one counts the epochs."""
-        outer = (one for one in self.source.ancestors(loop) if isinstance(one, ast.For) and self.counts(one.iter))
-        return any(isinstance(one.target, ast.Name) for one in outer)
+        outer = (
+            parent for parent in self.source.ancestors(loop) if isinstance(parent, ast.For) and self.counts(parent.iter)
+        )
+        return any(isinstance(ancestor.target, ast.Name) for ancestor in outer)
 
     @staticmethod
     def counts(value: ast.expr) -> bool:
@@ -156,7 +172,7 @@ class Loaders:
         return any(ast.unparse(call.func) in COUNTING for call in calls)
 
     def name_at(self, loop: ast.For) -> str:
-        """What the loader is called where the loop stands; empty where it is not known there."""
+        """Return what the loader is called where the loop stands; empty where it is not known there."""
         function, owner = self.source.function(loop), self.class_of(loop)
         for holder, name in sorted(self.aliases, key=lambda one: one[1]):
             local = holder is function or (holder is None and not self.bound_in(function, name))
@@ -165,8 +181,8 @@ class Loaders:
         return ""
 
     def leads_to_loader(self, body: list[ast.stmt], seen: set[ast.AST]) -> bool:
-        """Whether statements, or functions of this file that they call, train in a loop over the loader."""
-        for node in self.reached(body, seen):
+        """Return True if statements, or functions of this file that they call, train in a loop over the loader."""
+        for node in self.walk_reached(body, seen):
             if isinstance(node, ast.For) and self.goes_over(node.iter) and self.learns(node.body):
                 return True
         return False
@@ -174,28 +190,33 @@ class Loaders:
     def goes_over(self, value: ast.expr) -> bool:
         """The loader, also within enumerate or tqdm, also when that was given a name first."""
         held = [value, self.site.values.origin(value)]
-        return any(self.knows(one) for part in held for one in ast.walk(part))
+        return any(self.knows(node) for part in held for node in ast.walk(part))
 
     def learns(self, body: list[ast.stmt]) -> bool:
-        """Whether gradients are computed: a loop that only evaluates may see all samples on every rank."""
-        return any(isinstance(node, ast.Attribute) and node.attr == "backward" for node in self.reached(body, set()))
+        """Return True if gradients are computed: a loop that only evaluates may see all samples on every rank."""
+        return any(
+            isinstance(node, ast.Attribute) and node.attr == "backward" for node in self.walk_reached(body, set())
+        )
 
-    def reached(self, body: list[ast.stmt], seen: set[ast.AST]) -> Iterator[ast.AST]:
+    def walk_reached(self, body: list[ast.stmt], seen: set[ast.AST]) -> Iterator[ast.AST]:
         """All nodes of statements, and of the functions of this file that they call."""
-        for node in (one for statement in body for one in ast.walk(statement)):
+        for node in (inner for statement in body for inner in ast.walk(statement)):
             yield node
             function = self.called(node) if isinstance(node, ast.Call) else None
             if function is not None and function not in seen:
                 seen.add(function)
-                yield from self.reached(function.body, seen)
+                yield from self.walk_reached(function.body, seen)
 
     def trains(self) -> bool:
+        """Return True if the script's top level leads to a training loop over the loader."""
         return self.leads_to_loader(self.source.tree.body, set())
 
 
 def is_self_attribute(node: ast.AST) -> bool:
+    """Return True for `self.name`."""
     return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
 
 
 def loaders(site: Site) -> list[ast.Call]:
+    """Return the calls that make a DataLoader."""
     return [call for name in LOADER for call in site.work.index.calls.get(name, [])]

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from viaduct.migration.rule import Site
+
+NAME = re.compile(r"torch\.cuda((?:\.\w+)*)")
+
+
+TAKER = "torch.set_default_tensor_type"
+
 
 ASKS = ("isinstance", "issubclass")
 
@@ -24,6 +31,7 @@ def outermost(site: Site, node: ast.AST) -> ast.AST:
 
 
 def stands_compared(site: Site, node: ast.AST) -> bool:
+    """Return True for a type in isinstance, issubclass or a comparison."""
     parent = site.source.parents.get(node)
     if isinstance(parent, ast.Call):
         return isinstance(parent.func, ast.Name) and parent.func.id in ASKS and node in parent.args[1:]
@@ -37,8 +45,19 @@ def only_compared_by_name(site: Site, node: ast.AST) -> bool:
         return False
     name = holder.targets[0].id
     uses = [
-        one
-        for one in site.source.of_kind(ast.Name)
-        if isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, ast.Load)
+        inner
+        for inner in site.source.of_kind(ast.Name)
+        if isinstance(inner, ast.Name) and inner.id == name and isinstance(inner.ctx, ast.Load)
     ]
-    return bool(uses) and all(stands_compared(site, outermost(site, one)) for one in uses)
+    return bool(uses) and all(stands_compared(site, outermost(site, child)) for child in uses)
+
+
+def is_default_type(site: Site, node: ast.AST) -> bool:
+    """Return True if a type stands within such a call: other rules leave it as it is."""
+    calls = (parent for parent in site.source.ancestors(node) if isinstance(parent, ast.Call))
+    return any(site.qualified(call.func) == TAKER for call in calls)
+
+
+def is_type_of(node: ast.expr) -> bool:
+    """`x.type()`, whose answer is such a string too."""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "type"

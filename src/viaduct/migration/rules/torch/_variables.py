@@ -14,7 +14,7 @@ METHODS = ("get", "setdefault", "pop", "setenv", "delenv")
 
 
 def is_variable(site: Site, node: ast.Constant) -> bool:
-    """Whether a string is the name of a variable where it stands."""
+    """Return True if a string is the name of a variable where it stands."""
     parent = site.source.parents[node]
     if isinstance(parent, ast.Subscript) and parent.slice is node:
         return is_environment(site, parent.value)
@@ -37,7 +37,7 @@ def is_environment(site: Site, node: ast.AST) -> bool:
     made = site.values.origin(node)
     if isinstance(made, ast.Call):
         copied = site.qualified(made.func) == "os.environ.copy"
-        return copied or any(site.qualified(one) == "os.environ" for one in made.args)
+        return copied or any(site.qualified(argument) == "os.environ" for argument in made.args)
     if isinstance(made, ast.Dict):
         return is_environment_table(site, made)
     name = node.id if isinstance(node, ast.Name) else getattr(node, "attr", "")
@@ -62,7 +62,7 @@ def is_environment_table(site: Site, table: ast.Dict) -> bool:
 
 
 def value_of(site: Site, node: ast.Constant) -> ast.expr | None:
-    """What the variable is set to at this place; None where it is only read."""
+    """Return what the variable is set to at this place; None where it is only read."""
     parent = site.source.parents[node]
     if isinstance(parent, ast.Dict):
         return parent.values[parent.keys.index(node)]

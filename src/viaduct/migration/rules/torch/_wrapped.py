@@ -10,6 +10,12 @@ from collections.abc import Iterable, Iterator
 
 from viaduct.migration.rule import Site
 
+DDP = (
+    "torch.nn.parallel.DistributedDataParallel",
+    "torch.nn.parallel.distributed.DistributedDataParallel",
+)
+
+
 DATA_PARALLEL = (
     "torch.nn.DataParallel",
     "torch.nn.parallel.DataParallel",
@@ -36,10 +42,10 @@ def wraps(site: Site) -> Iterator[ast.Call]:
 
 
 def model_of(call: ast.Call) -> ast.expr | None:
-    """What is wrapped."""
+    """Return what is wrapped."""
     if call.args:
         return None if isinstance(call.args[0], ast.Starred) else call.args[0]
-    return next((word.value for word in call.keywords if word.arg == "module"), None)
+    return next((keyword.value for keyword in call.keywords if keyword.arg == "module"), None)
 
 
 def target_of(site: Site, call: ast.Call) -> ast.expr | None:
@@ -50,24 +56,25 @@ def target_of(site: Site, call: ast.Call) -> ast.expr | None:
     return statement.target if isinstance(statement, ast.AnnAssign) else None
 
 
-def distributed(site: Site) -> list[ast.Call]:
+def distributed_calls(site: Site) -> list[ast.Call]:
     """Calls by which the script is distributed already, on this path or another."""
     return [call for name in DISTRIBUTED for call in site.work.index.calls.get(name, [])]
 
 
 def targets(site: Site, calls: Iterable[ast.Call]) -> set[str]:
+    """Return the names that wrapped models are assigned to."""
     return {ast.unparse(target) for call in calls if (target := target_of(site, call)) is not None}
 
 
 def through(site: Site) -> Iterator[tuple[ast.Attribute, bool]]:
     """Every `x.module` that reaches through a wrapper, and whether x is shown to be one of those wrapped here."""
-    wrapped = targets(site, wraps(site)) - targets(site, distributed(site))
+    wrapped = targets(site, wraps(site)) - targets(site, distributed_calls(site))
     for node in site.source.of_kind(ast.Attribute):
         if isinstance(node, ast.Attribute) and node.attr == "module" and site.qualified(node) is None:
             yield node, ast.unparse(node.value) in wrapped
 
 
-def guarded(site: Site, node: ast.AST) -> bool:
-    """Whether it is asked first: `m.module if hasattr(m, "module") else m`, `isinstance(m, DataParallel)`."""
-    tests = (one.test for one in site.source.ancestors(node) if isinstance(one, ast.If | ast.IfExp))
+def is_guarded(site: Site, node: ast.AST) -> bool:
+    """Return True if it is asked first: `m.module if hasattr(m, "module") else m`, `isinstance(m, DataParallel)`."""
+    tests = (parent.test for parent in site.source.ancestors(node) if isinstance(parent, ast.If | ast.IfExp))
     return any("hasattr" in ast.unparse(test) or "DataParallel" in ast.unparse(test) for test in tests)

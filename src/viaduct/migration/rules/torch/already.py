@@ -16,13 +16,14 @@ from __future__ import annotations
 import ast
 
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._targets import card
+from viaduct.migration.targets import card
 
-rule = Rule(__name__, spec="P1 6", kind="advice", targets=("npu", "mlu"), order=5)
+rule = Rule(__name__, spec="P1 6", kind="advice", targets=("npu", "mlu"))
 
 
 @rule.file(words=("cuda", "CUDA", "nccl", "NCCL"))
 def list_places(site: Site) -> None:
+    """Report each place that serves the card already."""
     title = card(site.options).title
     for line in sorted(set(site.work.served.values())):
         site.advice(

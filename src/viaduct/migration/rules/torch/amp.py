@@ -17,9 +17,9 @@ import ast
 
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._chains import rename_to
-from viaduct.migration.rules.torch._targets import card
+from viaduct.migration.targets import card
 
-rule = Rule(__name__, spec="P11 6", kind="mandatory", targets=("npu", "mlu"), order=18)
+rule = Rule(__name__, spec="P11 6", kind="mandatory", targets=("npu", "mlu"))
 
 ORDER = ("enabled", "dtype", "cache_enabled")
 NAMES = tuple(
@@ -29,6 +29,7 @@ NAMES = tuple(
 
 @rule.call(*NAMES)
 def name_arguments(site: Site) -> None:
+    """Rename the card's autocast and give its positional arguments their names."""
     target = card(site.options)
     if not site.editable or not site.name.startswith(("torch.cuda.", f"{target.root}.")):
         return

@@ -16,22 +16,16 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.migration.predicates import is_text
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._annotations import is_in_annotation
-from viaduct.migration.rules.torch._any import helper, put
-from viaduct.migration.rules.torch._device_texts import is_text
-from viaduct.migration.rules.torch.autocast import strings
+from viaduct.migration.rules.torch._device_texts import strings
+from viaduct.migration.rules.torch._helper import OWN, replace_by_helper
+from viaduct.migration.targets import helper
 
-rule = Rule(__name__, spec="P11", kind="mandatory", targets=("any",), order=14)
+rule = Rule(__name__, spec="P11", kind="mandatory", targets=("any",))
 EXAMPLE_OPTIONS = {"to": "any"}
 
-AMP = "torch.cuda.amp"
-OWN = {
-    **dict.fromkeys((f"{AMP}.autocast", f"{AMP}.autocast_mode.autocast"), "autocast"),
-    **dict.fromkeys((f"{AMP}.GradScaler", f"{AMP}.grad_scaler.GradScaler"), "GradScaler"),
-    **{f"{AMP}.{name}": f"amp.{name}" for name in ("custom_fwd", "custom_bwd")},
-    **{f"{AMP}.autocast_mode.{name}": f"amp.{name}" for name in ("custom_fwd", "custom_bwd")},
-}
 AUTOCAST = ("torch.autocast", "torch.amp.autocast", "torch.amp.autocast_mode.autocast")
 SCALER = ("torch.amp.GradScaler", "torch.amp.grad_scaler.GradScaler")
 FIRST = {**dict.fromkeys(AUTOCAST, "device_type"), **dict.fromkeys(SCALER, "device")}
@@ -40,7 +34,7 @@ ORDER = ("device_type", "dtype", "enabled", "cache_enabled")
 
 @rule.call(*OWN)
 def of_cuda(site: Site) -> None:
-    put(site, site.node.func, OWN[site.name])
+    replace_by_helper(site, site.node.func, OWN[site.name])
 
 
 @rule.reference(*OWN)
@@ -49,21 +43,21 @@ def passed_on(site: Site) -> None:
     if is_in_annotation(site.source, site.node):
         return
     around = [site.node, *site.source.ancestors(site.node)]
-    if any(isinstance(one, ast.Call) and site.text(one.func) == "isinstance" for one in around):
+    if any(isinstance(parent, ast.Call) and site.text(parent.func) == "isinstance" for parent in around):
         site.manual(
-            "each card has a class of its own: ask for what they share, torch.amp.GradScaler or torch.autocast",
+            "each card has a class of its own: check for their common base, torch.amp.GradScaler or torch.autocast",
             zh="各加速卡有各自的类:请改为判断公共基类 torch.amp.GradScaler 或 torch.autocast",
         )
         return
-    put(site, site.node, OWN[site.name])
+    replace_by_helper(site, site.node, OWN[site.name])
 
 
 @rule.call(*AUTOCAST, *SCALER)
-def named(site: Site) -> None:
+def replace_named(site: Site) -> None:
     device = site.argument(FIRST[site.name], 0)
     default = device is None and site.name in SCALER and not site.unpacked
     if not default and not is_text(device, "cuda"):
-        chosen(site, device)
+        replace_chosen(site, device)
         return
     if not site.editable or site.unpacked:
         site.manual(
@@ -75,26 +69,26 @@ def named(site: Site) -> None:
     site.rename(new)
     if device is not None:
         drop_device(site, device)
-    site.changed(f"{site.name} becomes {new}, for whatever card there is", zh=f"{site.name} 替换为 {new}")
+    site.changed(f"{site.name} becomes {new}, for the available card", zh=f"{site.name} 替换为 {new}")
 
 
 @rule.call("torch.amp.custom_fwd", "torch.amp.custom_bwd")
-def decorated(site: Site) -> None:
-    chosen(site, site.argument("device_type"))
+def replace_decorator(site: Site) -> None:
+    replace_chosen(site, site.argument("device_type"))
 
 
-def chosen(site: Site, device: ast.expr | None) -> None:
+def replace_chosen(site: Site, device: ast.expr | None) -> None:
     """`"cuda" if args.gpus else "cpu"`."""
     for text in strings(device):
         if is_text(text, "cuda") and not site.source.in_f_string(text):
             site.work.seen[("any", text)] = None
             site.edit.node(text, f"{helper(site)}.card()")
-            site.changed("mixed precision on whatever card there is", zh="混合精度改用现有的加速卡", node=text)
+            site.changed("mixed precision on the available card", zh="混合精度改用现有的加速卡", node=text)
 
 
 def drop_device(site: Site, device: ast.expr) -> None:
     """Those behind it become keywords where the helper's order is another."""
-    held: ast.expr | ast.keyword = next((word for word in site.node.keywords if word.value is device), device)
+    held: ast.expr | ast.keyword = next((keyword for keyword in site.node.keywords if keyword.value is device), device)
     if site.name in AUTOCAST:
         slots, _ = site.source.slots(site.source.opening(site.node))
         for name, value in list(zip(ORDER, site.node.args, strict=False))[1:]:

@@ -20,16 +20,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from viaduct.migration.predicates import imports_torch, is_text
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch import _any as neutral
-from viaduct.migration.rules.torch._device_texts import head, is_exact, is_text
+from viaduct.migration.rules.torch import _helper as neutral
+from viaduct.migration.rules.torch._device_texts import head, is_asked_for_key, is_exact
 from viaduct.migration.rules.torch._devices import Devices, find_devices
-from viaduct.migration.rules.torch.device_compare import is_asked_for_key
-from viaduct.migration.rules.torch.device_integer import branches
-from viaduct.migration.rules.torch.device_string import imports_torch
-from viaduct.migration.rules.torch.is_cuda import is_tensors
+from viaduct.migration.rules.torch._is_cuda import is_tensors
+from viaduct.migration.rules.torch._numbers import branches
+from viaduct.migration.targets import helper
 
-rule = Rule(__name__, spec="P9 P10", kind="mandatory", targets=("any",), order=15)
+rule = Rule(__name__, spec="P9 P10", kind="mandatory", targets=("any",))
 OTHER_CARDS = ("npu", "mlu", "xpu", "hpu", "musa")
 EXAMPLE_OPTIONS = {"to": "any"}
 CUT = ("replace", "removeprefix", "split", "partition", "find", "index", "lstrip", "strip")
@@ -47,7 +47,7 @@ def comparisons(site: Site) -> None:
         first = call.args[0] if call.args else None
         asked = isinstance(call.func, ast.Attribute) and devices.is_device(call.func.value)
         if first is not None and asked and is_text(first, "cuda", "cuda:"):
-            replace(site, first, kinds(neutral.helper(site, call), first), call)
+            replace(site, first, kinds(helper(site, call), first), call)
     for method in CUT:
         for call in site.work.index.methods.get(method, []):
             cut(site, devices, call)
@@ -58,11 +58,11 @@ def comparisons(site: Site) -> None:
 def compare(site: Site, devices: Devices, node: ast.Compare) -> None:
     sides = [node.left, *node.comparators]
     if not any(mentions(side) for side in sides):
-        for literal in [one for side in sides for one in made_of(site, side)]:
+        for literal in [inner for side in sides for inner in made_of(site, side)]:
             compare_made(site, literal)
         return
     if not any(devices.is_device(side) for side in sides):
-        undecided(site, node)
+        report_undecided(site, node)
         return
     made = any(True for side in sides for _ in made_of(site, side))
     if len(sides) != 2 or made or site.source.in_f_string(node):
@@ -87,29 +87,29 @@ def made_of(site: Site, side: ast.expr) -> Iterator[ast.expr]:
         parts = side.args[:1]
     else:
         device = isinstance(side, ast.Call) and site.qualified(side.func) == "torch.device"
-        given = [*side.args[:1], *(word.value for word in side.keywords)] if isinstance(side, ast.Call) else []
-        yield from (one for text in given if device for one in branches(text) if head(one) is not None)
+        given = [*side.args[:1], *(keyword.value for keyword in side.keywords)] if isinstance(side, ast.Call) else []
+        yield from (node for text in given if device for node in branches(text) if head(node) is not None)
         return
     for part in parts:
         yield from made_of(site, part)
 
 
 def compare_made(site: Site, text: ast.expr) -> None:
-    given = neutral.number(site, text)
+    given = neutral.device_number(site, text)
     if given is None or site.source.in_f_string(text):
         site.manual(
             "compare with accelerator.card(NUMBER) here", zh="请在此处与 accelerator.card(编号) 比较", node=text
         )
     else:
-        replace(site, text, f"{neutral.helper(site, text)}.card({given})", text)
+        replace(site, text, f"{helper(site, text)}.card({given})", text)
 
 
-def undecided(site: Site, node: ast.Compare) -> None:
+def report_undecided(site: Site, node: ast.Compare) -> None:
     sides = [node.left, *node.comparators]
     exact = [side for side in sides if is_exact(side)]
     if exact and not any(is_asked_for_key(operator, node.left, exact[0]) for operator in node.ops):
         site.manual(
-            "compared with 'cuda', but not seen to be a device: left as it is; if it is one, ask accelerator.TYPES",
+            "compared with 'cuda', but not found to be a device: unchanged; if it is one, ask accelerator.TYPES",
             zh="与 'cuda' 比较,但未能确认是设备:保持不变;若是设备,请与 accelerator.TYPES 比较",
             risk="low",
             node=node,
@@ -118,22 +118,26 @@ def undecided(site: Site, node: ast.Compare) -> None:
 
 def mentions(side: ast.expr) -> bool:
     held = side.elts if isinstance(side, ast.Tuple | ast.List | ast.Set) else [side]
-    return any(head(one) is not None for one in held)
+    return any(head(node) is not None for node in held)
 
 
 def rewritten(site: Site, left: ast.expr, operator: ast.cmpop, right: ast.expr) -> str:
-    name = neutral.helper(site, left)
+    name = helper(site, left)
     negated = "not " if isinstance(operator, ast.NotEq | ast.NotIn) else ""
     if isinstance(operator, ast.Eq | ast.NotEq):
         text, other = (left, right) if head(left) is not None else (right, left)
         if is_text(text, "cuda"):
             return f"{site.text(other)} {negated}in {name}.TYPES"
-        given = neutral.number(site, text)
+        given = neutral.device_number(site, text)
         same = "!=" if negated else "=="
         return f"{site.text(other)} {same} {name}.card({given})" if given is not None else ""
     if isinstance(operator, ast.In | ast.NotIn) and is_text(left, "cuda", "cuda:"):
         return f"{negated}any(kind in {site.text(right)} for kind in {kinds(name, left)})"
-    given = neutral.number(site, left) if isinstance(operator, ast.In | ast.NotIn) and head(left) is not None else None
+    given = (
+        neutral.device_number(site, left)
+        if isinstance(operator, ast.In | ast.NotIn) and head(left) is not None
+        else None
+    )
     if given:
         return f"{name}.card({given}) {negated}in {site.text(right)}"
     if isinstance(operator, ast.In | ast.NotIn) and isinstance(right, ast.Tuple | ast.List | ast.Set):
@@ -161,34 +165,35 @@ def among(site: Site, held: ast.Tuple | ast.List | ast.Set, name: str) -> str:
     """`("cuda", "cpu")` with the kinds of card in it."""
     start = site.source.span(held)[0]
     text = site.text(held)
-    for one in reversed(held.elts):
-        begin, end = (place - start for place in site.source.span(one))
-        if is_text(one, "cuda"):
+    for element in reversed(held.elts):
+        begin, end = (item - start for item in site.source.span(element))
+        if is_text(element, "cuda"):
             text = f"{text[:begin]}*{name}.TYPES{text[end:]}"
-        elif head(one) is not None and neutral.number(site, one) is not None:
-            text = f"{text[:begin]}{name}.card({neutral.number(site, one)}){text[end:]}"
+        elif head(element) is not None and neutral.device_number(site, element) is not None:
+            text = f"{text[:begin]}{name}.card({neutral.device_number(site, element)}){text[end:]}"
     return text
 
 
 def replace(site: Site, node: ast.expr, text: str, said: ast.AST) -> None:
-    if site.work.is_served(node) or neutral.scripted(site, node):
+    if site.work.is_served(node) or neutral.is_scripted(site, node):
         return
     if has_branch_for_another_card(site, node):
         site.manual(
-            "another branch here is for a card of its own, and this one would take its place: see that each card has "
+            "another branch here is for a card of its own, and this one would take its place: make "
+            "sure that each card has "
             "its branch",
             zh="此处另有针对其他加速卡的分支,改写后会被本分支取代:请确认各加速卡都有自己的分支",
             node=said,
         )
         return
     site.edit.node(node, text)
-    site.changed("the branch for CUDA is the one for any card", zh="针对 CUDA 的分支改为针对任意加速卡", node=said)
+    site.changed("the branch for CUDA is now taken for any card", zh="针对 CUDA 的分支改为针对任意加速卡", node=said)
 
 
 def has_branch_for_another_card(site: Site, node: ast.AST) -> bool:
     """`if d.type == "cuda": … elif d.type == "npu": …`, whichever comes first."""
-    chain = next((one for one in site.source.ancestors(node) if isinstance(one, ast.If | ast.IfExp)), None)
-    if chain is None or not any(one is node for one in ast.walk(chain.test)):
+    chain = next((parent for parent in site.source.ancestors(node) if isinstance(parent, ast.If | ast.IfExp)), None)
+    if chain is None or not any(child is node for child in ast.walk(chain.test)):
         return False
     while isinstance(outer := site.source.parents.get(chain), ast.If | ast.IfExp) and is_else_of(chain, outer):
         chain = outer
@@ -196,7 +201,7 @@ def has_branch_for_another_card(site: Site, node: ast.AST) -> bool:
     while isinstance(branch, ast.If | ast.IfExp):
         tests.append(branch.test)
         branch = else_of(branch)
-    return any(is_text(one, *OTHER_CARDS) for test in tests for one in ast.walk(test))
+    return any(is_text(inner, *OTHER_CARDS) for test in tests for inner in ast.walk(test))
 
 
 def else_of(branch: ast.If | ast.IfExp) -> ast.AST | None:
@@ -211,7 +216,7 @@ def is_else_of(inner: ast.AST, outer: ast.If | ast.IfExp) -> bool:
 
 
 def leave_case(site: Site, devices: Devices, node: ast.AST) -> None:
-    statement = next((one for one in site.source.ancestors(node) if isinstance(one, ast.Match)), None)
+    statement = next((parent for parent in site.source.ancestors(node) if isinstance(parent, ast.Match)), None)
     named = isinstance(node, ast.MatchValue) and is_text(node.value, "cuda")
     if statement and named and devices.is_device(statement.subject):
         site.manual('write case "cuda" | "npu" | "mlu":', zh='请改为 case "cuda" | "npu" | "mlu":', node=node)
@@ -221,11 +226,11 @@ def leave_case(site: Site, devices: Devices, node: ast.AST) -> None:
 def is_cuda(site: Site) -> None:
     if not is_tensors(site, "x.device.type in accelerator.TYPES"):
         return
-    if neutral.scripted(site, site.node):
+    if neutral.is_scripted(site, site.node):
         return
     if not site.editable:
         site.manual("write .device.type in accelerator.TYPES", zh="请改为 .device.type in accelerator.TYPES")
         return
-    text = f"{site.text(site.node.value)}.device.type in {neutral.helper(site)}.TYPES"
+    text = f"{site.text(site.node.value)}.device.type in {helper(site)}.TYPES"
     site.edit.node(site.node, neutral.in_brackets(site, site.node, text))
     site.changed("is_cuda becomes a question for any card", zh="is_cuda 改为判断是否位于任意加速卡")

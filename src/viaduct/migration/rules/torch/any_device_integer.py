@@ -15,24 +15,24 @@ from __future__ import annotations
 import ast
 
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._any import helper, scripted
 from viaduct.migration.rules.torch._devices import receiver_class
-from viaduct.migration.rules.torch._numbers import is_number, is_partly_number
-from viaduct.migration.rules.torch.device_integer import branches, is_torchs
+from viaduct.migration.rules.torch._helper import is_scripted
+from viaduct.migration.rules.torch._numbers import branches, is_number, is_partly_number, is_torchs
+from viaduct.migration.targets import helper
 
-rule = Rule(__name__, spec="P8 P27", kind="mandatory", targets=("any",), order=18)
+rule = Rule(__name__, spec="P8 P27", kind="mandatory", targets=("any",))
 EXAMPLE_OPTIONS = {"to": "any"}
 
 
 @rule.call("torch.device")
-def made(site: Site) -> None:
+def replace_made(site: Site) -> None:
     if len(site.node.args) == 1 and not site.node.keywords and is_number(site, site.node.args[0]) and site.editable:
         site.rename(f"{helper(site)}.device")
-        say(site)
+        report_number(site)
 
 
 @rule.method("to")
-def moved(site: Site) -> None:
+def replace_moved(site: Site) -> None:
     receiver = site.node.func.value
     value = site.argument("device", 0)
     if value is None or receiver_class(site, receiver, "to") is not None:
@@ -48,29 +48,29 @@ def moved(site: Site) -> None:
 
 @rule.method("to_empty", "new_tensor", "new_zeros", "new_ones", "new_full", "new_empty", "new_empty_strided")
 def made_alike(site: Site) -> None:
-    word = site.keyword("device")
-    if word is not None and receiver_class(site, site.node.func.value, site.name) is None:
-        wrap(site, word.value)
+    keyword = site.keyword("device")
+    if keyword is not None and receiver_class(site, site.node.func.value, site.name) is None:
+        wrap(site, keyword.value)
 
 
 @rule.call("torch.*")
-def placed(site: Site) -> None:
-    for word in site.node.keywords:
-        if word.arg in ("device", "map_location") and site.name != "torch.device":
-            wrap(site, word.value)
+def replace_placed(site: Site) -> None:
+    for keyword in site.node.keywords:
+        if keyword.arg in ("device", "map_location") and site.name != "torch.device":
+            wrap(site, keyword.value)
 
 
 def wrap(site: Site, value: ast.expr) -> None:
-    for one in branches(value):
-        if is_number(site, one) and not site.source.in_f_string(one) and not scripted(site, one):
-            site.edit.node(one, f"{helper(site)}.device({site.text(one)})")
-            say(site)
-        elif isinstance(one, ast.Name) and is_partly_number(site, one):
+    for node in branches(value):
+        if is_number(site, node) and not site.source.in_f_string(node) and not is_scripted(site, node):
+            site.edit.node(node, f"{helper(site)}.device({site.text(node)})")
+            report_number(site)
+        elif isinstance(node, ast.Name) and is_partly_number(site, node):
             site.manual(
-                f"{one.id} is a number in one place and a device in another: give accelerator.device({one.id})",
-                zh=f"{one.id} 有时是编号,有时是设备:请改为 accelerator.device({one.id})",
+                f"{node.id} is a number in one place and a device in another: give accelerator.device({node.id})",
+                zh=f"{node.id} 有时是编号,有时是设备:请改为 accelerator.device({node.id})",
             )
 
 
-def say(site: Site) -> None:
-    site.changed("the number is that of whatever card there is", zh="该编号指现有的加速卡")
+def report_number(site: Site) -> None:
+    site.changed("the number is that of the available card", zh="该编号指现有的加速卡")

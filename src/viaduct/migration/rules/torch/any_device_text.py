@@ -18,14 +18,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from viaduct.migration.predicates import imports_torch, is_text
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch import _any as neutral
-from viaduct.migration.rules.torch._device_texts import device_like, head, is_exact, is_text
-from viaduct.migration.rules.torch._devices import Devices, find_devices
-from viaduct.migration.rules.torch.device_argparse import FLAGS, VALUES, calls, option_names
-from viaduct.migration.rules.torch.device_string import imports_torch, name_the_rest
+from viaduct.migration.rules.torch import _helper as neutral
+from viaduct.migration.rules.torch._device_texts import device_like, head, is_exact
+from viaduct.migration.rules.torch._devices import Devices, find_devices, name_the_rest
+from viaduct.migration.rules.torch._options import FLAGS, VALUES, calls, option_names
+from viaduct.migration.targets import helper
 
-rule = Rule(__name__, spec="P8 P9 P18 P25", kind="mandatory", targets=("any",), order=16)
+rule = Rule(__name__, spec="P8 P9 P18 P25", kind="mandatory", targets=("any",), after=("rng_state", "any_amp"))
 EXAMPLE_OPTIONS = {"to": "any"}
 
 
@@ -35,48 +36,50 @@ def texts(site: Site) -> None:
         return
     devices = find_devices(site)
     held = dict.fromkeys(devices.found)
-    held |= dict.fromkeys([*offered(site, devices), *values_of_maps(site)])
+    held |= dict.fromkeys([*option_values(site, devices), *values_of_maps(site)])
     keys = set(keys_of_maps(site))
     for literal in held:
-        if ("any", literal) not in site.work.seen and literal not in keys and not compared(site, literal):
+        if ("any", literal) not in site.work.seen and literal not in keys and not is_compared(site, literal):
             site.work.seen[("any", literal)] = None
             change(site, literal)
     for each in maps(site):
         add_keys(site, each)
     for node in site.source.of_kind(ast.Constant):
         if isinstance(node, ast.Constant) and is_exact(node) and node not in held and node not in keys:
-            name_the_rest(site, node, f"accelerator.name({neutral.number(site, node)})", devices)
+            name_the_rest(site, node, f"accelerator.name({neutral.device_number(site, node)})", devices)
 
 
-def offered(site: Site, devices: Devices) -> Iterator[ast.expr]:
-    """Of `add_argument("--device", default="cuda", choices=["cuda", "cpu"])`, and of click and absl."""
+def option_values(site: Site, devices: Devices) -> Iterator[ast.expr]:
+    """Yield the devices of `add_argument("--device", default="cuda", choices=["cuda", "cpu"])`, and of click
+    and absl.
+    """
     for call in calls(site):
         if any(device_like(name) or name in devices.attributes for name in option_names(site, call)):
-            values = [word.value for word in call.keywords if word.arg in VALUES]
+            values = [keyword.value for keyword in call.keywords if keyword.arg in VALUES]
             values += call.args[1 : FLAGS.get(site.qualified(call.func) or "", 0)]
-            yield from filter(None, (head(one) for value in values for one in ast.walk(value)))
+            yield from filter(None, (head(node) for value in values for node in ast.walk(value)))
 
 
 def maps(site: Site) -> list[ast.Dict]:
     """`torch.load(f, map_location={"cuda:0": "cuda:1"})`: both sides are devices."""
     calls = [*site.work.index.calls.get("torch.load", []), *site.work.index.calls.get("torch.jit.load", [])]
-    given = [word.value for call in calls for word in call.keywords if word.arg == "map_location"]
+    given = [keyword.value for call in calls for keyword in call.keywords if keyword.arg == "map_location"]
     given += [call.args[1] for call in calls if len(call.args) > 1]
-    return [one for one in map(site.values.origin, given) if isinstance(one, ast.Dict)]
+    return [item for item in map(site.values.origin, given) if isinstance(item, ast.Dict)]
 
 
 def values_of_maps(site: Site) -> list[ast.expr]:
-    return [one for each in maps(site) for one in map(head, each.values) if one is not None]
+    return [item for each in maps(site) for item in map(head, each.values) if item is not None]
 
 
 def keys_of_maps(site: Site) -> list[ast.expr]:
     """They say where a checkpoint was saved: CUDA's stay, and those of the card there is stand beside them."""
-    return [one for each in maps(site) for one in map(head, each.keys) if one is not None]
+    return [item for each in maps(site) for item in map(head, each.keys) if item is not None]
 
 
-def compared(site: Site, literal: ast.expr) -> bool:
+def is_compared(site: Site, literal: ast.expr) -> bool:
     """Comparisons are another rule's."""
-    around: ast.AST | None = neutral.whole(site, literal)
+    around: ast.AST | None = neutral.full_expression(site, literal)
     while isinstance(around, ast.expr) and not isinstance(around, ast.Compare):
         around = site.source.parents.get(around)
         if isinstance(around, ast.Call) and not is_plain(site, around):
@@ -94,21 +97,21 @@ def add_keys(site: Site, each: ast.Dict) -> None:
     site.work.seen[("any map", each)] = None
     for key, value in zip(each.keys, each.values, strict=True):
         literal = head(key)
-        given = neutral.number(site, key) if key is not None and literal is not None else None
+        given = neutral.device_number(site, key) if key is not None and literal is not None else None
         if key is None or given is None or site.source.in_f_string(key):
             continue
-        name = neutral.helper(site, each)
-        to = neutral.number(site, value) if head(value) is not None else None
+        name = helper(site, each)
+        to = neutral.device_number(site, value) if head(value) is not None else None
         said = f"{name}.name({to})" if to is not None else site.text(value)
         site.edit.insert(site.source.span(key)[0], f"{name}.name({given}): {said}, ")
-        site.changed("and what was saved on whatever card there is", zh="并包括在现有加速卡上保存的张量", node=key)
+        site.changed("and what was saved on the available card", zh="并包括在现有加速卡上保存的张量", node=key)
 
 
 def change(site: Site, literal: ast.expr) -> None:
-    node = neutral.whole(site, literal)
+    node = neutral.full_expression(site, literal)
     if site.work.is_served(node) or list_all_cards(site, literal):
         return
-    given = neutral.number(site, node)
+    given = neutral.device_number(site, node)
     if given is None or site.source.in_f_string(node):
         site.manual(
             "this names a CUDA device and cannot be edited safely here: write accelerator.name(NUMBER)",
@@ -116,16 +119,16 @@ def change(site: Site, literal: ast.expr) -> None:
             node=literal,
         )
         return
-    if neutral.scripted(site, node):
+    if neutral.is_scripted(site, node):
         return
     call = site.source.parents.get(node)
     if isinstance(call, ast.Call) and site.qualified(call.func) == "torch.device" and call.args[:1] == [node]:
         made = device(site, call, given)
     else:
-        made = f"{neutral.helper(site, node)}.name({given})"
+        made = f"{helper(site, node)}.name({given})"
         site.edit.node(node, made)
     if made:
-        site.changed(f"the device is whatever card there is: {made}", zh=f"设备改为现有的加速卡:{made}", node=node)
+        site.changed(f"the device is the available card: {made}", zh=f"设备改为现有的加速卡:{made}", node=node)
 
 
 def list_all_cards(site: Site, literal: ast.expr) -> bool:
@@ -134,7 +137,7 @@ def list_all_cards(site: Site, literal: ast.expr) -> bool:
     held = site.source.parents[parent] if isinstance(parent, ast.Tuple) else parent
     if not isinstance(held, ast.Subscript) or not (site.qualified(held.value) or "").endswith(".Literal"):
         return False
-    if any(isinstance(one, ast.Constant) and one.value == "npu" for one in ast.walk(held.slice)):
+    if any(isinstance(node, ast.Constant) and node.value == "npu" for node in ast.walk(held.slice)):
         return True
     if not is_text(literal, "cuda"):
         site.manual(
@@ -152,9 +155,9 @@ def list_all_cards(site: Site, literal: ast.expr) -> bool:
 
 def device(site: Site, call: ast.Call, given: str) -> str:
     """`torch.device("cuda", rank)` as a whole."""
-    rest = [*call.args[1:], *(word.value for word in call.keywords)]
-    if len(rest) > 1 or (rest and given):
+    remainder = [*call.args[1:], *(keyword.value for keyword in call.keywords)]
+    if len(remainder) > 1 or (remainder and given):
         return ""
-    made = f"{neutral.helper(site, call)}.device({site.text(rest[0]) if rest else given})"
+    made = f"{helper(site, call)}.device({site.text(remainder[0]) if remainder else given})"
     site.edit.node(call, made)
     return made

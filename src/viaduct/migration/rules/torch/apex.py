@@ -11,9 +11,9 @@ from __future__ import annotations
 import ast
 
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch.ddp_advice import DISTRIBUTED
+from viaduct.migration.rules.torch._wrapped import DDP
 
-rule = Rule(__name__, spec="P12 6", kind="report", targets=("npu", "mlu", "any"), order=90, patch=True)
+rule = Rule(__name__, spec="P12 6", kind="report", targets=("npu", "mlu", "any"), patch=True, last=True)
 
 TORCHS_OWN = {
     "apex.parallel.DistributedDataParallel": "torch.nn.parallel.DistributedDataParallel",
@@ -35,7 +35,7 @@ INSTEAD = {
 
 @rule.node(ast.Import, ast.ImportFrom, words=("apex",))
 def imports(site: Site) -> None:
-    names = imported(site.node)
+    names = imported_names(site.node)
     if not any(name == "apex" or name.startswith("apex.") for name in names) or "apex" in site.work.project.own_names:
         return
     if site.options.to != "npu":
@@ -48,7 +48,7 @@ def imports(site: Site) -> None:
         )
 
 
-def imported(statement: ast.Import | ast.ImportFrom) -> list[str]:
+def imported_names(statement: ast.Import | ast.ImportFrom) -> list[str]:
     if isinstance(statement, ast.Import):
         return [alias.name for alias in statement.names]
     return [] if statement.level else [f"{statement.module}.{alias.name}" for alias in statement.names]
@@ -64,7 +64,7 @@ def initialize(site: Site) -> None:
             zh="combine_grad=True 将梯度合并为连续内存,加快反缩放与更新",
         )
     function = site.source.function(site.node)
-    for name in DISTRIBUTED:
+    for name in DDP:
         for call in site.work.index.calls.get(name, []):
             if site.source.function(call) is function and call.lineno < site.node.lineno:
                 site.manual(

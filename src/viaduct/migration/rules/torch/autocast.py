@@ -16,9 +16,10 @@ from __future__ import annotations
 import ast
 
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._targets import card
+from viaduct.migration.rules.torch._device_texts import strings
+from viaduct.migration.targets import card
 
-rule = Rule(__name__, spec="P11 6", kind="mandatory", targets=("npu", "mlu"), order=30)
+rule = Rule(__name__, spec="P11 6", kind="mandatory", targets=("npu", "mlu"))
 
 AUTOCAST = ("torch.autocast", "torch.amp.autocast", "torch.amp.autocast_mode.autocast")
 SCALERS = ("torch.amp.GradScaler", "torch.amp.grad_scaler.GradScaler")
@@ -57,10 +58,3 @@ def name_device(site: Site, device: ast.expr | None) -> None:
         if kind == "cuda" and written[-1:] in ('"', "'") and written[1:-1] == text.value:
             site.edit.node(text, f"{written[0]}{target.device}{colon}{index}{written[-1]}")
             site.changed(f"mixed precision on the {target.title}", zh=f"混合精度改用 {target.title}")
-
-
-def strings(value: ast.expr | None) -> list[ast.Constant]:
-    """`"cuda"`, and those of `"cuda" if … else "cpu"`."""
-    if isinstance(value, ast.IfExp):
-        return strings(value.body) + strings(value.orelse)
-    return [value] if isinstance(value, ast.Constant) and isinstance(value.value, str) else []

@@ -17,9 +17,9 @@ import ast
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch import _imports as imports
 from viaduct.migration.rules.torch._chains import rename_to
-from viaduct.migration.rules.torch._targets import card
+from viaduct.migration.targets import card
 
-rule = Rule(__name__, spec="P11 6", kind="mandatory", targets=("npu", "mlu"), order=30)
+rule = Rule(__name__, spec="P11 6", kind="mandatory", targets=("npu", "mlu"))
 EXAMPLE_OPTIONS = {"to": "mlu"}
 
 OWN = {
@@ -30,7 +30,7 @@ SWITCHES = {"torch.is_autocast_enabled": 0, "torch.set_autocast_enabled": 1}
 
 
 @rule.node(ast.ImportFrom, words=("autocast_gpu_dtype",))
-def imported(site: Site) -> None:
+def move_imports(site: Site) -> None:
     if site.node.module == "torch" and not site.node.level:
         package = card(site.options).package
         for old, new in imports.move(site, lambda name: f"{package}.{OWN[name]}" if name in OWN else None):
@@ -45,7 +45,9 @@ def dtype(site: Site) -> None:
 
 @rule.call(*SWITCHES)
 def switch(site: Site) -> None:
-    """With a device type as first argument torch's own function does, and that string is changed elsewhere."""
+    """Rename the state function; with a device type as first argument torch's own does, and that string changes
+    elsewhere.
+    """
     if len(site.node.args) == SWITCHES[site.name] and not site.node.keywords and not site.unpacked:
         rename(site, site.name.rpartition(".")[2])
 

@@ -17,9 +17,9 @@ import ast
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch import _imports as imports
 from viaduct.migration.rules.torch._chains import rename_to
-from viaduct.migration.rules.torch._targets import card
+from viaduct.migration.targets import card
 
-rule = Rule(__name__, spec="P10 6", kind="mandatory", targets=("npu", "mlu"), order=30)
+rule = Rule(__name__, spec="P10 6", kind="mandatory", targets=("npu", "mlu"))
 EXAMPLE_OPTIONS = {"to": "mlu"}
 
 HOME = "torch.autograd.profiler"
@@ -27,7 +27,7 @@ NVTX = f"{HOME}.emit_nvtx"
 
 
 @rule.node(ast.ImportFrom, words=("emit_nvtx",))
-def imported(site: Site) -> None:
+def move_imports(site: Site) -> None:
     if site.options.to == "mlu" and site.node.module == HOME:
         moved = imports.move(site, lambda name: "torch_mlu.profiler.emit_cnpx" if name == NVTX else None)
         for old, new in moved:
@@ -47,19 +47,19 @@ def mark(site: Site) -> None:
 
 @rule.call(f"{HOME}.profile")
 def choose(site: Site) -> None:
-    word = site.keyword("use_cuda")
-    if word is None or (isinstance(word.value, ast.Constant) and not word.value.value):
+    keyword = site.keyword("use_cuda")
+    if keyword is None or (isinstance(keyword.value, ast.Constant) and not keyword.value.value):
         return
     if site.options.to == "npu":
-        by_hand(site, "use_cuda", word.value)
-    elif isinstance(word.value, ast.Constant) and site.editable:
-        site.edit.node(word, f'use_device="{card(site.options).device}"')
+        by_hand(site, "use_cuda", keyword.value)
+    elif isinstance(keyword.value, ast.Constant) and site.editable:
+        site.edit.node(keyword, f'use_device="{card(site.options).device}"')
         site.changed("the profiler's device is the MLU", zh="性能分析设备改为 MLU")
     else:
         site.manual(
             'use_cuda is decided at run time: say use_device="mlu" where it is true',
             zh='use_cuda 在运行时决定:为真时请改为 use_device="mlu"',
-            node=word.value,
+            node=keyword.value,
         )
 
 

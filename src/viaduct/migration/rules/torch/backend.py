@@ -5,9 +5,16 @@
     -dist.init_process_group("nccl", init_method="env://")
     +dist.init_process_group("hccl", init_method="env://")
 
-NCCL speaks to NVIDIA cards alone; Ascend has HCCL and Cambricon CNCL. The string is changed where it is written: in the
+NCCL supports NVIDIA GPUs only; Ascend has HCCL and Cambricon CNCL. The string is changed where it is written: in the
 call, where a variable, a field or a dict gets it, or as the default and the choices of a command line option. A backend
 that comes from elsewhere is left as written and named.
+
+With `--to any` the helper names the backend of the card there is, and gloo without one:
+
+     import torch.distributed as dist
+    -dist.init_process_group("nccl")
+    +from accelerator_device import accelerator
+    +dist.init_process_group(accelerator.backend())
 """
 
 from __future__ import annotations
@@ -16,9 +23,9 @@ import ast
 
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch import _collectives as collectives
-from viaduct.migration.rules.torch._targets import card
+from viaduct.migration.targets import Texts, helper
 
-rule = Rule(__name__, spec="P13", kind="mandatory", targets=("npu", "mlu"), order=60)
+rule = Rule(__name__, spec="P13", kind="mandatory", targets=("npu", "mlu", "any"), former=("any_backend",))
 
 ROOT = "torch.distributed"
 PLACES = {
@@ -38,78 +45,100 @@ FLAGS = tuple(
 )
 
 
+GROUP_CLASS = ("torch.distributed.ProcessGroupNCCL.*", "torch.distributed.ProcessGroupNCCL")
+FOLLOWS = (".backend()", "get_default_backend_for_device(")
+"""Signs of a backend that is chosen by the device there is."""
+RUN_TIME: tuple[Texts, Texts] = (
+    (
+        "the backend is decided at run time ({{}}): where that is nccl it must become {backend}",
+        "通信后端在运行时决定({{}}):若为 nccl,须改为 {backend}",
+    ),
+    (
+        "the backend is decided at run time ({}): nccl works on CUDA only; use accelerator.backend()",
+        "通信后端在运行时决定({}):nccl 仅适用于 CUDA,请使用 accelerator.backend()",
+    ),
+)
+CLASS: tuple[Texts, Texts] = (
+    (
+        "ProcessGroupNCCL has other options than HCCL: torch_npu._C._distributed_c10d.ProcessGroupHCCL.Options() has a "
+        "dict hccl_config, and no is_high_priority_stream",
+        "ProcessGroupNCCL 的选项与 HCCL 不同:请使用 torch_npu._C._distributed_c10d 中 "
+        "ProcessGroupHCCL.Options() 的 hccl_config",
+    ),
+    (
+        'ProcessGroupNCCL exists in builds of torch with CUDA only: put it under `if accelerator.name() == "cuda":`',
+        'ProcessGroupNCCL 仅 CUDA 可用,不带 CUDA 的 torch 没有该类:请置于 if accelerator.name() == "cuda": 之下',
+    ),
+)
+
+
 @rule.call(*PLACES)
-def process_group(site: Site) -> None:
+def replace_in_call(site: Site) -> None:
     value = site.argument("backend", PLACES[site.name]) or unpacked_backend(site)
-    if value is None:
-        return
-    found = collectives.origin(site, value)
+    found = collectives.origin(site, value) if value is not None else collectives.Origin()
     for text in found.texts:
-        if collectives.swap(site, text):
-            site.work.effects.add(card(site.options).module)  # importing it registers the backend
-            collectives.say_swapped(site, text)
-    if found.unknown and not found.texts and not collectives.serves_target(site, found.unknown[0]):
-        leave(site, found.unknown[0])
+        if collectives.replace_backend(site, text):
+            site.target.require_plugin(site)  # importing it registers the backend
+    if found.unknown and not found.texts and not follows_device(site, found.unknown):
+        given = site.text(found.unknown[0])
+        english, chinese = site.target.select(*RUN_TIME)
+        site.manual(english.format(given), zh=chinese.format(given), risk="high")
+    if site.target.is_any:
+        bind_to_card_only(site)
 
 
 def unpacked_backend(site: Site) -> ast.expr | None:
-    """`init_process_group(**settings)` with settings written out in this file."""
-    for word in site.node.keywords:
-        items = collectives.dict_items(site.values.origin(word.value)) if word.arg is None else None
+    """Return the backend of `init_process_group(**settings)` with settings written out in this file."""
+    for keyword in site.node.keywords:
+        items = collectives.dict_items(site.values.origin(keyword.value)) if keyword.arg is None else None
         for name, value in items or []:
             if name == "backend":
                 return value
     return None
 
 
-def leave(site: Site, value: ast.AST) -> None:
-    new = card(site.options).backend
-    site.manual(
-        f"the backend is decided at run time ({site.text(value)}): where that is nccl it must become {new}",
-        zh=f"通信后端在运行时决定({site.text(value)}):若为 nccl,须改为 {new}",
-        risk="high",
-    )
+def follows_device(site: Site, unknown: list[ast.AST]) -> bool:
+    """Return True if a backend that is decided at run time is right for the target."""
+    if site.target.is_any:
+        return any(sign in site.text(node) for node in unknown for sign in FOLLOWS)
+    return collectives.serves_target(site, unknown[0])
+
+
+def bind_to_card_only(site: Site) -> None:
+    """Give `device_id` only where there is a card: gloo does not take it."""
+    bound = site.keyword("device_id")
+    if bound is not None and "unless_cpu" not in site.text(bound):
+        site.edit.node(bound.value, f"{helper(site)}.unless_cpu({site.text(bound.value)})")
+        site.changed("gloo takes no device_id", zh="gloo 不接受 device_id")
 
 
 @rule.method("add_argument")
-def argparse_option(site: Site) -> None:
-    option(site)
-
-
 @rule.call("click.option", "typer.Option", *FLAGS)
-def other_option(site: Site) -> None:
-    option(site)
-
-
-def option(site: Site) -> None:
-    """Default, const and choices of a command line option; its help text is not touched."""
-    values = [word.value for word in site.node.keywords if word.arg in ("default", "const", "choices", "type")]
-    if site.name != "add_argument":
+def replace_in_option(site: Site) -> None:
+    """Change default, const and choices of a command line option; its help text stays."""
+    names = ("default", "const", "choices") if site.target.is_any else ("default", "const", "choices", "type")
+    values = [keyword.value for keyword in site.node.keywords if keyword.arg in names]
+    if site.name != "add_argument" and not site.target.is_any:
         values += site.node.args[1:3]
     for value in values:
         for text in ast.walk(value):
-            if isinstance(text, ast.Constant) and collectives.is_nccl(text) and collectives.swap(site, text):
-                collectives.say_swapped(site, text)
+            if isinstance(text, ast.Constant) and collectives.is_nccl(text):
+                collectives.replace_backend(site, text)
 
 
 @rule.node(ast.keyword, words=("nccl",))
-def own_argument(site: Site) -> None:
+def replace_in_own_call(site: Site) -> None:
     """`setup(backend="nccl")` of a function of the project, `TrainingArguments(ddp_backend="nccl")` of a library."""
     call = site.source.parents[site.node]
-    if (
-        not isinstance(call, ast.Call)
-        or "backend" not in (site.node.arg or "")
-        or not collectives.is_nccl(site.node.value)
-    ):
-        return
-    name = site.qualified(call.func) or ""
-    if name in PLACES or getattr(call.func, "id", "") == "dict":
+    names_backend = "backend" in (site.node.arg or "") and collectives.is_nccl(site.node.value)
+    name = site.qualified(call.func) or "" if isinstance(call, ast.Call) else ""
+    if not isinstance(call, ast.Call) or not names_backend or name in PLACES:
         return
     if collectives.hands_backend_on(site, name):
-        if collectives.swap(site, site.node.value):
-            collectives.say_swapped(site, site.node.value)
-    elif name and not name.startswith("torch."):
-        new = card(site.options).backend
+        if site.target.is_any or getattr(call.func, "id", "") != "dict":
+            collectives.replace_backend(site, site.node.value)
+    elif name and not name.startswith("torch.") and not site.target.is_any:
+        new = site.target.card.backend
         site.manual(
             f"{name} is given the backend {site.text(site.node.value)}: for this card it is {new}, if it takes that",
             zh=f"{name} 的后端为 {site.text(site.node.value)}:对于该加速卡应为 {new}(若其支持)",
@@ -118,52 +147,63 @@ def own_argument(site: Site) -> None:
 
 
 @rule.reference(f"{ROOT}.Backend.NCCL", "torch.distributed.distributed_c10d.Backend.NCCL")
-def constant(site: Site) -> None:
-    new = card(site.options).backend.upper()
+def replace_constant(site: Site) -> None:
+    if site.target.is_any:
+        if site.editable and not isinstance(site.source.parents.get(site.node), ast.Compare):
+            site.rename(site.target.render_backend(site))
+            collectives.say_replaced(site, site.node)
+        return
     end = site.source.span(site.node)[1]
     if site.editable and site.source.text[end - 4 : end] == "NCCL":
-        site.edit.replace(end - 4, end, new)
-        site.work.effects.add(card(site.options).module)
-        collectives.say_swapped(site, site.node)
+        site.edit.replace(end - 4, end, site.target.card.backend.upper())
+        site.target.require_plugin(site)
+        collectives.say_replaced(site, site.node)
 
 
 @rule.call(f"{ROOT}.is_nccl_available", "torch.distributed.distributed_c10d.is_nccl_available")
-def availability(site: Site) -> None:
-    chosen = card(site.options)
-    if isinstance(site.node.func, ast.Attribute) and site.editable:
+def replace_availability(site: Site) -> None:
+    """Ask for the card's backend; `is_backend_available` asks `is_nccl_available` for NCCL."""
+    if not isinstance(site.node.func, ast.Attribute) or not site.editable:
+        english, chinese = site.target.select(
+            (
+                "ask torch.distributed.is_{backend}_available(), which {module} adds",
+                "请改用 {module} 提供的 torch.distributed.is_{backend}_available()",
+            ),
+            (
+                "ask is_backend_available(accelerator.backend())",
+                "请改用 is_backend_available(accelerator.backend())",
+            ),
+        )
+        site.manual(english, zh=chinese)
+        return
+    if site.target.is_any:
+        home = site.text(site.node.func.value)
+        site.edit.node(site.node, f"{home}.is_backend_available({site.target.render_backend(site)})")
+    else:
         end = site.source.span(site.node.func)[1]
-        site.edit.replace(end - len("is_nccl_available"), end, f"is_{chosen.backend}_available")
-        site.work.effects.add(chosen.module)
-        collectives.say_swapped(site, site.node)
+        start = end - len("is_nccl_available")
+        site.edit.replace(start, end, f"is_{site.target.card.backend}_available")
+        site.target.require_plugin(site)
+    collectives.say_replaced(site, site.node)
+
+
+@rule.reference(*GROUP_CLASS)
+@rule.call(*GROUP_CLASS)
+def replace_group_class(site: Site) -> None:
+    if site.options.to == "mlu":
+        name_cncl_class(site)
         return
-    site.manual(
-        f"ask torch.distributed.is_{chosen.backend}_available(), which {chosen.module} adds",
-        zh=f"请改用 {chosen.module} 提供的 torch.distributed.is_{chosen.backend}_available()",
-    )
+    english, chinese = site.target.select(*CLASS)
+    site.manual(english, zh=chinese, risk="high")
 
 
-@rule.reference("torch.distributed.ProcessGroupNCCL.*", "torch.distributed.ProcessGroupNCCL")
-@rule.call("torch.distributed.ProcessGroupNCCL.*", "torch.distributed.ProcessGroupNCCL")
-def group_class(site: Site) -> None:
-    if card(site.options).name == "mlu":
-        cncl_class(site)
-        return
-    site.manual(
-        "ProcessGroupNCCL has other options than HCCL: torch_npu._C._distributed_c10d.ProcessGroupHCCL.Options() has a "
-        "dict hccl_config, and no is_high_priority_stream",
-        zh="ProcessGroupNCCL 的选项与 HCCL 不同:请使用 torch_npu._C._distributed_c10d 中 "
-        "ProcessGroupHCCL.Options() 的 hccl_config",
-        risk="high",
-    )
-
-
-def cncl_class(site: Site) -> None:
-    """torch_mlu puts ProcessGroupCNCL beside torch's own classes."""
+def name_cncl_class(site: Site) -> None:
+    """Write ProcessGroupCNCL, which torch_mlu puts beside torch's own classes."""
     start, end = site.source.span(site.node.func if isinstance(site.node, ast.Call) else site.node)
-    place = site.source.text.find("ProcessGroupNCCL", start, end)
-    if place < 0 or not site.source.text[start:place].endswith(".") or not site.editable:
+    position = site.source.text.find("ProcessGroupNCCL", start, end)
+    if position < 0 or not site.source.text[start:position].endswith(".") or not site.editable:
         site.manual("ProcessGroupNCCL is ProcessGroupCNCL here", zh="ProcessGroupNCCL 对应 ProcessGroupCNCL")
         return
-    site.edit.replace(place, place + len("ProcessGroupNCCL"), "ProcessGroupCNCL")
-    site.work.effects.add(card(site.options).module)
+    site.edit.replace(position, position + len("ProcessGroupNCCL"), "ProcessGroupCNCL")
+    site.target.require_plugin(site)
     site.changed("the group's class is ProcessGroupCNCL", zh="进程组类改为 ProcessGroupCNCL", risk="medium")

@@ -14,15 +14,20 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.migration.predicates import is_text
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch import _collectives as collectives
-from viaduct.migration.rules.torch._targets import card
+from viaduct.migration.rules.torch._collectives import is_backend
+from viaduct.migration.targets import card, helper
 
-rule = Rule(__name__, spec="P13", kind="mandatory", targets=("npu", "mlu"), order=61, patch=True)
+rule = Rule(__name__, spec="P13", kind="mandatory", targets=("npu", "mlu", "any"), patch=True, former=("any_backend",))
 
 
 @rule.node(ast.Compare, words=("nccl", "NCCL"))
-def comparison(site: Site) -> None:
+def change_comparison(site: Site) -> None:
+    if site.target.is_any:
+        ask_for_any_backend(site)
+        return
     sides = [site.node.left, *site.node.comparators]
     texts = [text for side in sides for text in strings(side)]
     if not texts or any(is_environment(side) for side in sides):
@@ -30,40 +35,52 @@ def comparison(site: Site) -> None:
     if any(is_backend(site, side) for side in sides):
         change(site, texts)
     else:
-        ask(site)
+        report_doubtful(site)
 
 
 @rule.node(ast.MatchValue, words=("nccl", "NCCL"))
-def case(site: Site) -> None:
-    statement = next(one for one in site.source.ancestors(site.node) if isinstance(one, ast.Match))
+def change_case(site: Site) -> None:
+    if site.target.is_any:
+        return
+    statement = next(parent for parent in site.source.ancestors(site.node) if isinstance(parent, ast.Match))
     if collectives.is_nccl(site.node.value) and is_backend(site, statement.subject):
         change(site, [site.node.value])
 
 
 @rule.method("startswith")
-def beginning(site: Site) -> None:
-    texts = [one for one in site.node.args[:1] if collectives.is_nccl(one)]
-    if texts and is_backend(site, site.node.func.value):
+def change_beginning(site: Site) -> None:
+    texts = [text for text in site.node.args[:1] if collectives.is_nccl(text)]
+    if texts and not site.target.is_any and is_backend(site, site.node.func.value):
         change(site, texts)
+
+
+def ask_for_any_backend(site: Site) -> None:
+    """Make a comparison with NCCL ask for the backend of any card."""
+    if len(site.node.ops) != 1 or not isinstance(site.node.ops[0], ast.Eq | ast.NotEq) or not site.editable:
+        return
+    left, right = site.node.left, site.node.comparators[0]
+    text, other = (left, right) if names_nccl(site, left) else (right, left)
+    if not names_nccl(site, text) or not is_backend(site, other):
+        return
+    negated = "not " if isinstance(site.node.ops[0], ast.NotEq) else ""
+    site.edit.node(site.node, f"{site.text(other)} {negated}in {helper(site)}.BACKENDS")
+    site.changed("the branch for NCCL is now taken for any card", zh="针对 NCCL 的分支改为针对任意加速卡")
+
+
+def names_nccl(site: Site, node: ast.expr) -> bool:
+    """Return True for the string nccl and for torch's constant."""
+    return is_text(node, "nccl") or (site.qualified(node) or "").endswith("Backend.NCCL")
 
 
 def strings(side: ast.expr) -> list[ast.Constant]:
     """`"nccl"`, or those among several: `in ("nccl", "gloo")`."""
     held = side.elts if isinstance(side, ast.Tuple | ast.List | ast.Set) else [side]
-    return [one for one in held if isinstance(one, ast.Constant) and collectives.is_nccl(one)]
+    return [node for node in held if isinstance(node, ast.Constant) and collectives.is_nccl(node)]
 
 
 def is_environment(side: ast.expr) -> bool:
     """`"nccl" in os.environ` asks for a variable of that name."""
     return ast.unparse(side) == "os.environ"
-
-
-def is_backend(site: Site, side: ast.expr) -> bool:
-    """What torch.distributed says, what is called a backend, or a name that gets such a thing."""
-    if "backend" in ast.unparse(side).lower():
-        return True
-    made = site.values.origin(side)
-    return made is not side and isinstance(made, ast.expr) and "backend" in ast.unparse(made).lower()
 
 
 def change(site: Site, texts: list[ast.Constant]) -> None:
@@ -76,13 +93,12 @@ def change(site: Site, texts: list[ast.Constant]) -> None:
         )
         return
     for text in texts:
-        if collectives.swap(site, text):
-            collectives.say_swapped(site, text)
+        collectives.replace_backend(site, text)
 
 
-def ask(site: Site) -> None:
+def report_doubtful(site: Site) -> None:
     new = card(site.options).backend
     site.manual(
-        f"if this asks for the collective backend, it must ask for {new}",
+        f"if this checks the collective backend, it must compare with {new}",
         zh=f"若此处判断的是通信后端,须改为 {new}",
     )

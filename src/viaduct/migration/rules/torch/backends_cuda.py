@@ -10,9 +10,9 @@ from __future__ import annotations
 import ast
 
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._targets import cards
+from viaduct.migration.targets import cards
 
-rule = Rule(__name__, spec="P6 P19 6", kind="report", targets=("npu", "mlu", "any"), order=90, patch=True)
+rule = Rule(__name__, spec="P6 P19 6", kind="report", targets=("npu", "mlu", "any"), patch=True, last=True)
 
 HOME = "torch.backends.cuda."
 ASKS = {"torch.version.cuda": "None", "torch.backends.cuda.is_built": "False", "torch.has_cuda": "False"}
@@ -22,10 +22,10 @@ ELSEWHERE = ("torch.backends.cuda.matmul.allow_tf32",)  # the rule tf32
 @rule.call(*ASKS)
 @rule.reference(*ASKS)
 def asks(site: Site) -> None:
-    told = " or ".join(target.title for target in cards(site.options))
+    reported = " or ".join(target.title for target in cards(site.options))
     site.manual(
-        f"{site.name} is {ASKS[site.name]} on the {told}: see which branch is then taken",
-        zh=f"{site.name} 在 {told.replace(' or ', '、')} 上为 {ASKS[site.name]}:请检查随后执行的分支",
+        f"{site.name} is {ASKS[site.name]} on the {reported}: see which branch is then taken",
+        zh=f"{site.name} 在 {reported.replace(' or ', '、')} 上为 {ASKS[site.name]}:请检查随后执行的分支",
         risk="low",
     )
 
@@ -36,8 +36,8 @@ def setting(site: Site) -> None:
     inner = isinstance(site.source.parents.get(site.node), ast.Attribute)
     if not name.startswith(HOME) or inner or name in (*ASKS, *ELSEWHERE):
         return
-    told = " or ".join(target.title for target in cards(site.options))
+    reported = " or ".join(target.title for target in cards(site.options))
     site.advice(
-        f"{name} speaks to NVIDIA's libraries: nothing is known of it on the {told}",
-        zh=f"{name} 针对 NVIDIA 的库:在 {told.replace(' or ', '、')} 上作用未知",
+        f"{name} configures NVIDIA's libraries: no counterpart is known on the {reported}",
+        zh=f"{name} 针对 NVIDIA 的库:在 {reported.replace(' or ', '、')} 上作用未知",
     )

@@ -9,9 +9,9 @@ need manual review: ask for what was meant, such as
 from __future__ import annotations
 
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._targets import cards
+from viaduct.migration.targets import cards
 
-rule = Rule(__name__, spec="P3 6", kind="report", targets=("npu", "mlu", "any"), order=90)
+rule = Rule(__name__, spec="P3 6", kind="report", targets=("npu", "mlu", "any"), last=True)
 
 NAMES = tuple(f"torch.{module}.get_device_capability" for module in ("cuda", "npu", "mlu"))
 ANSWERS = {
@@ -26,9 +26,9 @@ ANSWERS = {
 @rule.call(*NAMES)
 @rule.reference(*NAMES)
 def report(site: Site) -> None:
-    told = [ANSWERS[target.name] for target in cards(site.options)]
+    reported = [ANSWERS[target.name] for target in cards(site.options)]
     site.manual(
-        f"{'; '.join(english for english, _ in told)}: ask for what is meant, such as is_bf16_supported()",
-        zh=f"{';'.join(chinese for _, chinese in told)}:请改为查询真正需要的能力,例如 is_bf16_supported()",
+        f"{'; '.join(english for english, _ in reported)}: check the feature itself, for example is_bf16_supported()",
+        zh=f"{';'.join(chinese for _, chinese in reported)}:请改为查询真正需要的能力,例如 is_bf16_supported()",
         risk="high" if site.options.to != "mlu" else "medium",
     )

@@ -9,9 +9,9 @@ from __future__ import annotations
 import ast
 
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._targets import cards
+from viaduct.migration.targets import cards
 
-rule = Rule(__name__, spec="P21 6", kind="advice", targets=("npu", "mlu", "any"), order=90, patch=True)
+rule = Rule(__name__, spec="P21 6", kind="advice", targets=("npu", "mlu", "any"), patch=True, last=True)
 
 WAYS = {
     "npu": (
@@ -25,14 +25,15 @@ WAYS = {
 @rule.call("torch.compile")
 @rule.reference("torch.compile")
 def report(site: Site) -> None:
+    """Say what torch.compile needs on the card."""
     if isinstance(site.node, ast.Call):
         backend = site.argument("backend")
         if backend is not None and is_chosen(site, backend):
             return
-    told = [WAYS[target.name] for target in cards(site.options)]
+    reported = [WAYS[target.name] for target in cards(site.options)]
     site.advice(
-        f"torch.compile: {'; '.join(english for english, _ in told)}; without it the results are the same",
-        zh=f"torch.compile:{';'.join(chinese for _, chinese in told)};不编译时结果相同",
+        f"torch.compile: {'; '.join(english for english, _ in reported)}; without it the results are the same",
+        zh=f"torch.compile:{';'.join(chinese for _, chinese in reported)};不编译时结果相同",
         risk="medium",
     )
 

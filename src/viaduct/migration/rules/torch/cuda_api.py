@@ -10,25 +10,50 @@
 torch_npu and torch_mlu give torch a module of their own with the names of torch.cuda: devices, streams, events, memory,
 random numbers, the old tensor types. Which of them exist was read from the plug-ins; what they do not have is left as
 written and named by `cuda_unknown`.
+
+With `--to any` the helper hands every name on: to torch.cuda, torch.npu or torch.mlu, and without a card to what lets a
+script go on. Changed are the names that all three cards have; what is CUDA's alone stays as written and is named. A
+branch that asks `is_available()` keeps its shape. A type that is only compared, as in
+`isinstance(x, torch.cuda.FloatTensor)`, becomes `accelerator.types.FloatTensor`, which no tensor of the CPU has:
+
+     import torch
+    -torch.cuda.set_device(0)
+    +from accelerator_device import accelerator
+    +accelerator.set_device(0)
+    -start = torch.cuda.Event(enable_timing=True)
+    +start = accelerator.Event(enable_timing=True)
 """
 
 from __future__ import annotations
 
 import ast
 
+from viaduct.cards.torch_api import BOTH, SUBMODULES, counterpart
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._chains import rename_to
-from viaduct.migration.rules.torch._surface import counterpart
-from viaduct.migration.rules.torch._targets import card
-from viaduct.migration.rules.torch.default_tensor_type import is_default_type
+from viaduct.migration.rules.torch._helper import OWN, is_guarded, replace_by_helper
+from viaduct.migration.rules.torch._type_uses import is_compared, is_default_type
+from viaduct.migration.targets import card
 
-rule = Rule(__name__, spec="P2 P11 6", kind="mandatory", targets=("npu", "mlu"), order=20)
+rule = Rule(
+    __name__,
+    spec="P2 P11 6",
+    kind="mandatory",
+    targets=("npu", "mlu", "any"),
+    former=("any_cuda_api",),
+    after=("rng_state", "amp"),
+)
+
+OTHERWISE = {"device": "device_index"}  # accelerator.device() is a device; torch.accelerator calls the block so too
+REPORTED = {"get_device_capability", "DoubleTensor", "DoubleStorage"}  # by rules of their own
+MODULES = ("memory", "random", "streams")
 
 
 @rule.node(ast.Attribute, words=("cuda",))
-def replaced(site: Site) -> None:
+def rename_assigned(site: Site) -> None:
     """`torch.cuda.is_available = lambda: False`, as tests do."""
-    name = site.qualified(site.node) if not isinstance(site.node.ctx, ast.Load) else None
+    written = not site.target.is_any and not isinstance(site.node.ctx, ast.Load)
+    name = site.qualified(site.node) if written else None
     if name is not None and name.startswith("torch.cuda."):
         rename(Site(site.rule, site.work, site.node, name))
 
@@ -36,6 +61,10 @@ def replaced(site: Site) -> None:
 @rule.call("torch.cuda.*")
 @rule.reference("torch.cuda.*")
 def rename(site: Site) -> None:
+    """Replace a name of torch.cuda by the card's, or by the helper's."""
+    if site.target.is_any:
+        ask_helper(site, site.node.func if isinstance(site.node, ast.Call) else site.node)
+        return
     target = card(site.options)
     known = counterpart(site.name[len("torch.cuda.") :], target)
     if known is None or (known.endswith("Tensor") and is_default_type(site, site.node)):
@@ -49,3 +78,57 @@ def rename(site: Site) -> None:
         site.manual(
             f"write {new} for {site.name}; this place cannot be edited safely", zh=f"请改为 {new};此处无法安全改写"
         )
+
+
+def ask_helper(site: Site, node: ast.expr) -> None:
+    """Replace a name that all cards have by the helper's; report one that is CUDA's alone."""
+    name = site.name.removeprefix("torch.cuda.")
+    module, _, inner = name.partition(".")
+    if module in MODULES and inner in SUBMODULES[module]:
+        name = inner
+    first = name.partition(".")[0]
+    if is_default_type(site, node):
+        return
+    if first.endswith(("Tensor", "Storage")) and first in BOTH and is_compared(site, node):
+        replace_by_helper(site, node, f"types.{name}")
+    elif first in BOTH:
+        replace_by_helper(site, node, OTHERWISE.get(first, first) + name[len(first) :])
+    elif site.name not in OWN and name != "amp" and first not in REPORTED:
+        leave_to_cuda(site, name)
+
+
+def leave_to_cuda(site: Site, name: str) -> None:
+    """Report a name that only CUDA is known to have."""
+    if name == "OutOfMemoryError":
+        site.advice(
+            "torch.OutOfMemoryError, since torch 2.5, is the error of every card; this one may stay",
+            zh="自 torch 2.5 起各加速卡共用 torch.OutOfMemoryError;此处可以保留",
+        )
+        return
+    said = f"torch.cuda.{name} is available on CUDA only, or not known to exist on the other cards"
+    asked = guarded_by_name(site)
+    site.manual(
+        f'{said}: put it under `if accelerator.name() == "cuda":`',
+        zh=f'torch.cuda.{name} 仅 CUDA 可用,或不确定其他卡是否支持:请置于 if accelerator.name() == "cuda": 之下',
+        risk="low" if asked else "medium" if is_guarded(site, site.node) else "high",
+    )
+
+
+def guarded_by_name(site: Site) -> bool:
+    """Return True in a branch that asks the helper for CUDA."""
+    tests = [node.test for node in site.source.ancestors(site.node) if isinstance(node, ast.If | ast.IfExp)]
+    return any('.name() == "cuda"' in ast.unparse(test).replace("'", '"') for test in tests)
+
+
+@rule.reference("torch.cuda")
+def handed_around(site: Site) -> None:
+    """The module itself as a value; an alias of it is seen through, and needs no change."""
+    parent = site.source.parents.get(site.node)
+    if not site.target.is_any:
+        return
+    if isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Name):
+        return
+    site.manual(
+        "torch.cuda is passed on as a module: pass the helper's accelerator, which has its names",
+        zh="torch.cuda 作为模块被传递:请改为传递辅助模块的 accelerator,其名称相同",
+    )

@@ -8,12 +8,12 @@ the NPU, and needs manual review. What may be captured differs from card to card
 from __future__ import annotations
 
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._targets import card
+from viaduct.migration.targets import card
 
-rule = Rule(__name__, spec="P6 6", kind="report", targets=("npu", "mlu"), order=90)
+rule = Rule(__name__, spec="P6 6", kind="report", targets=("npu", "mlu"), after=("cuda_api",), last=True)
 
 SHARED = ("graph", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables")
-CUDA = tuple(f"torch.cuda.{word}" for word in (*SHARED, "CUDAGraph", "graphs.*"))
+CUDA = tuple(f"torch.cuda.{text}" for text in (*SHARED, "CUDAGraph", "graphs.*"))
 MLU = ("torch.mlu.MLUGraph", "torch.mlu.graph", "torch.mlu.make_graphed_callables")
 
 
@@ -32,6 +32,7 @@ def by_hand(site: Site) -> None:
 
 @rule.call(*MLU)
 def see_for_yourself(site: Site) -> None:
+    """Report captured graphs, whose limits differ from card to card."""
     if site.options.to == "mlu":
         site.advice(
             "what may be captured differs from card to card: compare one captured step with one that is not",

@@ -11,33 +11,63 @@
 The plug-ins give every tensor, storage and module a method of the device's name, with the arguments of `.cuda`; numbers
 of devices stay. A class of the project that has its own `cuda` keeps it, and so do the calls of it; where both could be
 meant, it needs manual review. Attributes that are no calls (`args.cuda`) are nobody's business.
+
+With `--to any` the call becomes `.to`, which without a card leaves everything where it is:
+
+     import torch
+    +from accelerator_device import accelerator
+     images = torch.zeros(2)
+    -images = images.cuda(gpu, non_blocking=True)
+    +images = images.to(accelerator.device(gpu), non_blocking=True)
 """
 
 from __future__ import annotations
 
 import ast
 
-from viaduct.migration.classes import OBJECT, is_module, owners
+from viaduct.migration.classes import owners
+from viaduct.migration.predicates import is_none
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._devices import is_foreign, receiver_class
-from viaduct.migration.rules.torch._targets import card
-from viaduct.migration.rules.torch.device_string import imports_torch
+from viaduct.migration.rules.torch._device_texts import head
+from viaduct.migration.rules.torch._devices import is_foreign, receiver_class, root_of
+from viaduct.migration.rules.torch._helper import device_number, is_scripted
+from viaduct.migration.rules.torch._moves import (
+    UNBOUND,
+    is_of_torch,
+    is_torchs,
+    names_the_method,
+    names_the_module,
+    within_own,
+)
+from viaduct.migration.targets import card, helper
 
-rule = Rule(__name__, spec="P7 P18 6", kind="mandatory", targets=("npu", "mlu"), order=40)
-
-UNBOUND = ("torch.Tensor.cuda", "torch.nn.Module.cuda", "torch.nn.modules.Module.cuda")
+rule = Rule(
+    __name__,
+    spec="P7 P18 6",
+    kind="mandatory",
+    targets=("npu", "mlu", "any"),
+    former=("any_cuda_method",),
+    after=("already",),
+)
 
 
 @rule.method("cuda")
 def move(site: Site) -> None:
+    """Replace `.cuda()` unless it is, or may be, a method of the project's own."""
     receiver = site.node.func.value
     if not is_of_torch(site) or is_foreign(root_of(site, receiver)):
         return
     if receiver_class(site, receiver, "cuda") is not None:
         return
     possible = owners(site.work.project, "cuda", site.work.path)
-    if possible and not (is_torchs(site, receiver) or within_own(site)):
-        undecided(site, possible)
+    doubtful = bool(possible) and not (is_torchs(site, receiver) or within_own(site))
+    if site.target.is_any:
+        if doubtful or not has_arguments_of_to(site):
+            ask_for_move(site)
+        elif not is_scripted(site, site.node):
+            move_by_helper(site)
+    elif doubtful:
+        report_undecided(site, possible)
     else:
         rename(site, site.node.func)
 
@@ -45,34 +75,56 @@ def move(site: Site) -> None:
 @rule.call(*UNBOUND)
 @rule.reference(*UNBOUND)
 def move_unbound(site: Site) -> None:
+    """Replace or report `torch.Tensor.cuda` that is handed on as a function."""
+    if site.target.is_any:
+        site.manual(
+            f"{site.name} moves to CUDA: pass `lambda it: it.to(accelerator.device())`, or call .to",
+            zh=f"{site.name} 移动到 CUDA:请改为 lambda it: it.to(accelerator.device()),或调用 .to",
+        )
+        return
     rename(site, site.node.func if isinstance(site.node, ast.Call) else site.node)
 
 
 @rule.node(ast.Attribute, words=(".cuda",))
 def move_later(site: Site) -> None:
     """`move = x.cuda`, which is called elsewhere."""
-    if site.node.attr == "cuda" and is_bound_move(site):
+    if site.node.attr == "cuda" and not site.target.is_any and is_bound_move(site):
         rename(site, site.node)
 
 
 @rule.node(ast.Call, words=("getattr", "hasattr", "methodcaller"))
 def asked_by_name(site: Site) -> None:
+    """Report a lookup of the method by its name."""
     if names_the_method(site):
-        word = card(site.options).method
-        site.manual(
-            f"'cuda' is looked up by its name: if a tensor's or module's method is meant, write {word!r}",
-            zh=f"此处按名称查找 'cuda':若指张量或模块的方法,请改为 {word!r}",
+        english, chinese = site.target.select(
+            (
+                "'cuda' is looked up by its name: if a tensor's or module's method is meant, write '{method}'",
+                "此处按名称查找 'cuda':若指张量或模块的方法,请改为 '{method}'",
+            ),
+            (
+                "'cuda' is looked up by name: if a tensor's or module's method is meant, call "
+                ".to(accelerator.device())",
+                "此处按名称查找 'cuda':若指张量或模块的方法,请改用 .to(accelerator.device())",
+            ),
         )
+        site.manual(english, zh=chinese)
 
 
 @rule.node(ast.Call, words=("getattr",))
 def module_by_name(site: Site) -> None:
+    """Report a lookup of the module by its name."""
     if names_the_module(site):
-        word = card(site.options).device
-        site.manual(
-            f"torch.cuda is looked up by its name: write {word!r}, or look up torch.{word}",
-            zh=f"此处按名称查找 torch.cuda:请改为 {word!r}",
+        english, chinese = site.target.select(
+            (
+                "torch.cuda is looked up by its name: write '{device}', or look up torch.{device}",
+                "此处按名称查找 torch.cuda:请改为 '{device}'",
+            ),
+            (
+                "torch.cuda is looked up by its name: take the helper's accelerator, which has its names",
+                "此处按名称查找 torch.cuda:请改用辅助模块的 accelerator,其名称相同",
+            ),
         )
+        site.manual(english, zh=chinese)
 
 
 def is_bound_move(site: Site) -> bool:
@@ -88,77 +140,81 @@ def is_bound_move(site: Site) -> bool:
     return not named_self and is_torchs(site, node.value)
 
 
-def names_the_module(site: Site) -> bool:
-    """`getattr(torch, "cuda")`."""
-    texts = [one.value for one in site.node.args[1:2] if isinstance(one, ast.Constant)]
-    called = isinstance(site.node.func, ast.Name) and site.node.func.id == "getattr"
-    return called and "cuda" in texts and is_torch(site)
-
-
-def names_the_method(site: Site) -> bool:
-    called = site.node.func.id if isinstance(site.node.func, ast.Name) else getattr(site.node.func, "attr", "")
-    asked = site.node.args[:1] if called == "methodcaller" else site.node.args[1:2]  # not getattr's default
-    named = [one.value for one in asked if isinstance(one, ast.Constant)] == ["cuda"]
-    return called in ("getattr", "hasattr", "methodcaller") and named and not is_torch(site)
-
-
-def is_torch(site: Site) -> bool:
-    """`hasattr(torch, "cuda")` asks for the module, which is there without a GPU too."""
-    return bool(site.node.args) and site.qualified(site.node.args[0]) == "torch"
-
-
-def root_of(site: Site, node: ast.AST) -> str | None:
-    while isinstance(node, ast.Call | ast.Attribute | ast.Subscript):
-        node = node.func if isinstance(node, ast.Call) else node.value
-    return site.qualified(node)
-
-
-def is_of_torch(site: Site) -> bool:
-    """Return True in a file of a PyTorch program, and in one that at least speaks of torch."""
-    return imports_torch(site) or "torch" in site.source.text
-
-
-def is_torchs(site: Site, receiver: ast.expr) -> bool:
-    """A tensor, a module of PyTorch, or one of the project that does not bring its own `cuda`."""
-    kind = site.values.kind(receiver) or ""
-    if kind.startswith(OBJECT):
-        return is_module(site.work.project, kind.removeprefix(OBJECT))
-    own = isinstance(receiver, ast.Name) and receiver.id == "self"
-    parent = isinstance(receiver, ast.Call) and isinstance(receiver.func, ast.Name) and receiver.func.id == "super"
-    return kind in ("tensor", "module", "class_loss") or own or parent or is_storage(site, receiver)
-
-
-def is_storage(site: Site, receiver: ast.expr) -> bool:
-    """`torch.load(path, map_location=lambda storage, place: storage.cuda(0))`."""
-    function = site.work.names.scope_of(receiver).node if isinstance(receiver, ast.Name) else None
-    holder = site.source.parents.get(function) if isinstance(function, ast.Lambda) else None
-    call = site.source.parents.get(holder) if isinstance(holder, ast.keyword) else holder
-    return isinstance(call, ast.Call) and site.qualified(call.func) in ("torch.load", "torch.jit.load")
-
-
-def within_own(site: Site) -> bool:
-    """In a class's own `cuda`, what is moved are the tensors that it holds."""
-    function = site.source.function(site.node)
-    return function is not None and function.name == "cuda"
-
-
 def rename(site: Site, function: ast.expr) -> None:
-    word = card(site.options).method
+    """Write the card's method for `.cuda`."""
+    device = card(site.options).method
     if site.source.in_f_string(function):
         site.manual(
-            f"`.cuda` within an f-string cannot be edited safely: write .{word}",
-            zh=f"f-string 中的 .cuda 无法安全改写:请手工改为 .{word}",
+            f"`.cuda` within an f-string cannot be edited safely: write .{device}",
+            zh=f"f-string 中的 .cuda 无法安全改写:请手工改为 .{device}",
         )
         return
     _, end = site.source.span(function)
-    site.edit.replace(end - len("cuda"), end, word)
-    site.changed(f".cuda() becomes .{word}()", zh=f".cuda() 改为 .{word}()")
+    site.edit.replace(end - len("cuda"), end, device)
+    site.changed(f".cuda() becomes .{device}()", zh=f".cuda() 改为 .{device}()")
 
 
-def undecided(site: Site, possible: list[str]) -> None:
-    word, owner = card(site.options).method, possible[0].rpartition(".")[2]
+def report_undecided(site: Site, possible: list[str]) -> None:
+    """Report a call that may be a method of the project's own class."""
+    device, owner = card(site.options).method, possible[0].rpartition(".")[2]
     site.manual(
         f"{owner} has a method `cuda` of its own, and this may be a call of it: if it is a tensor's or module's, "
-        f"write .{word}()",
-        zh=f"{owner} 定义了自己的 cuda 方法,此处可能是对它的调用;若是张量或模块的方法,请改为 .{word}()",
+        f"write .{device}()",
+        zh=f"{owner} 定义了自己的 cuda 方法,此处可能是对它的调用;若是张量或模块的方法,请改为 .{device}()",
     )
+
+
+def has_arguments_of_to(site: Site) -> bool:
+    """Return True if the arguments are those that `.to` has as well."""
+    unknown = {keyword.arg for keyword in site.node.keywords} - {"device", "non_blocking"}
+    return not unknown and not site.unpacked and len(site.node.args) <= 2 and site.editable
+
+
+def move_by_helper(site: Site) -> None:
+    """Write `.to` with the helper's device for `.cuda`."""
+    end = site.source.span(site.node.func)[1]
+    site.edit.replace(end - len("cuda"), end, "to")
+    give_device(site)
+    site.changed(".cuda() becomes .to() with the available card", zh=".cuda() 替换为 .to(),设备为现有的加速卡")
+
+
+def ask_for_move(site: Site) -> None:
+    """Report a call whose receiver or arguments do not show a plain move."""
+    site.manual(
+        "if this moves a tensor or a module, write .to(accelerator.device())",
+        zh="若此处移动的是张量或模块,请改为 .to(accelerator.device())",
+    )
+
+
+def give_device(site: Site) -> None:
+    """Write the helper's device as the first argument of `.to`."""
+    call, name = site.node, helper(site)
+    device = site.argument("device", 0)
+    if len(call.args) > 1:  # of .to the second is a dtype
+        site.edit.insert(site.source.span(call.args[1])[0], "non_blocking=")
+    if device is None:
+        opening = site.source.opening(call).end
+        site.edit.insert(opening, f"{keyword_for_storage(site)}{name}.device(){', ' if call.keywords else ''}")
+    elif call.args:
+        site.edit.node(device, f"{keyword_for_storage(site)}{name}.device({number_of(site, device)})")
+    else:
+        site.edit.node(site.keyword("device") or device, f"device={name}.device({number_of(site, device)})")
+
+
+def keyword_for_storage(site: Site) -> str:
+    """Return `device=` in `map_location=lambda storage, _: storage.cuda(1)`: a storage takes the device by
+    name alone.
+    """
+    held = next((node for node in site.source.ancestors(site.node) if isinstance(node, ast.Lambda)), None)
+    around = site.source.parents.get(held) if held is not None else None
+    mapped = isinstance(around, ast.keyword) and around.arg == "map_location"
+    loads = isinstance(around, ast.Call) and site.qualified(around.func) in ("torch.load", "torch.jit.load")
+    return "device=" if mapped or loads else ""
+
+
+def number_of(site: Site, device: ast.expr) -> str:
+    """`.cuda(None)` and `.cuda("cuda:1")` say what the helper is told by nothing and by 1."""
+    if is_none(device):
+        return ""
+    index = device_number(site, device) if head(device) is not None else None
+    return site.text(device) if index is None else index

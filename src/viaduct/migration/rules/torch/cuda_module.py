@@ -14,19 +14,20 @@ from __future__ import annotations
 
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._chains import rename_to
-from viaduct.migration.rules.torch._targets import card
+from viaduct.migration.targets import card
 
-rule = Rule(__name__, spec="P2 6", kind="mandatory", targets=("npu", "mlu"), order=15)
+rule = Rule(__name__, spec="P2 6", kind="mandatory", targets=("npu", "mlu"))
 
 
 @rule.reference("torch.cuda")
 def rename(site: Site) -> None:
+    """Replace the module torch.cuda where it is handed around."""
     target = card(site.options)
     done = rename_to(site, site.node, site.name, target.root)
     if done:
         site.changed(f"the module torch.cuda becomes {target.root}", zh=f"模块 torch.cuda 替换为 {target.root}")
         site.advice(
-            f"torch.cuda is used as a value here: see that all that is asked of it exists in {target.root}",
+            f"torch.cuda is used as a value here: make sure that every name used from it exists in {target.root}",
             zh=f"此处把 torch.cuda 当作值使用:请确认后续用到的名称在 {target.root} 中都存在",
         )
     elif done is False:

@@ -14,20 +14,20 @@ does a name that the card has not. Types of tensors by name are those of `tensor
 from __future__ import annotations
 
 import ast
-import re
 
+from viaduct.cards.torch_api import counterpart
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._surface import counterpart
-from viaduct.migration.rules.torch._targets import card
+from viaduct.migration.rules.torch._type_uses import NAME
+from viaduct.migration.targets import card
 
-rule = Rule(__name__, spec="P2 6", kind="mandatory", targets=("npu", "mlu"), order=20)
+rule = Rule(__name__, spec="P2 6", kind="mandatory", targets=("npu", "mlu"))
 
-NAME = re.compile(r"torch\.cuda((?:\.\w+)*)")
 TAKES_NAMES = ("patch", "setattr", "delattr", "import_module")
 
 
 @rule.node(ast.Constant, words=("torch.cuda",))
 def rename(site: Site) -> None:
+    """Replace a name of torch.cuda in a string that Python reads as a name."""
     match = NAME.fullmatch(site.node.value) if isinstance(site.node.value, str) else None
     if match is None or not site.editable or not is_a_name(site, site.node):
         return
@@ -43,7 +43,7 @@ def rename(site: Site) -> None:
 
 
 def is_a_name(site: Site, node: ast.expr) -> bool:
-    """What stands around the string tells what it is for."""
+    """Return True if what stands around a string shows that it is a name of code."""
     around = site.source.parents[node]
     match around:
         case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name), args=[first, *_]):
@@ -51,8 +51,3 @@ def is_a_name(site: Site, node: ast.expr) -> bool:
         case ast.arg() | ast.AnnAssign() | ast.FunctionDef() | ast.AsyncFunctionDef():
             return node is getattr(around, "annotation", None) or node is getattr(around, "returns", None)
     return False
-
-
-def is_type_of(node: ast.expr) -> bool:
-    """`x.type()`, whose answer is such a string too."""
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "type"

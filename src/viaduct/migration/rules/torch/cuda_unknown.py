@@ -6,11 +6,11 @@ Where the nearest thing is known, the finding says what it is.
 
 from __future__ import annotations
 
+from viaduct.cards.torch_api import CUDA, ELSEWHERE, counterpart
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._surface import CUDA, ELSEWHERE, counterpart
-from viaduct.migration.rules.torch._targets import card
+from viaduct.migration.targets import card
 
-rule = Rule(__name__, spec="P2 P6 6", kind="report", targets=("npu", "mlu"), order=90)
+rule = Rule(__name__, spec="P2 P6 6", kind="report", targets=("npu", "mlu"), last=True)
 
 COLLECTIVES = ("collectives go through torch.distributed", "集合通信请使用 torch.distributed")
 KERNELS = ("it compiles or tunes CUDA kernels", "它用于编译或调优 CUDA 内核")
@@ -35,6 +35,7 @@ HINTS = {
 @rule.call("torch.cuda.*")
 @rule.reference("torch.cuda.*")
 def unknown(site: Site) -> None:
+    """Report a name of torch.cuda that the card is not known to have."""
     name = site.name[len("torch.cuda.") :]
     if name == "OutOfMemoryError" and site.options.to == "npu":
         stays(site)
@@ -44,7 +45,7 @@ def unknown(site: Site) -> None:
 
 @rule.call("torch.npu.*", "torch.mlu.*")
 @rule.reference("torch.npu.*", "torch.mlu.*")
-def moved(site: Site) -> None:
+def report_moved(site: Site) -> None:
     """`from torch import cuda` has become the card's module: what CUDA alone has is missing there."""
     target = card(site.options)
     name = site.name[len(target.root) + 1 :]
@@ -62,6 +63,7 @@ def stays(site: Site) -> None:
 
 
 def report(site: Site, name: str) -> None:
+    """Report the name with a hint at what it was for."""
     target = card(site.options)
     hint, hint_zh = HINTS.get(name.partition(".")[0], ("see whether it is needed", "请确认是否需要"))
     site.manual(

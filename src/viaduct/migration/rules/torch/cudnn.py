@@ -15,23 +15,23 @@ from __future__ import annotations
 import ast
 
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._chains import dotted, swap
-from viaduct.migration.rules.torch._targets import card
-from viaduct.migration.rules.torch.tf32 import needed
+from viaduct.migration.rules.torch._chains import dotted_name, require_torch, swap
+from viaduct.migration.targets import card
 
-rule = Rule(__name__, spec="P19 6", kind="advice", targets=("npu", "mlu"), order=20)
+rule = Rule(__name__, spec="P19 6", kind="advice", targets=("npu", "mlu"))
 EXAMPLE_OPTIONS = {"to": "mlu"}
 
 HOME = "torch.backends.cudnn"
 STAYS = ("it has no effect here and does no harm", "在此设备上无效,但无害")
 DETERMINISM = (
-    "it has no effect here; for repeatable results say torch.use_deterministic_algorithms(True)",
+    "it has no effect here; for reproducible results use torch.use_deterministic_algorithms(True)",
     "在此设备上无效;如需结果可复现,请使用 torch.use_deterministic_algorithms(True)",
 )
 
 
 @rule.node(ast.Attribute, words=("cudnn",))
 def flag(site: Site) -> None:
+    """Say what a flag of cuDNN does on the card."""
     name = site.qualified(site.node) or ""
     if not name.startswith(f"{HOME}.") or isinstance(site.source.parents.get(site.node), ast.Attribute):
         return
@@ -45,7 +45,8 @@ def flag(site: Site) -> None:
 
 
 def enable(site: Site) -> None:
-    root = site.work.names.local("torch") or needed(site)
+    """Replace `cudnn.enabled` by the MLU's own switch."""
+    root = site.work.names.local("torch") or require_torch(site)
     site.work.effects.add(card(site.options).module)
-    if swap(site, site.node, dotted(site.node) or "", f"{root}.backends.mlufusion.enabled"):
+    if swap(site, site.node, dotted_name(site.node) or "", f"{root}.backends.mlufusion.enabled"):
         site.changed("cudnn.enabled becomes mlufusion.enabled", zh="cudnn.enabled 替换为 mlufusion.enabled")

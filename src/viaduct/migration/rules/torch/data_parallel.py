@@ -9,6 +9,7 @@
 
 DataParallel is one process that drives all cards; the accelerators' plug-ins do not support it. On one card the model
 does without. For several, `--data-parallel ddp` makes it DistributedDataParallel where the script's shape allows it.
+With `--to any` it stays, so that a run on CUDA does what it did, and is reported.
 """
 
 from __future__ import annotations
@@ -18,16 +19,18 @@ import re
 
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch import _wrapped as wrapped
-from viaduct.migration.rules.torch._targets import card
+from viaduct.migration.targets import card
 
 rule = Rule(
     __name__,
     spec="P14",
     kind="mandatory",
-    targets=("npu", "mlu"),
-    order=70,
-    on=lambda options: options.data_parallel != "ddp",
+    targets=("npu", "mlu", "any"),
+    kind_for_any="report",
+    on=lambda options: options.to == "any" or options.data_parallel != "ddp",
     patch=True,
+    former=("any_data_parallel",),
+    after=("device_string",),
 )
 NO_MODEL = re.compile(r"opt|sched|scaler", re.IGNORECASE)
 CUT = re.compile(r"7|len\('module\.'\)")
@@ -35,7 +38,11 @@ EXAMPLE_OPTIONS = {"data_parallel": "unwrap"}
 
 
 @rule.call(*wrapped.DATA_PARALLEL)
-def wrapper(site: Site) -> None:
+def treat_wrapper(site: Site) -> None:
+    """Unwrap DataParallel where that is asked for; report it otherwise."""
+    if site.target.is_any:
+        report_for_any(site)
+        return
     model = wrapped.model_of(site.node)
     if site.options.data_parallel == "unwrap" and model is not None and site.editable:
         unwrap(site, model)
@@ -44,7 +51,11 @@ def wrapper(site: Site) -> None:
 
 
 @rule.call(wrapped.FUNCTIONAL, *wrapped.PARTS)
-def functional(site: Site) -> None:
+def treat_function(site: Site) -> None:
+    """Report functions that DataParallel is made of."""
+    if site.target.is_any:
+        report_for_any(site)
+        return
     title, name = card(site.options).title, site.name.rpartition(".")[2]
     site.manual(
         f"there is no {name} on the {title}: call the module itself, and start one process a card (torchrun)",
@@ -54,9 +65,10 @@ def functional(site: Site) -> None:
 
 
 @rule.reference(*wrapped.DATA_PARALLEL)
-def derived(site: Site) -> None:
+def report_derived(site: Site) -> None:
+    """Report a class that derives from DataParallel."""
     parent = site.source.parents[site.node]
-    if isinstance(parent, ast.ClassDef) and site.node in parent.bases:
+    if not site.target.is_any and isinstance(parent, ast.ClassDef) and site.node in parent.bases:
         title = card(site.options).title
         site.manual(
             f"{parent.name} derives from DataParallel, which the {title} does not have",
@@ -65,10 +77,21 @@ def derived(site: Site) -> None:
         )
 
 
+def report_for_any(site: Site) -> None:
+    """Report DataParallel in a source that serves every card."""
+    name = site.name.rpartition(".")[2]
+    site.manual(
+        f"{name} runs on CUDA only: with several NPUs or MLUs use DistributedDataParallel under torchrun; with one, "
+        "leave it out",
+        zh=f"{name} 仅支持 CUDA:多张 NPU 或 MLU 请在 torchrun 下使用 DistributedDataParallel;单卡请去掉",
+        risk="medium",
+    )
+
+
 def report(site: Site) -> None:
-    """The recipe, in the words of this script."""
+    """Say what to write instead, with the names of this script."""
     chosen = card(site.options)
-    if wrapped.distributed(site):
+    if wrapped.distributed_calls(site):
         site.manual(
             f"there is no DataParallel on the {chosen.title}: start this script by its distributed path, one process a "
             "card; for one card --data-parallel unwrap",
@@ -93,6 +116,7 @@ def report(site: Site) -> None:
 
 
 def unwrap(site: Site, model: ast.expr) -> None:
+    """Take the wrapper off, and what reached through it."""
     statement = site.source.statement(site.node)
     target = wrapped.target_of(site, site.node)
     if target is not None and getattr(statement, "value", None) is site.node and site.text(target) == site.text(model):
@@ -113,11 +137,11 @@ def unwrap(site: Site, model: ast.expr) -> None:
 def reach_directly(site: Site) -> None:
     """`model.module` is the model itself; one that asks first finds no wrapper and is right as it is."""
     for node, own in wrapped.through(site):
-        if wrapped.guarded(site, node) or site.source.in_f_string(node):
+        if wrapped.is_guarded(site, node) or site.source.in_f_string(node):
             continue
         if own:
             site.edit.delete(site.source.span(node.value)[1], site.source.span(node)[1])
-            site.changed("nothing is wrapped: .module goes", zh="不再有包装:去掉 .module", node=node)
+            site.changed("nothing is wrapped: .module is removed", zh="不再有包装:去掉 .module", node=node)
         else:
             site.manual(
                 f"if {site.text(node.value)} was the wrapped model, it has no .module any more",
@@ -145,12 +169,13 @@ def name_checkpoints(site: Site) -> None:
 
 
 def name_loading(site: Site, call: ast.Call, saved: set[str]) -> None:
+    """Report a loaded checkpoint whose keys may begin with `module.`."""
     given = site.values.origin(call.args[0]) if call.args else None
     if isinstance(given, ast.Call) and getattr(given.func, "attr", "") == "state_dict":
         return  # of another model, not of a file
     inner = ast.walk(given) if given is not None else ()
-    read = [one for one in inner if isinstance(one, ast.Call) and site.qualified(one.func) == "torch.load"]
-    own = bool(read) and all(one.args and ast.unparse(one.args[0]) in saved for one in read)
+    read = [node for node in inner if isinstance(node, ast.Call) and site.qualified(node.func) == "torch.load"]
+    own = bool(read) and all(item.args and ast.unparse(item.args[0]) in saved for item in read)
     say = site.advice if own else site.manual
     say(
         "a checkpoint that was saved before, from the wrapped model itself, has keys that begin with `module.`: take "
@@ -168,6 +193,8 @@ def cuts_module(site: Site, node: ast.Subscript) -> bool:
         return False
     if not CUT.fullmatch(ast.unparse(cut.lower)):
         return False
-    loops = [one for above in site.source.ancestors(node) for one in (above, *getattr(above, "generators", ()))]
-    targets = [one.target for one in loops if isinstance(one, ast.For | ast.comprehension)]
-    return any(isinstance(one, ast.Name) and one.id == node.value.id for each in targets for one in ast.walk(each))
+    loops = [item for above in site.source.ancestors(node) for item in (above, *getattr(above, "generators", ()))]
+    targets = [loop.target for loop in loops if isinstance(loop, ast.For | ast.comprehension)]
+    return any(
+        isinstance(inner, ast.Name) and inner.id == node.value.id for each in targets for inner in ast.walk(each)
+    )

@@ -46,15 +46,15 @@ from viaduct.migration.rules.tf1._entry import main_guard
 from viaduct.migration.rules.torch import _wrapped as wrapped
 from viaduct.migration.rules.torch._ddp_conditions import Refused, Shape, ranks, shape_of
 from viaduct.migration.rules.torch._ddp_edits import Writer
-from viaduct.migration.rules.torch._targets import card
+from viaduct.migration.targets import card
 
 rule = Rule(
     __name__,
     spec="P14",
     kind="mandatory",
     targets=("npu", "mlu"),
-    order=70,
     on=lambda options: options.data_parallel == "ddp",
+    after=("device_string",),
 )
 MODE = re.compile(r"[rwaxbt+]{1,3}")
 CLEARS = ("shutil.rmtree", "os.remove", "os.unlink")
@@ -65,6 +65,7 @@ EXAMPLE_OPTIONS = {"data_parallel": "ddp"}
 
 @rule.file(words=("DataParallel",))
 def distribute(site: Site) -> None:
+    """Rewrite the whole script, or say which condition it does not meet."""
     calls = [*wrapped.wraps(site)]
     if not calls:
         return
@@ -76,11 +77,12 @@ def distribute(site: Site) -> None:
         refuse(site, refused, calls[0])
         return
     writer.write()
-    say(site, calls)
+    report_ddp(site, calls)
     name_files(site, shape)
 
 
 def refuse(site: Site, refused: Refused, call: ast.Call) -> None:
+    """Report the condition that failed, with what to do by hand."""
     line = getattr(refused.node, "lineno", 0)
     at = f" (line {site.work.lines[line - 1]})" if line else ""
     english, chinese = recipe(site) if refused.recipe else ("", "")
@@ -93,7 +95,7 @@ def refuse(site: Site, refused: Refused, call: ast.Call) -> None:
 
 
 def recipe(site: Site) -> tuple[str, str]:
-    """What to do by hand, in English and Chinese."""
+    """Return what to do by hand, in English and Chinese."""
     chosen = card(site.options)
     start = f"init_process_group({chosen.backend!r})", f"torch.{chosen.device}.set_device(LOCAL_RANK)"
     return (
@@ -107,7 +109,8 @@ def recipe(site: Site) -> tuple[str, str]:
     )
 
 
-def say(site: Site, calls: list[ast.Call]) -> None:
+def report_ddp(site: Site, calls: list[ast.Call]) -> None:
+    """Say how to start the rewritten script."""
     count = ranks(calls[0])
     line = f"torchrun --nproc_per_node={count or 'N'} {site.work.path}"
     number = "" if count else ", N being the number of cards"
@@ -125,6 +128,7 @@ def say(site: Site, calls: list[ast.Call]) -> None:
 
 
 def advise(site: Site, calls: list[ast.Call]) -> None:
+    """Point out what changes when several processes run the script."""
     if len(calls) > 1:
         site.advice(
             "several wrapped models: where one is run twice before its backward, give it broadcast_buffers=False",
@@ -155,7 +159,7 @@ def advise(site: Site, calls: list[ast.Call]) -> None:
 
 
 def name_files(site: Site, shape: Shape) -> None:
-    """What every rank writes to or clears away: saving is rank 0's, this is not."""
+    """Report files that every rank writes or clears away: saving is rank 0's, this is not."""
     done = {node for held in (*shape.saves, *shape.savers) for node in ast.walk(held)}
     for call in site.source.of_kind(ast.Call):
         if isinstance(call, ast.Call) and call not in done and writes(site, call):
@@ -170,10 +174,11 @@ def name_files(site: Site, shape: Shape) -> None:
 
 
 def writes(site: Site, call: ast.Call) -> bool:
+    """Return True for a call that writes or clears a file."""
     name = site.qualified(call.func) or str(getattr(call.func, "id", ""))
     method = getattr(call.func, "attr", "")
     given = [*call.args[1:2], *call.args[:1] * (not name), *(w.value for w in call.keywords if w.arg == "mode")]
-    modes = [one.value for one in given if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+    modes = [node.value for node in given if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     if name.rpartition(".")[2] == "open" or method == "open":
         return any(MODE.fullmatch(mode) and set(mode) & set("wax+") for mode in modes)
     return name in CLEARS or method in WRITERS

@@ -11,11 +11,11 @@ import ast
 from collections.abc import Iterator
 
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._targets import cards
+from viaduct.migration.rules.torch._type_uses import TAKER
+from viaduct.migration.targets import cards
 
-rule = Rule(__name__, spec="P2 5 6", kind="report", targets=("npu", "mlu", "any"), order=12, patch=True)
+rule = Rule(__name__, spec="P2 5 6", kind="report", targets=("npu", "mlu", "any"), patch=True)
 
-TAKER = "torch.set_default_tensor_type"
 ROOTS = ("torch.cuda.", "torch.npu.", "torch.mlu.")
 WHY = {
     "npu": ("set_default_tensor_type takes none of the NPU's types", "set_default_tensor_type 不接受 NPU 的张量类型"),
@@ -26,6 +26,7 @@ DTYPES = {"Half": "float16", "BFloat16": "bfloat16", "Double": "float64"}
 
 @rule.call(TAKER)
 def report(site: Site) -> None:
+    """Report a default tensor type of CUDA's with what replaces it."""
     given = site.argument("t", 0)
     texts = [text for text in types(site, given) if text.startswith(ROOTS)]
     for target in cards(site.options) if texts else ():
@@ -50,9 +51,3 @@ def types(site: Site, given: ast.AST | None) -> Iterator[str]:
         yield made.value
     else:
         yield site.qualified(made) or ""
-
-
-def is_default_type(site: Site, node: ast.AST) -> bool:
-    """Whether a type stands within such a call: other rules leave it as it is."""
-    calls = (one for one in site.source.ancestors(node) if isinstance(one, ast.Call))
-    return any(site.qualified(one.func) == TAKER for one in calls)

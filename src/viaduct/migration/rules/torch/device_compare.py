@@ -15,13 +15,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from viaduct.migration.predicates import imports_torch, is_text
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._device_texts import head, is_exact, is_text, rename
+from viaduct.migration.rules.torch._device_texts import head, is_asked_for_key, is_exact, rename
 from viaduct.migration.rules.torch._devices import Devices, find_devices
-from viaduct.migration.rules.torch._targets import card
-from viaduct.migration.rules.torch.device_string import imports_torch
+from viaduct.migration.targets import card
 
-rule = Rule(__name__, spec="P9", kind="mandatory", targets=("npu", "mlu"), order=40)
+rule = Rule(__name__, spec="P9", kind="mandatory", targets=("npu", "mlu"), after=("cuda_api",))
 
 METHODS = ("startswith", "replace", "removeprefix", "split", "partition", "find", "index", "count", "lstrip")
 OPERATORS = ast.Eq | ast.NotEq | ast.In | ast.NotIn
@@ -29,6 +29,7 @@ OPERATORS = ast.Eq | ast.NotEq | ast.In | ast.NotIn
 
 @rule.file(words=('"cuda', "'cuda"))
 def compare(site: Site) -> None:
+    """Change every comparison of a device with CUDA."""
     if not imports_torch(site):
         return
     devices = find_devices(site)
@@ -44,18 +45,19 @@ def compare(site: Site) -> None:
 
 
 def compare_sides(site: Site, devices: Devices, node: ast.Compare) -> None:
+    """Change the side of a comparison that names CUDA, where the other is a device."""
     sides = [node.left, *node.comparators]
     for left, operator, right in zip(sides, node.ops, node.comparators, strict=False):
         if not isinstance(operator, OPERATORS):
             continue
-        for one, other in ((left, right), (right, left)):
-            if not any(head(part) for part in parts(one)):
+        for item, other in ((left, right), (right, left)):
+            if not any(head(part) for part in parts(item)):
                 continue
             if devices.is_device(other):
-                if not (site.work.served and is_text(one, "cuda") and ask_for_both(site, node, other)):
-                    change(site, one)
-            elif any(is_exact(part) for part in parts(one)) and not is_asked_for_key(operator, left, one):
-                undecided(site, node)
+                if not (site.work.served and is_text(item, "cuda") and ask_for_both(site, node, other)):
+                    change(site, item)
+            elif any(is_exact(part) for part in parts(item)) and not is_asked_for_key(operator, left, item):
+                report_undecided(site, node)
 
 
 def ask_for_both(site: Site, node: ast.Compare, device: ast.expr) -> bool:
@@ -66,10 +68,10 @@ def ask_for_both(site: Site, node: ast.Compare, device: ast.expr) -> bool:
         return False
     if leads_to_card(site, node):
         return False  # the branch is the card's now, and CUDA could not take it
-    word = card(site.options).device
+    name = card(site.options).device
     negated = "not in" if isinstance(node.ops[0], ast.NotEq) else "in"
-    site.edit.node(node, f'{site.text(device)} {negated} ("cuda", "{word}")')
-    site.changed(f"the device is compared with {word} too", zh=f"设备同时与 {word} 比较", node=node)
+    site.edit.node(node, f'{site.text(device)} {negated} ("cuda", "{name}")')
+    site.changed(f"the device is compared with {name} too", zh=f"设备同时与 {name} 比较", node=node)
     return True
 
 
@@ -79,47 +81,47 @@ def leads_to_card(site: Site, node: ast.Compare) -> bool:
     for parent in site.source.ancestors(node):
         if isinstance(parent, ast.If | ast.IfExp | ast.While):
             body = [parent.body] if isinstance(parent.body, ast.expr) else parent.body
-            return any(word in site.text(one) for one in body for word in words)
+            return any(text in site.text(statement) for statement in body for text in words)
         if isinstance(parent, ast.stmt):
             return False
     return False
 
 
-def is_asked_for_key(operator: ast.cmpop, left: ast.expr, one: ast.expr) -> bool:
-    """`"cuda" in state` asks for an entry of something."""
-    return isinstance(operator, ast.In | ast.NotIn) and one is left
-
-
 def parts(node: ast.expr) -> list[ast.expr]:
+    """Return the elements of a tuple, list or set, or the expression itself."""
     return list(node.elts) if isinstance(node, ast.Tuple | ast.List | ast.Set) else [node]
 
 
 def change(site: Site, value: ast.expr | None) -> None:
-    word = card(site.options).device
-    if value is None or any(is_text(part, word) for part in parts(value)):
+    """Write the card for the CUDA texts of a value."""
+    device = card(site.options).device
+    if value is None or any(is_text(part, device) for part in parts(value)):
         return  # a script that knows the accelerator already
     for literal in filter(None, map(head, parts(value))):
-        if rename(site, literal, word):
-            site.changed(f"the device is compared with {word}", zh=f"设备改为与 {word} 比较", node=literal)
+        if rename(site, literal, device):
+            site.changed(f"the device is compared with {device}", zh=f"设备改为与 {device} 比较", node=literal)
 
 
 def change_pattern(site: Site, pattern: ast.pattern) -> None:
-    for one in values_of(pattern):
-        change(site, one)
+    """Change the texts of a `case`."""
+    for value in values_of(pattern):
+        change(site, value)
 
 
 def values_of(pattern: ast.pattern) -> Iterator[ast.expr]:
+    """Yield the values of a pattern and of its alternatives."""
     if isinstance(pattern, ast.MatchValue):
         yield pattern.value
     for inner in pattern.patterns if isinstance(pattern, ast.MatchOr) else []:
         yield from values_of(inner)
 
 
-def undecided(site: Site, node: ast.Compare) -> None:
-    word = card(site.options).device
+def report_undecided(site: Site, node: ast.Compare) -> None:
+    """Report a comparison with 'cuda' whose other side is not seen to be a device."""
+    device = card(site.options).device
     site.manual(
-        f"compared with 'cuda', but not seen to be a device: left as it is; if it is one, write {word}",
-        zh=f"与 'cuda' 比较,但未能确认是设备:保持不变;若是设备,请改为 {word}",
+        f"compared with 'cuda', but not found to be a device: unchanged; if it is one, write {device}",
+        zh=f"与 'cuda' 比较,但未能确认是设备:保持不变;若是设备,请改为 {device}",
         risk="low",
         node=node,
     )

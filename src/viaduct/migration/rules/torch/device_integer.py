@@ -17,16 +17,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from viaduct.migration.predicates import imports_torch
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch import _numbers as numbers
-from viaduct.migration.rules.torch._devices import FOREIGN, is_foreign, receiver_class
-from viaduct.migration.rules.torch._targets import card
-from viaduct.migration.rules.torch.device_string import imports_torch
-from viaduct.migration.rules.torch.plugin import imported_elsewhere
+from viaduct.migration.rules.torch._devices import receiver_class
+from viaduct.migration.rules.torch._numbers import branches, is_torchs
+from viaduct.migration.rules.torch._plugin_use import imported_elsewhere
+from viaduct.migration.targets import card
 
-rule = Rule(__name__, spec="P8 6", kind="mandatory", targets=("npu", "mlu"), order=40)
-
-FAMILY = ("torch", "torchvision", "torchaudio", "torchtext", "timm", "transformers", "diffusers", "monai", "lightning")
+rule = Rule(__name__, spec="P8 6", kind="mandatory", targets=("npu", "mlu"))
 
 
 @rule.node(ast.Call, words=(".to(", "device"))
@@ -35,16 +34,17 @@ def ask_for_import(site: Site) -> None:
     target = card(site.options)
     if not imports_torch(site) or imported_elsewhere(site, target):
         return
-    for value in taken(site, site.node):
-        if any(is_numbered(site, one) for one in branches(value)):
+    for value in device_arguments(site, site.node):
+        if any(is_numbered(site, node) for node in branches(value)):
             site.work.effects.add(target.module)
 
 
 def is_numbered(site: Site, value: ast.expr) -> bool:
+    """Return True for what is a number, or a name that is one at times."""
     return numbers.is_number(site, value) or (isinstance(value, ast.Name) and numbers.is_partly_number(site, value))
 
 
-def taken(site: Site, call: ast.Call) -> Iterator[ast.expr]:
+def device_arguments(site: Site, call: ast.Call) -> Iterator[ast.expr]:
     """The arguments in which PyTorch itself takes a device."""
     name = site.qualified(call.func) or ""
     method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
@@ -54,30 +54,13 @@ def taken(site: Site, call: ast.Call) -> Iterator[ast.expr]:
         yield from taken_by_to(site, call)
     elif not (name.startswith("torch.") or method.startswith("new_") or method == "to_empty"):
         return
-    yield from (word.value for word in call.keywords if word.arg == "device")
+    yield from (keyword.value for keyword in call.keywords if keyword.arg == "device")
 
 
 def taken_by_to(site: Site, call: ast.Call) -> Iterator[ast.expr]:
-    """Of `Thing().to(0)` nobody knows what a Thing is; `Thing().to(rank)` tells itself."""
+    """Yield the argument of `.to`: of `Thing().to(0)` nobody knows what a Thing is; `Thing().to(rank)` shows it."""
     receiver = call.func.value if isinstance(call.func, ast.Attribute) else call.func
     if not call.args or receiver_class(site, receiver, "to") is not None:
         return
     if is_torchs(site, receiver) or numbers.is_habit(call.args[0]):
         yield call.args[0]
-
-
-def is_torchs(site: Site, receiver: ast.expr) -> bool:
-    """Not what another library made."""
-    made = site.values.origin(receiver)
-    if isinstance(made, ast.Call) and site.values.kind(made) is None and isinstance(made.func, ast.Name):
-        name = site.qualified(made.func) or made.func.id
-        return name.partition(".")[0] in FAMILY or not made.func.id[:1].isupper()
-    return not is_foreign(site.qualified(receiver)) and not (isinstance(receiver, ast.Name) and receiver.id in FOREIGN)
-
-
-def branches(value: ast.expr) -> Iterator[ast.expr]:
-    if isinstance(value, ast.IfExp):
-        yield from branches(value.body)
-        yield from branches(value.orelse)
-    else:
-        yield value

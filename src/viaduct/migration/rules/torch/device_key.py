@@ -15,17 +15,18 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from viaduct.migration.predicates import imports_torch
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._device_texts import is_exact
 from viaduct.migration.rules.torch._devices import find_devices
-from viaduct.migration.rules.torch._targets import cards
-from viaduct.migration.rules.torch.device_string import imports_torch
+from viaduct.migration.targets import cards
 
-rule = Rule(__name__, spec="P9 6", kind="report", targets=("npu", "mlu", "any"), order=90, patch=True)
+rule = Rule(__name__, spec="P9 6", kind="report", targets=("npu", "mlu", "any"), patch=True, last=True)
 
 
 @rule.file(words=('"cuda', "'cuda"))
-def look(site: Site) -> None:
+def report_lookups(site: Site) -> None:
+    """Report tables that are asked for the type of a device."""
     if imports_torch(site):
         devices = find_devices(site)
         for table, key in lookups(site):
@@ -44,15 +45,16 @@ def lookups(site: Site) -> Iterator[tuple[ast.expr, ast.expr]]:
 
 
 def look_up(site: Site, table: ast.expr) -> None:
+    """Report a table that has no entry for the card."""
     known = site.values.origin(table)
     keys = known.keys if isinstance(known, ast.Dict) else []
     texts = [key.value for key in keys if isinstance(key, ast.Constant)]
     missing = [target.device for target in cards(site.options) if target.device not in texts]
     if missing and any(is_exact(key) for key in keys):
-        told = " and ".join(map(repr, missing))
+        reported = " and ".join(map(repr, missing))
         site.manual(
-            f"this table is asked for a device and has no entry for {told}: add one beside 'cuda'",
-            zh=f"此表按设备查询,但没有 {told.replace(' and ', '、')} 的条目:请在 'cuda' 之外添加",
+            f"this table is asked for a device and has no entry for {reported}: add one beside 'cuda'",
+            zh=f"此表按设备查询,但没有 {reported.replace(' and ', '、')} 的条目:请在 'cuda' 之外添加",
             risk="high",
             node=table,
         )

@@ -13,12 +13,13 @@ from __future__ import annotations
 import ast
 import re
 
+from viaduct.migration.predicates import imports_torch
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._devices import NOT_DEVICES, is_foreign
-from viaduct.migration.rules.torch._targets import card
-from viaduct.migration.rules.torch.device_string import imports_torch, is_default_of_option
+from viaduct.migration.rules.torch._options import is_default_of_option
+from viaduct.migration.targets import card
 
-rule = Rule(__name__, spec="P8 P9 6", kind="report", targets=("npu", "mlu", "any"), order=95)
+rule = Rule(__name__, spec="P8 P9 6", kind="report", targets=("npu", "mlu", "any"), after=("device_string",), last=True)
 
 TEXT = re.compile(r"cuda(?::\d*)?(?:,\s*cuda(?::\d+)?)*")
 KEYED = ("get", "pop", "setdefault", "hasattr", "getattr", "delattr", "print", "add", "skipif")
@@ -26,6 +27,7 @@ KEYED = ("get", "pop", "setdefault", "hasattr", "getattr", "delattr", "print", "
 
 @rule.node(ast.Constant, words=('"cuda', "'cuda"))
 def name_text(site: Site) -> None:
+    """Report a CUDA device in a text that no other rule has explained."""
     value = site.node.value
     if not isinstance(value, str) or not TEXT.fullmatch(value) or not site.editable or not imports_torch(site):
         return
@@ -44,12 +46,12 @@ def name_chosen_method(site: Site) -> None:
     """`(x.cuda if use else x.cpu)()`."""
     chosen = site.node.func
     if isinstance(chosen, ast.IfExp) and any(
-        getattr(one, "attr", "") == "cuda" for one in (chosen.body, chosen.orelse)
+        getattr(item, "attr", "") == "cuda" for item in (chosen.body, chosen.orelse)
     ):
-        word = "accelerator.device()" if site.options.to == "any" else repr(card(site.options).device)
+        device = "accelerator.device()" if site.options.to == "any" else repr(card(site.options).device)
         site.manual(
-            f"a method is chosen here, .cuda being one: write .to({word}) for it",
-            zh=f"此处选择的方法之一是 .cuda:请改为 .to({word})",
+            f"a method is chosen here, .cuda being one: write .to({device}) for it",
+            zh=f"此处选择的方法之一是 .cuda:请改为 .to({device})",
         )
 
 
@@ -61,9 +63,9 @@ def is_explained(site: Site) -> bool:
     if isinstance(parent, ast.Dict):
         return True  # its values are named by device_string where they look like devices
     above = [parent, *site.source.ancestors(parent)]
-    if any(isinstance(one, ast.Subscript) and within(node, one.slice) for one in above):
+    if any(isinstance(outer_node, ast.Subscript) and within(node, outer_node.slice) for outer_node in above):
         return True
-    calls = [one for one in above if isinstance(one, ast.Call)]
+    calls = [ancestor for ancestor in above if isinstance(ancestor, ast.Call)]
     names = [site.qualified(call.func) or "" for call in calls]
     if any(is_foreign(name) or name.startswith(NOT_DEVICES) for name in names):
         return True
@@ -72,10 +74,11 @@ def is_explained(site: Site) -> bool:
 
 
 def within(node: ast.AST, held: ast.AST) -> bool:
-    return any(one is node for one in ast.walk(held))
+    """Return True if a node stands within another."""
+    return any(inner is node for inner in ast.walk(held))
 
 
 def is_named(site: Site) -> bool:
     """A finding of another rule stands on this line, or one of this rule."""
     line = site.work.lines[site.node.lineno - 1]
-    return any(one.line == line and one.status != "advice" for one in site.work.findings)
+    return any(finding.line == line and finding.status != "advice" for finding in site.work.findings)

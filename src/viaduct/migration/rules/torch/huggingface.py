@@ -12,9 +12,9 @@ from __future__ import annotations
 import ast
 
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._targets import cards
+from viaduct.migration.targets import cards
 
-rule = Rule(__name__, spec="P6 6", kind="report", targets=("npu", "mlu", "any"), order=80)
+rule = Rule(__name__, spec="P6 6", kind="report", targets=("npu", "mlu", "any"))
 
 ROOTS = ("transformers.", "diffusers.", "peft.", "trl.", "accelerate.")
 WORDS = ("tf32", "8bit", "4bit", "bnb", "_apex", "xformers", "flash_attention_2")
@@ -24,19 +24,22 @@ OPTIMIZERS = {"bnb": "bitsandbytes", "8bit": "bitsandbytes", "_apex": "apex", "p
 
 @rule.node(ast.Call, words=WORDS)
 def name_option(site: Site) -> None:
+    """Report an option that chooses a package for NVIDIA cards."""
     name = site.qualified(site.node.func) or ""
     method = site.node.func.attr if isinstance(site.node.func, ast.Attribute) else ""
     if method == "enable_xformers_memory_efficient_attention":
-        say(site, "xformers")
+        report_option(site, "xformers")
     elif name.startswith(ROOTS) or method == "from_pretrained":
-        for word in site.node.keywords:
-            package = package_of(site, word)
+        for keyword in site.node.keywords:
+            package = package_of(site, keyword)
             if package:
-                say(site, package, word)
+                report_option(site, package, keyword)
 
 
 def package_of(site: Site, word: ast.keyword) -> str:
-    """What an option loads or turns on that is NVIDIA's; transformers has an attention of its own for the NPU."""
+    """Return what an option loads or turns on that is NVIDIA's; transformers has an attention of its own for
+    the NPU.
+    """
     value = word.value.value if isinstance(word.value, ast.Constant) else None
     if word.arg in FLAGS:
         return FLAGS[word.arg] if value is True else ""
@@ -47,7 +50,8 @@ def package_of(site: Site, word: ast.keyword) -> str:
     return ""
 
 
-def say(site: Site, package: str, node: ast.AST | None = None) -> None:
+def report_option(site: Site, package: str, node: ast.AST | None = None) -> None:
+    """Report one option with what it loads."""
     names = " and ".join(card.title for card in cards(site.options))
     what = site.text(node) if node is not None else site.text(site.node.func)
     site.manual(

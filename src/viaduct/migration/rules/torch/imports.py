@@ -14,16 +14,17 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.cards.torch_api import counterpart
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch import _imports as imports
-from viaduct.migration.rules.torch._surface import counterpart
-from viaduct.migration.rules.torch._targets import card
+from viaduct.migration.targets import card
 
-rule = Rule(__name__, spec="P2 P11 6", kind="mandatory", targets=("npu", "mlu"), order=10)
+rule = Rule(__name__, spec="P2 P11 6", kind="mandatory", targets=("npu", "mlu"))
 
 
 @rule.node(ast.ImportFrom, words=("cuda",))
 def move_names(site: Site) -> None:
+    """Import names from the card's package that were imported from torch.cuda."""
     module = site.node.module or ""
     if site.node.level or not (module == "torch" or f"{module}.".startswith("torch.cuda.")):
         return
@@ -37,6 +38,7 @@ def move_names(site: Site) -> None:
 
 @rule.node(ast.Import, words=("cuda",))
 def move_modules(site: Site) -> None:
+    """Import the card's modules for those of torch.cuda."""
     for alias in site.node.names:
         new = home(site, alias.name)
         if new and alias.asname:
@@ -47,7 +49,7 @@ def move_modules(site: Site) -> None:
 
 
 def home(site: Site, name: str) -> str | None:
-    """Where a card keeps a name of torch.cuda, as a package to import from."""
+    """Return where a card keeps a name of torch.cuda, as a package to import from."""
     package = card(site.options).package
     if name == "torch.cuda":
         return package
@@ -69,6 +71,7 @@ def only_torch(site: Site, alias: ast.alias) -> None:
 
 
 def left_to_a_person(site: Site) -> None:
+    """Report a star import, whose names are not known."""
     title, package = card(site.options).title, card(site.options).package
     site.manual(
         f"a star import of {site.node.module}: name what is used and import it from {package}",

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._indexing import Place, is_index
 
-rule = Rule(__name__, spec="P17", kind="advice", targets=("npu",), order=55)
+rule = Rule(__name__, spec="P17", kind="advice", targets=("npu",))
 EXAMPLE_OPTIONS = {"int32_targets": True}
 
 MOVES = ("npu", "cuda", "to")
@@ -31,11 +31,12 @@ LOSSES = ("torch.nn.functional.cross_entropy", "torch.nn.functional.nll_loss")
 
 @rule.node(ast.Call, words=("CrossEntropyLoss", "NLLLoss", "cross_entropy", "nll_loss", "criterion", "loss"))
 def cast(site: Site) -> None:
+    """Cast targets to int32 where they are moved, or advise it."""
     target = target_of(site)
     if target is None or ("cast", site.source.function(site.node), target.id) in site.work.seen:
         return
     site.work.seen[("cast", site.source.function(site.node), target.id)] = None
-    moves = list(moved(site, target))
+    moves = list(find_moves(site, target))
     if not moves:
         return
     torch = site.work.names.local("torch")
@@ -65,12 +66,12 @@ def target_of(site: Site) -> ast.Name | None:
 
 
 def within(site: Site, target: ast.Name) -> Iterator[ast.AST]:
-    """What stands in the same function."""
+    """Yield what stands in the same function."""
     home = site.source.function(target)
     return ast.walk(home if home is not None else site.source.tree)
 
 
-def moved(site: Site, target: ast.Name) -> Iterator[ast.Call]:
+def find_moves(site: Site, target: ast.Name) -> Iterator[ast.Call]:
     """`target.cuda(…)`, `target.to(device)`; not a cast, nor what is cast already."""
     for node in within(site, target):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr not in MOVES:
@@ -82,11 +83,13 @@ def moved(site: Site, target: ast.Name) -> Iterator[ast.Call]:
 
 
 def is_cast(site: Site, call: ast.Call) -> bool:
-    values = [*call.args, *(word.value for word in call.keywords if word.arg == "dtype")]
-    return any((site.qualified(one) or "").startswith("torch.") for one in values)
+    """Return True for a call that casts to int32."""
+    values = [*call.args, *(keyword.value for keyword in call.keywords if keyword.arg == "dtype")]
+    return any((site.qualified(value) or "").startswith("torch.") for value in values)
 
 
 def advise(site: Site, move: ast.Call, name: str) -> None:
+    """Advise the cast without making it."""
     site.advice(
         f"if an int64 operator has no kernel on your release, cast {name} to torch.int32 before the move: "
         "--int32-targets does",

@@ -7,9 +7,9 @@ scripted runs as plain Python otherwise, with the same results.
 from __future__ import annotations
 
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._targets import cards
+from viaduct.migration.targets import cards
 
-rule = Rule(__name__, spec="P21 6", kind="advice", targets=("npu", "mlu", "any"), order=90)
+rule = Rule(__name__, spec="P21 6", kind="advice", targets=("npu", "mlu", "any"), last=True)
 
 NAMES = ("torch.jit.script", "torch.jit.script_method")
 LIMITS = {
@@ -21,8 +21,9 @@ LIMITS = {
 @rule.call(*NAMES)
 @rule.reference(*NAMES)
 def report(site: Site) -> None:
-    told = [LIMITS[target.name] for target in cards(site.options)]
+    """Say what torch.jit.script does on the card."""
+    reported = [LIMITS[target.name] for target in cards(site.options)]
     site.advice(
-        f"{site.name}: {'; '.join(english for english, _ in told)}; without it the results are the same",
-        zh=f"{site.name}:{';'.join(chinese for _, chinese in told)};不使用时结果相同",
+        f"{site.name}: {'; '.join(english for english, _ in reported)}; without it the results are the same",
+        zh=f"{site.name}:{';'.join(chinese for _, chinese in reported)};不使用时结果相同",
     )

@@ -16,7 +16,7 @@ from viaduct.migration.imports import imported_modules
 from viaduct.migration.options import Options
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, spec="P6", kind="report", targets=("npu", "mlu", "any"), order=90, patch=True, everywhere=True)
+rule = Rule(__name__, spec="P6", kind="report", targets=("npu", "mlu", "any"), patch=True, everywhere=True, last=True)
 
 HOME = "torch.utils.cpp_extension"
 COMPILED = re.compile(r"(?:^|\.)\w+_cuda(?:_ext|_lib|_kernels?|_binding)?$")
@@ -30,33 +30,37 @@ INSTEAD = {
         "请用 BANG C 重写并以 torch_mlu.utils.cpp_extension.MLUExtension 编译,或改用 PyTorch 算子",
     ),
     "any": (
-        "keep an implementation by PyTorch's operators for the other devices, and call the kernel on CUDA alone",
+        "keep an implementation by PyTorch's operators for the other devices, and call the kernel on CUDA only",
         "请为其他设备保留基于 PyTorch 算子的实现,仅在 CUDA 上调用该核函数",
     ),
 }
 
 
 def instead(options: Options) -> tuple[str, str]:
+    """Return what a vendor offers in place of CUDA kernels."""
     return INSTEAD[options.to]
 
 
 @rule.call(f"{HOME}.CUDAExtension")
 def extension(site: Site) -> None:
-    say(site, "CUDAExtension")
+    """Report an extension that is compiled for CUDA."""
+    report_kernel(site, "CUDAExtension")
 
 
 @rule.call(f"{HOME}.load", f"{HOME}.load_inline")
 def built_at_run_time(site: Site) -> None:
+    """Report kernels that are compiled when the script runs."""
     inline = site.keyword("cuda_sources")
     sources = cuda_sources(site.node)
     if inline is not None or sources or site.keyword("with_cuda") is not None:
-        say(site, ", ".join(sources) or f"{site.name.rpartition('.')[2]}(cuda_sources=…)")
+        report_kernel(site, ", ".join(sources) or f"{site.name.rpartition('.')[2]}(cuda_sources=…)")
     else:
         built_again(site)
 
 
 @rule.call(f"{HOME}.CppExtension")
 def plain_extension(site: Site) -> None:
+    """Report an extension of C++ alone."""
     built_again(site)
 
 
@@ -65,27 +69,33 @@ def compiled_module(site: Site) -> None:
     """`import correlation_cuda`, of which the project has no source in Python."""
     modules = imported_modules(site.node)
     named = [name for name in modules if COMPILED.search(name) and not is_own_module(site, name)]
-    if named and not any(isinstance(one, ast.Try) and one.handlers for one in site.source.ancestors(site.node)):
-        say(site, named[0])
+    if named and not any(
+        isinstance(parent, ast.Try) and parent.handlers for parent in site.source.ancestors(site.node)
+    ):
+        report_kernel(site, named[0])
 
 
 def is_own_module(site: Site, name: str) -> bool:
+    """Return True for a module that the project has as a Python file."""
     last = name.rpartition(".")[2]
     return any(path.endswith((f"{last}.py", f"{last}/__init__.py")) for path in site.work.project.surveyed)
 
 
 def cuda_sources(call: ast.Call) -> list[str]:
+    """Return the CUDA source files that a call names."""
     texts = (node.value for node in ast.walk(call) if isinstance(node, ast.Constant) and isinstance(node.value, str))
     return [text for text in texts if text.endswith((".cu", ".cuh"))]
 
 
-def say(site: Site, what: str) -> None:
+def report_kernel(site: Site, what: str) -> None:
+    """Report something that is compiled for CUDA."""
     english, chinese = instead(site.options)
     site.manual(f"{what} is compiled for CUDA: {english}", zh=f"{what} 为 CUDA 编译:{chinese}", risk="high")
 
 
 def built_again(site: Site) -> None:
+    """Advise to build a C++ extension again on the target."""
     site.advice(
-        "an extension of C++ alone: build it again on the target; it works there if it calls PyTorch's operators only",
+        "an extension in C++ only: build it again on the target; it works there if it calls PyTorch's operators only",
         zh="纯 C++ 扩展:请在目标机器上重新编译;仅调用 PyTorch 算子时可直接工作",
     )

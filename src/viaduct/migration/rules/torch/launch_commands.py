@@ -4,7 +4,7 @@
     import torch
     subprocess.run(["nvidia-smi"])
 
-nvidia-smi has its like in `npu-smi info` and `cnmon`, with other options and another output, so nothing is rewritten.
+nvidia-smi has counterparts in `npu-smi info` and `cnmon`, with other options and output, so nothing is rewritten.
 The launchers, torchrun and torch.distributed.launch, stay as they are: each process sets its device from LOCAL_RANK
 before its first tensor. Python code that stands in a shell script (`python -c`, a here-document) is not migrated.
 """
@@ -13,17 +13,19 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.cards import CARDS, CUDA
+from viaduct.migration.predicates import imports_torch
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch.device_string import imports_torch
 
-rule = Rule(__name__, spec="P27", kind="advice", targets=("npu", "mlu", "any"), order=90)
+rule = Rule(__name__, spec="P27", kind="advice", targets=("npu", "mlu", "any"), last=True)
 
-MONITOR = "nvidia-smi"
-MONITORS = {"npu": "npu-smi info", "mlu": "cnmon"}
+MONITOR = CUDA.tool
+MONITORS = {name: card.tool for name, card in CARDS.items()}
 
 
 @rule.node(ast.Constant, ast.JoinedStr, words=(MONITOR,))
 def monitor(site: Site) -> None:
+    """Report a command that calls nvidia-smi."""
     text = site.text(site.node) if isinstance(site.node, ast.JoinedStr) else site.node.value
     if (
         not isinstance(text, str)
@@ -32,7 +34,7 @@ def monitor(site: Site) -> None:
         or not imports_torch(site)
     ):
         return
-    calls = [one for one in site.source.ancestors(site.node) if isinstance(one, ast.Call)]
+    calls = [parent for parent in site.source.ancestors(site.node) if isinstance(parent, ast.Call)]
     run = any((site.qualified(call.func) or "").startswith(("os.", "subprocess.", "shutil.which")) for call in calls)
     if run or is_command(site, text):
         english, chinese = on_monitor(site.options.to)
@@ -46,6 +48,7 @@ def is_command(site: Site, text: str) -> bool:
 
 
 def on_monitor(to: str) -> tuple[str, str]:
+    """Return what to say of nvidia-smi on a target."""
     if to in MONITORS:
         like = MONITORS[to]
         return f"{MONITOR} knows NVIDIA's cards only; here it is `{like}`, with another output", (
@@ -58,7 +61,8 @@ def on_monitor(to: str) -> tuple[str, str]:
 
 
 def on_launcher(root: str) -> tuple[str, str]:
+    """Return what to say of a launcher that stays."""
     return (
-        f"the launcher stays: see that every process calls {root}.set_device(LOCAL_RANK) before its first tensor",
+        f"the launcher stays: make sure that every process calls {root}.set_device(LOCAL_RANK) before its first tensor",
         f"启动命令保持不变:请确保每个进程在创建张量之前调用 {root}.set_device(LOCAL_RANK)",
     )

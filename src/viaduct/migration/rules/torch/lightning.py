@@ -13,9 +13,9 @@ from __future__ import annotations
 import ast
 
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._targets import cards
+from viaduct.migration.targets import cards
 
-rule = Rule(__name__, spec="6", kind="report", targets=("npu", "mlu", "any"), order=80)
+rule = Rule(__name__, spec="6", kind="report", targets=("npu", "mlu", "any"))
 
 ROOTS = ("pytorch_lightning.*", "lightning.*", "lightning_fabric.*")
 TRAINERS = ("Trainer", "Fabric", "LightningCLI", "from_argparse_args", "LightningLite")
@@ -24,6 +24,7 @@ OTHERS = ("cpu", "tpu", "mps", "hpu", "ipu")
 
 @rule.call(*ROOTS)
 def name_trainer(site: Site) -> None:
+    """Report a Trainer, whose accelerator must be chosen."""
     last = site.name.rpartition(".")[2]
     if last not in TRAINERS or serves_device(site):
         return

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.cards import CARDS
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._targets import CARDS
 
-rule = Rule(__name__, spec="P27", kind="advice", targets=("npu", "mlu", "any"), order=90)
+rule = Rule(__name__, spec="P27", kind="advice", targets=("npu", "mlu", "any"), last=True)
 
 INIT = "torch.distributed.init_process_group"
 SETS = ("set_device", "set_device_index", "device_index")
@@ -27,6 +27,7 @@ SETS = ("set_device", "set_device_index", "device_index")
 
 @rule.call(INIT)
 def look_for_device(site: Site) -> None:
+    """Report a script that reads its local rank and sets no device."""
     if sets_device(site) or not reads_rank(site):
         return
     module = CARDS[site.options.to].root if site.options.to in CARDS else "torch.accelerator"

@@ -15,6 +15,16 @@ meet data that is elsewhere. What is read on the host, such as the samples of a 
 nothing. Where it is not seen what becomes of the file's content, the load is left as it is and named. Dictionaries
 keep the entry for a checkpoint of the old machine and get one for the new; strings and lambdas are those of
 `device_string` and `cuda_method`.
+
+With `--to any` the helper decides; on CUDA it says None, the default, and nothing changes:
+
+     import torch
+    +from accelerator_device import accelerator
+    -model.load_state_dict(torch.load(path))
+    +model.load_state_dict(torch.load(path, map_location=accelerator.map_location()))
+    -network = torch.load(other)
+    +network = torch.load(other, map_location=accelerator.device())
+     network.eval()(batch.to(device))
 """
 
 from __future__ import annotations
@@ -22,51 +32,73 @@ from __future__ import annotations
 import ast
 
 from viaduct.migration.flows import LOADS
+from viaduct.migration.predicates import is_none, is_text
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._device_texts import OPENING, head, is_text
+from viaduct.migration.rules.torch._device_texts import OPENING, head
 from viaduct.migration.rules.torch._loaded import device_in_scope, wanted_place
-from viaduct.migration.rules.torch._targets import card
+from viaduct.migration.targets import Texts, card
 
-rule = Rule(__name__, spec="P18", kind="mandatory", targets=("npu", "mlu"), order=50)
+rule = Rule(__name__, spec="P18", kind="mandatory", targets=("npu", "mlu", "any"), former=("any_map_location",))
+
+HOST: tuple[Texts, Texts] = (
+    ("the checkpoint is loaded on the host first", "检查点先加载到主机内存"),
+    ("a checkpoint from another kind of card is loaded on the host first", "其他加速卡保存的检查点先载入主机内存"),
+)
+UNKNOWN: tuple[Texts, Texts] = (
+    (
+        'check where the content of this file is used: weights for load_state_dict need map_location="cpu", a network '
+        'or tensors for the card map_location="{device}"; what was saved on the CPU needs nothing',
+        '请确认此文件内容的用途:供 load_state_dict 使用的权重应传入 map_location="cpu",在加速卡上使用的网络或张量'
+        '应传入 map_location="{device}";在 CPU 上保存的内容无需改动',
+    ),
+    (
+        "check where the content of this file is used: weights for load_state_dict need "
+        "map_location=accelerator.map_location(), a network or tensors for the card map_location=accelerator.device()",
+        "请确认此文件内容的用途:供 load_state_dict 使用的权重应传入 map_location=accelerator.map_location(),"
+        "在加速卡上使用的网络或张量应传入 map_location=accelerator.device()",
+    ),
+)
 
 
 @rule.call(*LOADS)
-def load(site: Site) -> None:
+def load_where_it_is_used(site: Site) -> None:
+    """Give a load its place, or carry a table of places over."""
     where = site.argument("map_location", 1)
-    if where is None or (isinstance(where, ast.Constant) and where.value is None):
+    if where is None or is_none(where):
         add_location(site, where)
         return
     table = site.values.origin(where)
-    if isinstance(table, ast.Dict):
+    if isinstance(table, ast.Dict) and not site.target.is_any:
         for key, value in zip(table.keys, table.values, strict=True):
             carry_entry(site, table, key, value)
 
 
 def add_location(site: Site, where: ast.expr | None) -> None:
+    """Give a load without `map_location` the place that its content is used at."""
     wanted = wanted_place(site)
     if wanted == "nothing" or not (site.node.args or site.node.keywords):
         return
     if wanted == "unknown" or not site.editable or (site.unpacked and where is None):
-        leave(site)
-        return
-    device = card(site.options).device
-    known = device_in_scope(site) if wanted == "card" else None
-    site.set_argument("map_location", known or ('"cpu"' if wanted == "host" else f'"{device}"'), 1)
-    if wanted == "host":
-        site.changed("the checkpoint is loaded on the host first", zh="检查点先加载到主机内存", risk="low")
+        english, chinese = site.target.select(*UNKNOWN)
+        site.unresolved(english, zh=chinese)
+    elif wanted == "host":
+        site.set_argument("map_location", site.target.render_host_location(site), 1)
+        english, chinese = site.target.select(*HOST)
+        site.changed(english, zh=chinese)
     else:
-        site.work.effects.add(card(site.options).module)
-        site.changed(f"what the file holds is loaded on {known or device}", zh=f"文件内容加载到 {known or device}")
+        load_on_card(site)
 
 
-def leave(site: Site) -> None:
-    device = card(site.options).device
-    site.unresolved(
-        'see where this file\'s content is used: weights for load_state_dict want map_location="cpu", a network or '
-        f'tensors for the card map_location="{device}"; what was saved on the CPU needs nothing',
-        zh='请确认此文件内容的用途:供 load_state_dict 使用的权重应传入 map_location="cpu",在加速卡上使用的网络或张量'
-        f'应传入 map_location="{device}";在 CPU 上保存的内容无需改动',
-    )
+def load_on_card(site: Site) -> None:
+    """Load on the device that the script has a name for, else on the card."""
+    if site.target.is_any:
+        site.set_argument("map_location", site.target.render_device(site), 1)
+        site.changed("what was saved on another card is loaded on this one", zh="其他加速卡保存的内容加载到当前加速卡")
+        return
+    known, device = device_in_scope(site), card(site.options).device
+    site.set_argument("map_location", known or site.target.render_device(site), 1)
+    site.target.require_plugin(site)
+    site.changed(f"what the file holds is loaded on {known or device}", zh=f"文件内容加载到 {known or device}")
 
 
 def carry_entry(site: Site, table: ast.Dict, key: ast.expr | None, value: ast.expr) -> None:
@@ -75,25 +107,26 @@ def carry_entry(site: Site, table: ast.Dict, key: ast.expr | None, value: ast.ex
     if literal is None or key is None or ("entry", key) in site.work.seen or site.source.in_f_string(key):
         return
     site.work.seen[("entry", key)] = None
-    word = card(site.options).device
-    new_key, new_value = renamed(site, key, word), renamed(site, value, word)
+    device = card(site.options).device
+    new_key, new_value = rename_device(site, key, device), rename_device(site, value, device)
     start, end = site.source.span(value)
     known = any(is_same(site, other, new_key) for other in table.keys)
     more = "" if known else f", {new_key}: {new_value}"
     if more or new_value != site.text(value):
         site.edit.replace(start, end, f"{new_value}{more}")
         site.changed(
-            f"what was on CUDA goes to {word}, and so does what {word} itself has saved",
-            zh=f"在 CUDA 上保存的张量加载到 {word};在 {word} 上保存的同样处理",
+            f"what was on CUDA goes to {device}, and so does what {device} itself has saved",
+            zh=f"在 CUDA 上保存的张量加载到 {device};在 {device} 上保存的同样处理",
             node=key,
         )
 
 
 def is_same(site: Site, key: ast.expr | None, text: str) -> bool:
+    """Return True if a key is this text, however it is quoted."""
     return key is not None and (site.text(key) == text or is_text(key, text.strip("\"'")))
 
 
-def renamed(site: Site, node: ast.expr, word: str) -> str:
+def rename_device(site: Site, node: ast.expr, word: str) -> str:
     """The text of a device expression with its first word changed."""
     literal, text = head(node), site.text(node)
     if literal is None:

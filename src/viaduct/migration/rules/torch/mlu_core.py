@@ -19,7 +19,7 @@ import ast
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch import _imports as imports
 
-rule = Rule(__name__, spec="6", kind="mandatory", targets=("mlu",), order=10)
+rule = Rule(__name__, spec="6", kind="mandatory", targets=("mlu",))
 EXAMPLE_OPTIONS = {"to": "mlu"}
 
 HOME = "torch_mlu.core.mlu_model"
@@ -29,6 +29,7 @@ LOCAL = {f"{HOME}.{name}" for name in (*SAME, "mlu_device")}
 
 @rule.call(*(f"{HOME}.{name}" for name in SAME))
 def rename(site: Site) -> None:
+    """Replace a function of the former package by that of torch.mlu."""
     if site.editable and (root := site.work.names.local("torch")):
         name = site.name.rpartition(".")[2]
         site.rename(f"{root}.mlu.{name}")
@@ -37,6 +38,7 @@ def rename(site: Site) -> None:
 
 @rule.call(f"{HOME}.mlu_device")
 def device(site: Site) -> None:
+    """Replace `mlu_device()` by the device's name."""
     if site.editable:
         site.edit.node(site.node, "'mlu'")
         site.changed("mlu_device() becomes 'mlu'", zh="mlu_device() 替换为 'mlu'")
@@ -45,6 +47,7 @@ def device(site: Site) -> None:
 @rule.call("torch_mlu.core.*")
 @rule.reference("torch_mlu.core.*")
 def rest(site: Site) -> None:
+    """Report a name of the former package that has no counterpart."""
     if site.name not in LOCAL or not isinstance(site.node, ast.Call) or not site.work.names.local("torch"):
         site.manual(
             f"{site.name} is gone from current releases of torch_mlu: see whether it is needed",

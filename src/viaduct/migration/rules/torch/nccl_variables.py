@@ -12,25 +12,26 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.cards.environment import NCCL, OTHERS, on_nccl, on_nccl_alone, on_other
+from viaduct.migration.predicates import imports_torch
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch import _variables as variables
-from viaduct.migration.rules.torch._environment import NCCL, OTHERS, on_nccl, on_nccl_alone, on_other
-from viaduct.migration.rules.torch._targets import card, cards
-from viaduct.migration.rules.torch.device_string import imports_torch
+from viaduct.migration.targets import card, cards
 
-rule = Rule(__name__, spec="P20 6", kind="report", targets=("npu", "mlu", "any"), order=80)
+rule = Rule(__name__, spec="P20 6", kind="report", targets=("npu", "mlu", "any"))
 
 
 @rule.node(ast.Constant, words=("NCCL_", *OTHERS))
 def name_variable(site: Site) -> None:
+    """Report an environment variable of CUDA or NCCL."""
     name = site.node.value
     if not isinstance(name, str) or not (name in OTHERS or NCCL.fullmatch(name)):
         return
     if not imports_torch(site) or not variables.is_variable(site, site.node):
         return
     if name in OTHERS:
-        for one in cards(site.options):
-            english, chinese = on_other(name, one)
+        for item in cards(site.options):
+            english, chinese = on_other(name, item)
             site.advice(english, zh=chinese)
     elif site.options.to == "any":
         english, chinese = on_nccl_alone(name)

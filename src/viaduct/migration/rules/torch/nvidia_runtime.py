@@ -15,9 +15,9 @@ import ast
 from collections.abc import Iterator
 
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._targets import cards
+from viaduct.migration.targets import cards
 
-rule = Rule(__name__, spec="P6", kind="report", targets=("npu", "mlu", "any"), order=3, everywhere=True)
+rule = Rule(__name__, spec="P6", kind="report", targets=("npu", "mlu", "any"), everywhere=True)
 
 CHOSEN = ("CUDAExecutionProvider", "TensorrtExecutionProvider", "onnxruntime-gpu", "onnxruntime_gpu")
 ENGINES = ("tensorrt", "torch_tensorrt", "torch2trt", "pycuda")
@@ -43,6 +43,7 @@ def leave_choice(site: Site) -> None:
 
 
 def is_chosen(node: ast.AST) -> bool:
+    """Return True for a text that chooses NVIDIA's runtime."""
     return isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith(CHOSEN)
 
 
@@ -53,8 +54,8 @@ def questions(site: Site, node: ast.AST) -> Iterator[ast.expr]:
         if isinstance(parent, ast.If | ast.IfExp) and child is not parent.test:
             for part in ast.walk(parent.test):
                 made = site.values.origin(part)
-                calls = [one for one in ast.walk(made) if isinstance(one, ast.Call)]
-                yield from (one for one in calls if site.qualified(one.func) in ASKED)
+                calls = [inner for inner in ast.walk(made) if isinstance(inner, ast.Call)]
+                yield from (call for call in calls if site.qualified(call.func) in ASKED)
         child = parent
 
 
@@ -69,6 +70,7 @@ def leave_engine(site: Site) -> None:
 
 
 def leave(site: Site, node: ast.expr | ast.stmt, last: int, place: ast.AST) -> None:
+    """Mark lines that are NVIDIA's alone, so that no rule edits them."""
     lines = site.work.lines
     for line in range(node.lineno, last + 1):
         site.work.left[lines[line - 1]] = lines[place.lineno - 1]  # type: ignore[attr-defined]

@@ -8,9 +8,9 @@ that needs manual review.
 from __future__ import annotations
 
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._targets import card
+from viaduct.migration.targets import card
 
-rule = Rule(__name__, spec="P6 6", kind="report", targets=("npu", "mlu"), order=90)
+rule = Rule(__name__, spec="P6 6", kind="report", targets=("npu", "mlu"), last=True)
 
 NAMES = ("torch.cuda.nvtx.*", "torch.npu.nvtx.*", "torch.mlu.nvtx.*", "torch.mlu.cnpx.*", "torch.cuda.nvtx")
 KNOWN_ON_MLU = {"range_push", "range_pop", "range_start", "range_end", "mark", "range"}
@@ -19,6 +19,7 @@ KNOWN_ON_MLU = {"range_push", "range_pop", "range_start", "range_end", "mark", "
 @rule.call(*NAMES)
 @rule.reference(*NAMES)
 def report(site: Site) -> None:
+    """Report a range of NVTX with the card's counterpart."""
     target = card(site.options)
     last = site.name.rpartition(".")[2]
     if site.name.startswith("torch.mlu.cnpx") and last in KNOWN_ON_MLU:
@@ -30,6 +31,7 @@ def report(site: Site) -> None:
 
 
 def use(last: str) -> str:
+    """Return how the card's marks are used in place of a function of NVTX."""
     return {
         "range_push": "range_start gives a number for range_end",
         "range_pop": "range_end takes the number that range_start gave",

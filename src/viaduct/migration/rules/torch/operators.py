@@ -11,12 +11,13 @@ from __future__ import annotations
 import ast
 import re
 
+from viaduct.cards import Card
+from viaduct.cards.operators import METHODS, OPERATORS, SOURCE, Limit
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._operators import METHODS, OPERATORS, SOURCE, Limit
 from viaduct.migration.rules.torch._places import place_of, within_dataset
-from viaduct.migration.rules.torch._targets import Card, cards
+from viaduct.migration.targets import cards
 
-rule = Rule(__name__, spec="5 6", kind="report", targets=("npu", "mlu", "any"), order=92, patch=True, everywhere=True)
+rule = Rule(__name__, spec="5 6", kind="report", targets=("npu", "mlu", "any"), patch=True, everywhere=True, last=True)
 
 HOST_FILE = re.compile(r"(?:^|/)(?:tests?/|test_[^/]*\.py$|[^/]*_test\.py$|conftest\.py$|setup\.py$)")
 NAMES = sorted({f"torch.{name}" for table in OPERATORS.values() for name in table})
@@ -24,17 +25,18 @@ NAMES = sorted({f"torch.{name}" for table in OPERATORS.values() for name in tabl
 
 @rule.call(*NAMES)
 def function(site: Site) -> None:
+    """Report a function of torch that the vendor documents as missing or limited."""
     if not is_on_host(site, site.node.args[:1]):
-        look(site, site.name[len("torch.") :])
+        report_limits(site, site.name[len("torch.") :])
 
 
 @rule.method(*METHODS)
 def method(site: Site) -> None:
-    """Of something that no other library made."""
+    """Report a method of something that no other library made."""
     name = site.values.names.qualified(site.node.func) or ""
     other = name.partition(".")[0] in ("pandas", "numpy", "scipy", "polars", "tensorflow")
     if not other and not is_on_host(site, [site.node.func.value]):
-        look(site, site.name)
+        report_limits(site, site.name)
 
 
 def is_on_host(site: Site, values: list[ast.expr]) -> bool:
@@ -49,14 +51,15 @@ def values_move(site: Site) -> bool:
     return any(name in site.work.index.calls for name in ("torch.set_default_device", "torch.set_default_tensor_type"))
 
 
-def look(site: Site, name: str) -> None:
+def report_limits(site: Site, name: str) -> None:
+    """Report the limits of one operator on every target."""
     for target in cards(site.options):
         limit = OPERATORS[target.name].get(name)
-        if limit is not None and concerned(site, limit):
+        if limit is not None and is_concerned(site, limit):
             report(site, target, name, limit)
 
 
-def concerned(site: Site, limit: Limit) -> bool:
+def is_concerned(site: Site, limit: Limit) -> bool:
     """A limit of one argument speaks only where it is given, and not given as False."""
     if not limit.keyword:
         return True
@@ -68,6 +71,7 @@ def concerned(site: Site, limit: Limit) -> bool:
 
 
 def report(site: Site, target: Card, name: str, limit: Limit) -> None:
+    """Report one limit with the table that it comes from."""
     table, table_zh = SOURCE[target.name]
     site.manual(
         f"{name} on the {target.title}: {limit.english} ({table}); see your release, or keep it on the CPU",

@@ -12,11 +12,12 @@ import ast
 import re
 from collections.abc import Iterator
 
+from viaduct.cards.packages import Package, by_import, describe_package, find_imported, find_installed
 from viaduct.migration.frameworks import TENSORFLOW
-from viaduct.migration.packages import Package, by_import, imported, installed, told
+from viaduct.migration.predicates import is_string
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, spec="P6", kind="report", targets=("npu", "mlu", "any"), order=90, patch=True, everywhere=True)
+rule = Rule(__name__, spec="P6", kind="report", targets=("npu", "mlu", "any"), patch=True, everywhere=True, last=True)
 
 WORDS = tuple(
     sorted({name.partition(".")[0] for name in by_import()} - {"cuda", "apex"} | {"import cuda", "from cuda"})
@@ -27,10 +28,11 @@ OF_TENSORFLOW = ("cupy", "cupyx", "pynvml", "nvidia")  # in a TensorFlow file an
 
 @rule.node(ast.Import, ast.ImportFrom, words=WORDS)
 def imports(site: Site) -> None:
+    """Report imports of packages for NVIDIA cards."""
     for name in names_of(site.node):
-        package = imported(name)
+        package = find_imported(name)
         if package is not None and not package.own and not own_module(site, name) and concerns(site):
-            say(site, package, name)
+            report_package(site, package, name)
             return
 
 
@@ -46,6 +48,7 @@ def own_module(site: Site, name: str) -> bool:
 
 
 def names_of(statement: ast.Import | ast.ImportFrom) -> Iterator[str]:
+    """Yield the module names that an import statement names."""
     if isinstance(statement, ast.Import):
         yield from (alias.name for alias in statement.names)
     elif not statement.level:
@@ -54,22 +57,20 @@ def names_of(statement: ast.Import | ast.ImportFrom) -> Iterator[str]:
 
 @rule.call("setuptools.setup", "distutils.core.setup")
 def requirements(site: Site) -> None:
-    for word in site.node.keywords:
-        if word.arg in ("install_requires", "extras_require", "setup_requires"):
-            for text in ast.walk(word.value):
-                match = REQUIREMENT.match(text.value) if is_text(text) else None  # type: ignore[attr-defined]
-                package = installed(match.group(1)) if match else None
+    """Report requirements in setup.py that are for NVIDIA cards."""
+    for keyword in site.node.keywords:
+        if keyword.arg in ("install_requires", "extras_require", "setup_requires"):
+            for text in ast.walk(keyword.value):
+                match = REQUIREMENT.match(text.value) if is_string(text) else None  # type: ignore[attr-defined]
+                package = find_installed(match.group(1)) if match else None
                 if match and package is not None:
-                    say(site, package, match.group(1), text)
+                    report_package(site, package, match.group(1), text)
 
 
-def is_text(node: ast.AST) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, str)
-
-
-def say(site: Site, package: Package, name: str, node: ast.AST | None = None) -> None:
+def report_package(site: Site, package: Package, name: str, node: ast.AST | None = None) -> None:
+    """Report one package with what replaces it."""
     shown = name if package.name.partition(" ")[0] not in name else package.name
-    english, chinese = told(package, site.options, shown)
+    english, chinese = describe_package(package, site.options.to, shown)
     if package.risk == "low":
         site.advice(english, zh=chinese, node=node)
     else:

@@ -11,16 +11,16 @@ from __future__ import annotations
 import ast
 
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._targets import card
+from viaduct.migration.targets import card
 
 rule = Rule(
     __name__,
     spec="P9 P18 P20 P21",
     kind="report",
     targets=("npu", "mlu"),
-    order=96,
     on=lambda options: options.mode == "patch",
     patch=True,
+    last=True,
 )
 WITHOUT = {  # on both, else on the one named
     "torch.cuda.get_device_capability": "",
@@ -37,20 +37,24 @@ WITHOUT = {  # on both, else on the one named
 
 @rule.node(ast.Compare, words=("cuda",))
 def comparison(site: Site) -> None:
+    """Report a comparison with CUDA that the patch cannot change."""
     sides = [site.node.left, *site.node.comparators]
-    named = any(is_cuda(one) for side in sides for one in getattr(side, "elts", [side]))
+    named = any(is_cuda(element) for side in sides for element in getattr(side, "elts", [side]))
     if named and any(tells_device(site, side) for side in sides):
         say_string(site)
 
 
 @rule.method("startswith")
 def beginning(site: Site) -> None:
+    """Report `startswith("cuda")` on a device."""
     if site.node.args and is_cuda(site.node.args[0]) and tells_device(site, site.node.func.value):
         say_string(site)
 
 
 def tells_device(site: Site, side: ast.expr) -> bool:
-    """What PyTorch says of a device: `x.device.type`, `str(device)`. A string of the script's own stays what it was."""
+    """Return True for what PyTorch says of a device: `x.device.type`, `str(device)`; not a string of the
+    script's own.
+    """
     made = site.values.origin(side)
     if isinstance(made, ast.Call) and getattr(made.func, "id", "") == "str":
         return True
@@ -58,11 +62,13 @@ def tells_device(site: Site, side: ast.expr) -> bool:
 
 
 def is_cuda(node: ast.AST) -> bool:
+    """Return True for a text that names a CUDA device."""
     text = node.value if isinstance(node, ast.Constant) else None
     return isinstance(text, str) and (text == "cuda" or text.startswith("cuda:"))
 
 
 def say_string(site: Site) -> None:
+    """Report a device text that the patch renames."""
     device = card(site.options).device
     site.manual(
         f"devices are called {device} under the patch, and a comparison cannot be patched: write {device} here",
@@ -73,6 +79,7 @@ def say_string(site: Site) -> None:
 
 @rule.call("torch.load")
 def checkpoint(site: Site) -> None:
+    """Report a table of places, which the patch does not see."""
     value = site.argument("map_location", 1)
     if value is not None and isinstance(site.values.origin(value), ast.Dict):
         site.manual(
@@ -85,6 +92,7 @@ def checkpoint(site: Site) -> None:
 
 @rule.node(ast.Constant, words=("CUDA_VISIBLE_DEVICES",))
 def variable(site: Site) -> None:
+    """Report the variable of visible devices, which the patch does not rename."""
     if site.node.value == "CUDA_VISIBLE_DEVICES":
         visible = card(site.options).visible
         site.manual(
@@ -95,7 +103,7 @@ def variable(site: Site) -> None:
 
 @rule.call("torch.jit.script")
 @rule.reference("torch.jit.script")
-def scripted(site: Site) -> None:
+def report_scripted(site: Site) -> None:
     site.manual(
         "the patch switches torch.jit.script off: this runs as plain Python; if it must be scripted, migrate without "
         "--mode patch",

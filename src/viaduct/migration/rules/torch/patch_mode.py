@@ -18,16 +18,17 @@ import re
 
 from viaduct.migration.imports import header_end, imported_modules
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._targets import card
+from viaduct.migration.rules.torch._imports import PATCHES
+from viaduct.migration.targets import card
 
 rule = Rule(
     __name__,
     spec="P1 6",
     kind="mandatory",
     targets=("npu", "mlu"),
-    order=95,
     on=lambda options: options.mode == "patch",
     patch=True,
+    last=True,
 )
 EXAMPLE_OPTIONS = {"mode": "patch"}
 
@@ -35,7 +36,6 @@ LINES = {
     "npu": ("import torch_npu", "from torch_npu.contrib import transfer_to_npu"),
     "mlu": ("import torch_mlu", "import torch_mlu.utils.gpu_migration"),
 }
-PATCHES = ("torch_npu.contrib.transfer_to_npu", "torch_mlu.utils.gpu_migration", "torch_mlu.utils.model_transfer")
 GUARD = re.compile(r"^if\s+__name__\s*==|^if\s+.__main__.\s*==", re.MULTILINE)
 BUILDS = ("setup.py", "conftest.py", "__init__.py")
 
@@ -47,9 +47,9 @@ def patch(site: Site) -> None:
     plugin, patched = LINES[site.options.to]
     present = imports_plugin(site)
     lines = [patched] if present else [plugin, patched]
-    place = present or first_torch(site)
-    if place is not None:
-        site.edit.after(place, lines)
+    location = present or first_torch(site)
+    if location is not None:
+        site.edit.after(location, lines)
     else:
         start = site.source.starts[min(header_end(site.work), len(site.source.starts)) - 1]
         site.edit.insert(start, "".join(line + site.source.newline for line in ("import torch", *lines)))
@@ -58,7 +58,7 @@ def patch(site: Site) -> None:
         f"the patch turns CUDA's names into the {title}'s while the script runs",
         zh=f"补丁在运行时把 CUDA 接口替换为 {title}",
         risk="medium",
-        node=place or site.source.tree.body[0],
+        node=location or site.source.tree.body[0],
     )
 
 
@@ -72,7 +72,7 @@ def is_started(site: Site) -> bool:
         return True
     imported = path in {name for names in project.imports.values() for name in names}
     imported = imported or project.module_of(path)[0] in project.named
-    runs = any(isinstance(one, ast.Expr | ast.For | ast.While | ast.With) for one in body(site))
+    runs = any(isinstance(item, ast.Expr | ast.For | ast.While | ast.With) for item in body(site))
     return not imported and (runs or len(project.parsed) <= 1)
 
 
@@ -86,7 +86,7 @@ def body(site: Site) -> list[ast.stmt]:
 def uses_torch(site: Site) -> bool:
     """The script itself, or something of the project that it imports."""
     project = site.work.project
-    names = {name for one in ast.walk(site.source.tree) for name in imported_modules(one)}
+    names = {name for node in ast.walk(site.source.tree) for name in imported_modules(node)}
     if any(name.partition(".")[0] == "torch" for name in names):
         return True
     direct = {path for path in project.torch_files if project.module_of(path)[0] in names}
@@ -107,4 +107,4 @@ def first_torch(site: Site) -> ast.stmt | None:
 
 def imports_plugin(site: Site) -> ast.stmt | None:
     module = card(site.options).module
-    return next((one for one in site.source.tree.body if module in imported_modules(one)), None)
+    return next((statement for statement in site.source.tree.body if module in imported_modules(statement)), None)

@@ -9,24 +9,19 @@ seen here, so the import stays and needs manual review.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch.patch_mode import PATCHES
+from viaduct.migration.rules.torch._imports import PATCHES, imported_names
 
-rule = Rule(__name__, spec="P1 6", kind="advice", targets=("npu", "mlu"), order=94)
+rule = Rule(__name__, spec="P1 6", kind="advice", targets=("npu", "mlu"), last=True)
 
 
 @rule.node(ast.Import, ast.ImportFrom, words=("transfer_to_npu", "gpu_migration", "model_transfer"))
 def may_go(site: Site) -> None:
-    found = next((name for name in imported(site.node) if name in PATCHES), None)
+    found = next((name for name in imported_names(site.node) if name in PATCHES), None)
     if found is not None:
         site.advice(
-            f"the run-time patch {found} may go once the project is rewritten, unless a library that it uses needs it",
+            f"the run-time patch {found} can be removed once the project is rewritten, unless a "
+            "library that it uses needs it",
             zh=f"项目改写后可去掉运行时补丁 {found},除非所用的第三方库仍依赖它",
         )
-
-
-def imported(statement: ast.Import | ast.ImportFrom) -> Iterator[str]:
-    head = f"{statement.module}." if isinstance(statement, ast.ImportFrom) else ""
-    yield from (f"{head}{alias.name}" for alias in statement.names)

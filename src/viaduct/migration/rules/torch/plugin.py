@@ -13,41 +13,55 @@ has it already, in whatever form.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
+from viaduct.cards import CARDS, Card
 from viaduct.migration.frameworks import PYTORCH_COMPANIONS
 from viaduct.migration.imports import imported_modules
-from viaduct.migration.rule import Rule, Site, named
-from viaduct.migration.rules.torch._targets import Card, card
+from viaduct.migration.rule import Rule, Site, is_named
+from viaduct.migration.rules.torch._plugin_use import imported_elsewhere, signs, uses_the_card
+from viaduct.migration.targets import card
 
-rule = Rule(__name__, spec="P1 6", kind="mandatory", targets=("npu", "mlu"), order=95, always=True, everywhere=True)
+rule = Rule(
+    __name__,
+    spec="P1 6",
+    kind="mandatory",
+    targets=("npu", "mlu"),
+    always=True,
+    everywhere=True,
+    after=("data_parallel_ddp",),
+    last=True,
+)
 
 Import = ast.Import | ast.ImportFrom
 ROOTS = ("torch", "torchvision", "torchaudio")
 IMPORTS = (ast.Import, ast.ImportFrom)
 
 
-@rule.file(words=("npu", "NPU", "mlu", "MLU", "hccl", "cncl", "cnpx", ".to(", "device"))
+@rule.file(words=("npu", "NPU", "mlu", "MLU", *(card.backend for card in CARDS.values()), "cnpx", ".to(", "device"))
 def add_import(site: Site) -> None:
     target = card(site.options)
     statements = [node for node in site.source.of_kinds(*IMPORTS) if isinstance(node, IMPORTS)]
     found = anchors(site, statements)
     if not found or migrated_elsewhere(site, target) or not uses_the_card(site, target):
         return
-    using = [place for place in found if is_used_with(site, target, place)]
-    inner = [one for one in using if any(other is not one and is_with(site, one, other) for other in using)]
-    for place in [one for one in using if one not in inner] or found[:1]:
-        if not is_imported(site, target, statements, place):
-            site.edit.after(place, [f"import {target.module}"])
-            site.changed(f"import {target.module} behind torch", zh=f"在 torch 之后导入 {target.module}", node=place)
+    using = [item for item in found if is_used_with(site, target, item)]
+    inner = [
+        candidate
+        for candidate in using
+        if any(other is not candidate and is_with(site, candidate, other) for other in using)
+    ]
+    for child in [entry for entry in using if entry not in inner] or found[:1]:
+        if not is_imported(site, target, statements, child):
+            site.edit.after(child, [f"import {target.module}"])
+            site.changed(f"import {target.module} behind torch", zh=f"在 torch 之后导入 {target.module}", node=child)
 
 
 def is_imported(site: Site, target: Card, statements: list[Import], place: ast.stmt) -> bool:
     """At top level, or in the function that imports torch, before any use; and by its name, where that is used."""
     lines = [getattr(sign, "lineno", 1) for sign in signs(site, target) if is_with(site, sign, place)]
     used = min((line for line in lines if line > place.lineno), default=len(site.source.starts))
-    before = [one for one in statements if is_of(one, (target.module,)) and one.lineno <= used]
-    homes = {site.source.function(one) for one in before}
+    before = [statement for statement in statements if is_of(statement, (target.module,)) and statement.lineno <= used]
+    homes = {site.source.function(item) for item in before}
     names = (node for node in site.source.of_kind(ast.Name) if node.id == target.module)
     own = (name for name in names if is_with(site, name, place))
     lookup = site.work.names.lookup
@@ -62,7 +76,7 @@ def is_used_with(site: Site, target: Card, place: ast.stmt) -> bool:
 
 
 def is_with(site: Site, node: ast.AST, place: ast.stmt) -> bool:
-    """In the function in which torch is imported; of an import at top level, anywhere."""
+    """Return True in the function in which torch is imported; for an import at top level, anywhere."""
     function = site.source.function(place)
     return function is None or function in site.source.ancestors(node)
 
@@ -74,9 +88,9 @@ def is_of(statement: Import, roots: tuple[str, ...]) -> bool:
 def anchors(site: Site, statements: list[Import]) -> list[ast.stmt]:
     """The first import of torch at top level, else the first in each function; torch itself before libraries on it."""
     for roots in (ROOTS[:1], ROOTS, tuple(PYTORCH_COMPANIONS)):
-        found = [one for one in statements if is_of(one, roots) and not only_for_checkers(site, one)]
+        found = [line for line in statements if is_of(line, roots) and not only_for_checkers(site, line)]
         first: dict[ast.AST | None, ast.stmt] = {}
-        for statement in sorted(found, key=lambda one: one.lineno):
+        for statement in sorted(found, key=lambda node: node.lineno):
             first.setdefault(site.source.function(statement), statement)
         if found:
             return [first[None]] if None in first else list(first.values())
@@ -85,7 +99,7 @@ def anchors(site: Site, statements: list[Import]) -> list[ast.stmt]:
 
 def only_for_checkers(site: Site, statement: ast.stmt) -> bool:
     """`if TYPE_CHECKING:` is never run."""
-    tests = [one.test for one in site.source.ancestors(statement) if isinstance(one, ast.If)]
+    tests = [parent.test for parent in site.source.ancestors(statement) if isinstance(parent, ast.If)]
     return any("TYPE_CHECKING" in site.text(test) for test in tests)
 
 
@@ -97,29 +111,12 @@ def migrated_elsewhere(site: Site, target: Card) -> bool:
     With --only and nothing changed, this rule was not meant.
     """
     asked = target.module in site.work.effects
-    if asked or any(one.status == "changed" and one.rule.startswith("torch.") for one in site.work.findings):
+    if asked or any(
+        finding.status == "changed" and finding.rule.startswith("torch.") for finding in site.work.findings
+    ):
         return False
-    if site.options.only and not any(named(word, rule) for word in site.options.only):
+    if site.options.only and not any(is_named(name, rule) for name in site.options.only):
         return True
     if site.work.served:
         return True
     return imported_elsewhere(site, target)
-
-
-def imported_elsewhere(site: Site, target: Card) -> bool:
-    return bool(site.work.project.files_with(f"import {target.module}") - {site.work.path})
-
-
-def uses_the_card(site: Site, target: Card) -> bool:
-    return target.module in site.work.effects or any(True for _ in signs(site, target))
-
-
-def signs(site: Site, target: Card) -> Iterator[ast.AST]:
-    """What cannot work before the plug-in is imported: its names, its methods, its devices."""
-    for name in (target.method, target.is_attr, target.activity):
-        yield from site.source.attributes.get(name, ())
-    yield from (node for node in site.source.of_kind(ast.Name) if node.id == target.module)
-    for node in site.source.of_kind(ast.Constant):
-        is_device = isinstance(node.value, str) and node.value.partition(":")[0] == target.device
-        if is_device and not isinstance(site.source.parents[node], ast.Expr):  # a docstring
-            yield node

@@ -9,9 +9,9 @@ from __future__ import annotations
 import ast
 
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._targets import cards
+from viaduct.migration.targets import cards
 
-rule = Rule(__name__, spec="P4 6", kind="report", targets=("npu", "mlu", "any"), order=90, patch=True)
+rule = Rule(__name__, spec="P4 6", kind="report", targets=("npu", "mlu", "any"), patch=True, last=True)
 
 GETTERS = {f"torch.{module}.get_device_properties" for module in ("cuda", "npu", "mlu")}
 GENERATION = {"major", "minor"}
@@ -47,15 +47,17 @@ def is_properties(site: Site, value: ast.expr) -> bool:
         return site.qualified(value.func) in GETTERS
     if isinstance(value, ast.Name):
         bound = site.work.names.lookup(value.id, site.work.names.scope_of(value)) or []
-        return bool(bound) and all(isinstance(one, ast.Call) and is_properties(site, one) for one in bound)
-    return isinstance(value, ast.Attribute) and any(is_properties(site, one) for one in assigned(site, value))
+        return bool(bound) and all(isinstance(binding, ast.Call) and is_properties(site, binding) for binding in bound)
+    return isinstance(value, ast.Attribute) and any(
+        is_properties(site, node) for node in stored_properties(site, value)
+    )
 
 
-def assigned(site: Site, field: ast.Attribute) -> list[ast.Call]:
+def stored_properties(site: Site, field: ast.Attribute) -> list[ast.Call]:
     """The calls whose result the file stores in `self.props`."""
     return [
-        one.value
-        for one in site.source.of_kind(ast.Assign)
-        if isinstance(one, ast.Assign) and isinstance(one.value, ast.Call)
-        if any(ast.unparse(target) == ast.unparse(field) for target in one.targets)
+        node.value
+        for node in site.source.of_kind(ast.Assign)
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
+        if any(ast.unparse(target) == ast.unparse(field) for target in node.targets)
     ]

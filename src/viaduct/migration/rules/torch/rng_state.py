@@ -7,15 +7,23 @@
          x = torch.rand(3)
 
 torch.random.fork_rng saves CUDA's generators unless it is told the type of device. The states themselves are those of
-one kind of device: a checkpoint that holds CUDA's cannot restore the accelerator's, so setting one is pointed out.
+one kind of device: a checkpoint that holds CUDA's cannot restore the accelerator's, so setting one is pointed out. With
+`--to any` both are pointed out, and nothing changes.
 """
 
 from __future__ import annotations
 
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._targets import card
+from viaduct.migration.targets import card
 
-rule = Rule(__name__, spec="P2", kind="mandatory", targets=("npu", "mlu"), order=50)
+rule = Rule(
+    __name__,
+    spec="P2",
+    kind="mandatory",
+    targets=("npu", "mlu", "any"),
+    kind_for_any="advice",
+    former=("any_rng_state",),
+)
 
 SETTERS = tuple(
     f"torch.{module}{name}"
@@ -25,7 +33,14 @@ SETTERS = tuple(
 
 
 @rule.call("torch.random.fork_rng")
-def fork(site: Site) -> None:
+def fork_generators(site: Site) -> None:
+    if site.target.is_any:
+        if site.keyword("device_type") is None and not site.unpacked:
+            site.advice(
+                "fork_rng saves CUDA's generators only: with another card give device_type=accelerator.name()",
+                zh="fork_rng 默认只保存 CUDA 的随机数状态:使用其他加速卡时请传入 device_type=accelerator.name()",
+            )
+        return
     if len(site.node.args) > 4 or site.unpacked or site.keyword("device_type") is not None or not site.editable:
         return
     device = card(site.options).device
@@ -34,10 +49,16 @@ def fork(site: Site) -> None:
 
 
 @rule.call(*SETTERS)
-def restore(site: Site) -> None:
-    title = card(site.options).title
-    site.advice(
-        f"a generator's state from a CUDA checkpoint does not fit the {title}: see that this sets only states "
-        f"that were saved there",
-        zh=f"CUDA 检查点中的随机数状态不适用于 {title}:请确认此处只恢复在 {title} 上保存的状态",
+def restore_state(site: Site) -> None:
+    english, chinese = site.target.select(
+        (
+            "a generator's state from a CUDA checkpoint does not fit the {title}: make sure that this sets only states "
+            "that were saved there",
+            "CUDA 检查点中的随机数状态不适用于 {title}:请确认此处只恢复在 {title} 上保存的状态",
+        ),
+        (
+            "a generator's state fits the kind of card on which it was saved: make sure that no other is set here",
+            "随机数状态只适用于保存它的那类加速卡:请确认此处不会恢复其他卡的状态",
+        ),
     )
+    site.advice(english, zh=chinese)

@@ -19,10 +19,10 @@ from __future__ import annotations
 import ast
 
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._targets import card
-from viaduct.migration.rules.torch.plugin import uses_the_card
+from viaduct.migration.rules.torch._plugin_use import uses_the_card
+from viaduct.migration.targets import card
 
-rule = Rule(__name__, spec="P26", kind="performance", targets=("npu",), order=85)
+rule = Rule(__name__, spec="P26", kind="performance", targets=("npu",), after=("data_parallel_ddp",))
 EXAMPLE_OPTIONS = {"start_up": True}
 
 SPAWN = ("torch.multiprocessing.spawn", "torch.multiprocessing.spawn.spawn")
@@ -34,18 +34,18 @@ def set_up(site: Site) -> None:
     root = site.work.names.local("torch")
     if "set_compile_mode" in site.source.text or root is None or not uses_the_card(site, card(site.options)):
         return
-    place = worker(site) or guarded(site)
-    if place is None:
+    location = worker(site) or find_guarded(site)
+    if location is None:
         return
     lines = [line.format(torch=root) for line in LINES]
     if site.options.start_up:
-        site.edit.before(place, lines)
-        site.changed("the NPU is set up before it is used", zh="在使用 NPU 之前设置编译模式与内部格式", node=place)
+        site.edit.before(location, lines)
+        site.changed("the NPU is set up before it is used", zh="在使用 NPU 之前设置编译模式与内部格式", node=location)
     else:
         site.advice(
             f"for speed, say here: {'; '.join(lines)} (--start-up writes it)",
             zh=f"为提升性能,请在此加入:{';'.join(lines)}(--start-up 可自动写入)",
-            node=place,
+            node=location,
         )
 
 
@@ -55,11 +55,11 @@ def worker(site: Site) -> ast.stmt | None:
     names = {call.args[0].id for call in calls if call.args and isinstance(call.args[0], ast.Name)}
     for statement in site.source.tree.body:
         if isinstance(statement, ast.FunctionDef) and statement.name in names:
-            return next((one for one in statement.body if not is_docstring(one)), None)
+            return next((line for line in statement.body if not is_docstring(line)), None)
     return None
 
 
-def guarded(site: Site) -> ast.stmt | None:
+def find_guarded(site: Site) -> ast.stmt | None:
     """The first statement of `if __name__ == "__main__":`."""
     for statement in site.source.tree.body:
         if isinstance(statement, ast.If) and "__name__" in {

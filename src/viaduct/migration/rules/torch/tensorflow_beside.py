@@ -13,7 +13,7 @@ from __future__ import annotations
 from viaduct.migration.frameworks import TENSORFLOW
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, spec="6", kind="advice", targets=("npu", "mlu", "any"), order=90, everywhere=True)
+rule = Rule(__name__, spec="6", kind="advice", targets=("npu", "mlu", "any"), everywhere=True, last=True)
 
 SESSIONS = ("tensorflow.Session", "tensorflow.InteractiveSession", "tensorflow.python.client.session.Session")
 

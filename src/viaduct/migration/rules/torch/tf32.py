@@ -17,10 +17,10 @@ from __future__ import annotations
 import ast
 
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._chains import dotted, swap
-from viaduct.migration.rules.torch._targets import card
+from viaduct.migration.rules.torch._chains import dotted_name, require_torch, swap
+from viaduct.migration.targets import card
 
-rule = Rule(__name__, spec="P19 6", kind="advice", targets=("npu", "mlu"), order=20)
+rule = Rule(__name__, spec="P19 6", kind="advice", targets=("npu", "mlu"))
 
 MATMUL, CONV = "torch.backends.cuda.matmul.allow_tf32", "torch.backends.cudnn.allow_tf32"
 SWITCHES = {
@@ -36,13 +36,7 @@ def switch(site: Site) -> None:
     new = SWITCHES[card(site.options).name].get(name)
     if new is None:
         return
-    root = site.work.names.local("torch") or needed(site)
+    root = site.work.names.local("torch") or require_torch(site)
     site.work.effects.add(card(site.options).module)
-    if swap(site, site.node, dotted(site.node) or "", f"{root}.{new.partition('.')[2]}"):
+    if swap(site, site.node, dotted_name(site.node) or "", f"{root}.{new.partition('.')[2]}"):
         site.changed(f"{name} becomes {new}", zh=f"{name} 替换为 {new}", risk="medium")
-
-
-def needed(site: Site) -> str:
-    """The file knows only a part of torch: torch itself is imported."""
-    site.work.needed["torch"] = site.work.names.added["torch"] = "torch"
-    return "torch"

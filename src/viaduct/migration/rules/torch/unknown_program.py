@@ -12,10 +12,9 @@ from collections.abc import Iterator
 from viaduct.migration.frameworks import TENSORFLOW
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._device_texts import device_like, head
-from viaduct.migration.rules.torch._devices import is_foreign
-from viaduct.migration.rules.torch.cuda_method import root_of
+from viaduct.migration.rules.torch._devices import is_foreign, root_of
 
-rule = Rule(__name__, spec="P7 P8", kind="report", targets=("npu", "mlu", "any"), order=96)
+rule = Rule(__name__, spec="P7 P8", kind="report", targets=("npu", "mlu", "any"), last=True)
 
 
 @rule.file(words=('"cuda', "'cuda", ".cuda("))
@@ -39,7 +38,7 @@ def cuda_code(site: Site) -> Iterator[ast.AST]:
         if not isinstance(node, ast.Call) or is_foreign(root_of(site, node.func)):
             continue
         method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
-        given = [word.value for word in node.keywords if word.arg and device_like(word.arg)]
+        given = [keyword.value for keyword in node.keywords if keyword.arg and device_like(keyword.arg)]
         given += node.args[:1] if method == "to" else []
         if method == "cuda" or any(head(value) is not None for value in given):
             yield node

@@ -9,6 +9,14 @@ Where the environment is read or set, where a child process gets one, and in com
 takes numbers in strictly ascending order, else no device is seen: a list such as `1,0` stays and is named. A list that
 is put together at run time is carried over with a word of warning. Shell scripts of a project are treated in the same
 way.
+
+With `--to any` each card's own variable is set; a variable of another card disturbs nobody. Where it is only read, it
+needs manual review:
+
+     from os import environ
+     import torch
+    -environ["CUDA_VISIBLE_DEVICES"] = gpus
+    +environ["CUDA_VISIBLE_DEVICES"] = environ["ASCEND_RT_VISIBLE_DEVICES"] = environ["MLU_VISIBLE_DEVICES"] = gpus
 """
 
 from __future__ import annotations
@@ -16,13 +24,14 @@ from __future__ import annotations
 import ast
 import re
 
+from viaduct.cards import CARDS, NPU
+from viaduct.cards.environment import VISIBLE, can_be_carried, why_not
+from viaduct.migration.predicates import imports_torch
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch import _variables as variables
-from viaduct.migration.rules.torch._environment import VISIBLE, can_be_carried, why_not
-from viaduct.migration.rules.torch._targets import card
-from viaduct.migration.rules.torch.device_string import imports_torch
+from viaduct.migration.targets import card
 
-rule = Rule(__name__, spec="P20 6", kind="mandatory", targets=("npu", "mlu"), order=80)
+rule = Rule(__name__, spec="P20 6", kind="mandatory", targets=("npu", "mlu", "any"), former=("any_visible_devices",))
 
 RUNNERS = ("os.system", "os.popen", "subprocess.")
 ASSIGNED = re.compile(rf"\b{VISIBLE}=([\w,-]*)")
@@ -32,6 +41,9 @@ ASSIGNED = re.compile(rf"\b{VISIBLE}=([\w,-]*)")
 def name_variable(site: Site) -> None:
     if site.node.value != VISIBLE or not imports_torch(site):
         return
+    if site.target.is_any:
+        name_every_variable(site)
+        return
     if not variables.is_variable(site, site.node) or not site.editable or VISIBLE not in site.text(site.node):
         return
     value = variables.value_of(site, site.node)
@@ -39,7 +51,7 @@ def name_variable(site: Site) -> None:
         leave(site, str(value.value))
         return
     site.edit.node(site.node, site.text(site.node).replace(VISIBLE, card(site.options).visible))
-    say(site)
+    report_renamed(site)
     if value is not None and not isinstance(value, ast.Constant):
         warn(site)
 
@@ -47,12 +59,12 @@ def name_variable(site: Site) -> None:
 @rule.node(ast.keyword, words=(VISIBLE,))
 def name_keyword(site: Site) -> None:
     """`dict(os.environ, CUDA_VISIBLE_DEVICES="0")`."""
-    if site.node.arg != VISIBLE or not imports_torch(site):
+    if site.node.arg != VISIBLE or site.target.is_any or not imports_torch(site):
         return
     call, value = site.source.parents[site.node], site.node.value
     made = isinstance(call, ast.Call) and (
         site.qualified(call.func) == "os.environ.update"
-        or any(site.qualified(one) == "os.environ" for one in call.args)
+        or any(site.qualified(argument) == "os.environ" for argument in call.args)
     )
     if not made or site.source.in_f_string(site.node):
         return
@@ -61,33 +73,66 @@ def name_keyword(site: Site) -> None:
         return
     start = site.source.span(site.node)[0]
     site.edit.replace(start, start + len(VISIBLE), card(site.options).visible)
-    say(site)
+    report_renamed(site)
 
 
 @rule.node(ast.Constant, ast.JoinedStr, words=(VISIBLE,))
 def name_in_command(site: Site) -> None:
     """`os.system("CUDA_VISIBLE_DEVICES=0 python train.py")`."""
-    if not site.editable or not imports_torch(site) or not is_command(site):
+    if site.target.is_any or not site.editable or not imports_torch(site) or not is_command(site):
         return
     start, end = site.source.span(site.node)
     target = card(site.options)
     for match in ASSIGNED.finditer(site.source.text, start, end):
-        rest = site.source.text[match.end() : match.end() + 1]
-        if rest not in ("{", "%", "$") and not can_be_carried(match[1], target):
+        remainder = site.source.text[match.end() : match.end() + 1]
+        if remainder not in ("{", "%", "$") and not can_be_carried(match[1], target):
             leave(site, match[1])
         else:
             site.edit.replace(match.start(), match.start() + len(VISIBLE), target.visible)
-            say(site)
+            report_renamed(site)
+
+
+def name_every_variable(site: Site) -> None:
+    """Set the variables of all cards where the script sets CUDA's; advise where it only reads it."""
+    target = site.source.parents.get(site.node)
+    if isinstance(target, ast.Expr):  # a docstring
+        return
+    statement = site.source.parents.get(target) if target is not None else None
+    if isinstance(statement, ast.Assign) and isinstance(target, ast.Subscript) and target in statement.targets:
+        assign_every_variable(site, statement, target)
+    elif site.editable and "VISIBLE_DEVICES" not in site.text(site.source.statement(site.node)).replace(VISIBLE, ""):
+        names = ", ".join(card.visible for card in CARDS.values())
+        site.advice(f"other cards have variables of their own: {names}", zh=f"其他加速卡使用各自的变量:{names}")
+
+
+def assign_every_variable(site: Site, statement: ast.Assign, target: ast.Subscript) -> None:
+    written = [site.text(node) for node in statement.targets]
+    if site.qualified(target.value) != "os.environ" or any("ASCEND" in text or "MLU" in text for text in written):
+        return
+    value = statement.value
+    if isinstance(value, ast.Constant) and not can_be_carried(str(value.value), NPU):
+        english, chinese = why_not(str(value.value), NPU)
+        site.manual(english, zh=chinese)
+        return
+    names = [site.text(site.node).replace(VISIBLE, card.visible) for card in CARDS.values()]
+    others = [f"{site.text(target.value)}[{name}] = " for name in names]
+    equals = next(site.source.tokens_from(site.source.span(target)[1]))
+    site.edit.insert(equals.end, f" {''.join(others).rstrip()}")
+    site.changed(
+        "the visible devices are set for every kind of card; an NPU requires them in ascending order",
+        zh="同时设置各类加速卡的可见设备变量;NPU 要求编号升序",
+        risk="medium",
+    )
 
 
 def is_command(site: Site) -> bool:
     if isinstance(site.node, ast.Constant) and f"{VISIBLE}=" not in str(site.node.value):
         return False
-    calls = [one for one in site.source.ancestors(site.node) if isinstance(one, ast.Call)]
+    calls = [parent for parent in site.source.ancestors(site.node) if isinstance(parent, ast.Call)]
     return any((site.qualified(call.func) or "").startswith(RUNNERS) for call in calls)
 
 
-def say(site: Site) -> None:
+def report_renamed(site: Site) -> None:
     new = card(site.options).visible
     site.changed(f"{VISIBLE} becomes {new}", zh=f"{VISIBLE} 改为 {new}")
 
@@ -100,6 +145,6 @@ def leave(site: Site, value: str) -> None:
 def warn(site: Site) -> None:
     if card(site.options).name == "npu":
         site.advice(
-            "see that the list ascends strictly (0,1,3; not 1,0): else the NPU's runtime sees no device",
+            "make sure that the list ascends strictly (0,1,3; not 1,0): else the NPU's runtime sees no device",
             zh="请确保列表严格升序(如 0,1,3,不能是 1,0),否则看不到任何昇腾设备",
         )

@@ -9,7 +9,7 @@ import tensorflow.compat.v1 as tf
 
 
 def map_and_batch(*args: Any, **named: Any) -> Any:
-    """As tf.data.experimental has it; looked up when it is called, since the stage stands before that one."""
+    """Call tf.data.experimental's function, looked up late: the stand-in is installed before it."""
     return tf.data.experimental.map_and_batch(*args, **named)
 
 

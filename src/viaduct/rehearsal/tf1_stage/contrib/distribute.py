@@ -17,6 +17,6 @@ class MirroredStrategy(tf.distribute.MirroredStrategy):  # type: ignore[misc]
 
 
 class AllReduceCrossDeviceOps:
-    """Which library reduces is of no matter with one CPU."""
+    """Choice of a reduction library, without effect on one CPU."""
 
     def __init__(self, *args: Any, **named: Any) -> None: ...

@@ -36,7 +36,7 @@ class HParams:
         """`name=value,name=[1,2]`; a value takes the kind of the one before it."""
         for name, value in split_assignments(text):
             old = getattr(self, name) if name in self._names else None
-            self.set_hparam(name, converted(value, old))
+            self.set_hparam(name, convert_value(value, old))
         return self
 
     def parse_json(self, text: str) -> HParams:
@@ -58,19 +58,20 @@ class HParams:
 def split_assignments(text: str) -> list[tuple[str, str]]:
     """At commas that stand in no brackets."""
     parts, depth, start = [], 0, 0
-    for place, letter in enumerate(text + ","):
+    for index, letter in enumerate(text + ","):
         depth += (letter == "[") - (letter == "]")
         if letter == "," and depth == 0:
-            parts.append(text[start:place])
-            start = place + 1
+            parts.append(text[start:index])
+            start = index + 1
     pairs = [part.partition("=") for part in parts if part.strip()]
     return [(name.strip(), value.strip()) for name, _, value in pairs]
 
 
-def converted(text: str, old: Any) -> Any:
+def convert_value(text: str, old: Any) -> Any:
+    """Convert a text to the type of the old value."""
     if text.startswith("["):
         first = old[0] if isinstance(old, list) and old else None
-        return [converted(part.strip(), first) for part in text[1:-1].split(",")]
+        return [convert_value(part.strip(), first) for part in text[1:-1].split(",")]
     if isinstance(old, bool):
         return text.lower() in ("true", "1")
     return type(old)(text) if isinstance(old, (int, float, str)) else text

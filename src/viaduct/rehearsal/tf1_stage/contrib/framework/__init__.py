@@ -102,7 +102,7 @@ def assign_from_checkpoint(
                 continue
             raise ValueError(f"Checkpoint is missing variable [{name}]")
         value = reader.get_tensor(name)
-        place = tf.placeholder(v.dtype.base_dtype, value.shape)
-        feeds[place] = value
-        assigns.append(tf.assign(v, place))
+        placeholder = tf.placeholder(v.dtype.base_dtype, value.shape)
+        feeds[placeholder] = value
+        assigns.append(tf.assign(v, placeholder))
     return tf.group(*assigns), feeds

@@ -41,7 +41,7 @@ def weights_of(
     )
 
 
-def finished(
+def finish_layer(
     outputs: Any,
     inputs: Any,
     count: int,
@@ -53,7 +53,7 @@ def finished(
     trainable: bool,
     data_format: str = "NHWC",
 ) -> Any:
-    """Normalised, or with a bias; then activated."""
+    """Apply normalizer or bias, then the activation."""
     if normalizer_fn is not None:
         outputs = normalizer_fn(outputs, **(normalizer_params or {}))
     elif biases_initializer is not None:
@@ -64,7 +64,8 @@ def finished(
     return outputs if activation_fn is None else activation_fn(outputs)
 
 
-def collected(outputs: Any, outputs_collections: Any, scope: Any) -> Any:
+def add_to_collections(outputs: Any, outputs_collections: Any, scope: Any) -> Any:
+    """Add outputs to the named collections."""
     for collection in [outputs_collections] if isinstance(outputs_collections, str) else outputs_collections or []:
         tf.add_to_collection(collection, outputs)
     return outputs
@@ -98,11 +99,11 @@ def conv2d(
         weights = weights_of(shape, inputs, weights_initializer or xavier_initializer(), weights_regularizer, trainable)
         strides, rates = spatial(pair(stride), layout), spatial(pair(rate), layout)
         outputs = tf.nn.conv2d(inputs, weights, strides, padding.upper(), data_format=layout, dilations=rates)
-        outputs = finished(
+        outputs = finish_layer(
             outputs, inputs, num_outputs, normalizer_fn, normalizer_params, activation_fn,
             biases_initializer, biases_regularizer, trainable, layout,
         )  # fmt: skip
-        return collected(outputs, outputs_collections, home)
+        return add_to_collections(outputs, outputs_collections, home)
 
 
 convolution2d = conv2d
@@ -148,11 +149,11 @@ def separable_conv2d(
                 mixing, inputs, pointwise_initializer or first, weights_regularizer, trainable, "pointwise_weights"
             )
             outputs = tf.nn.conv2d(outputs, point, [1, 1, 1, 1], "VALID", data_format=data_format)
-        outputs = finished(
+        outputs = finish_layer(
             outputs, inputs, num_outputs or depth * depth_multiplier, normalizer_fn, normalizer_params, activation_fn,
             biases_initializer, biases_regularizer, trainable, data_format,
         )  # fmt: skip
-        return collected(outputs, outputs_collections, home)
+        return add_to_collections(outputs, outputs_collections, home)
 
 
 @add_arg_scope
@@ -185,11 +186,11 @@ def conv2d_transpose(
         grown = [more(inputs, axis, window, steps, padding) for axis in (1, 2)]
         size = tf.stack([tf.shape(inputs)[0], *grown, num_outputs])
         outputs = tf.nn.conv2d_transpose(inputs, weights, size, [1, *steps, 1], padding.upper())
-        outputs = finished(
+        outputs = finish_layer(
             outputs, inputs, num_outputs, normalizer_fn, normalizer_params, activation_fn,
             biases_initializer, biases_regularizer, trainable,
         )  # fmt: skip
-        return collected(outputs, outputs_collections, home)
+        return add_to_collections(outputs, outputs_collections, home)
 
 
 def more(inputs: Any, axis: int, window: list[int], steps: list[int], padding: str) -> Any:
@@ -220,11 +221,11 @@ def fully_connected(
         shape = [int(inputs.shape[-1]), num_outputs]
         weights = weights_of(shape, inputs, weights_initializer or xavier_initializer(), weights_regularizer, trainable)
         outputs = tf.tensordot(inputs, weights, [[-1], [0]]) if inputs.shape.rank > 2 else tf.matmul(inputs, weights)
-        outputs = finished(
+        outputs = finish_layer(
             outputs, inputs, num_outputs, normalizer_fn, normalizer_params, activation_fn,
             biases_initializer, biases_regularizer, trainable,
         )  # fmt: skip
-        return collected(outputs, outputs_collections, home)
+        return add_to_collections(outputs, outputs_collections, home)
 
 
 def linear(inputs: Any, num_outputs: int, **named: Any) -> Any:
@@ -265,7 +266,7 @@ def batch_norm(
     scope: Any = None,
     **named: Any,
 ) -> Any:
-    """With updates_collections None the averages are updated within the layer."""
+    """Normalise a batch; with updates_collections None the averages are updated within the layer."""
     first = param_initializers or {}
     with tf.variable_scope(scope, "BatchNorm", [inputs], reuse=reuse) as home:
         layer = tf.layers.BatchNormalization(
@@ -297,7 +298,7 @@ def batch_norm(
             for update in [update for update in layer.updates if not any(update is other for other in there)]:
                 tf.add_to_collection(updates_collections, update)
         outputs = outputs if activation_fn is None else activation_fn(outputs)
-        return collected(outputs, outputs_collections, home)
+        return add_to_collections(outputs, outputs_collections, home)
 
 
 @add_arg_scope
@@ -323,7 +324,7 @@ def layer_norm(
         epsilon = 1e-3 if inputs.dtype == tf.float16 else 1e-12
         outputs = tf.nn.batch_normalization(inputs, mean, variance, beta, gamma, epsilon)
         outputs = outputs if activation_fn is None else activation_fn(outputs)
-        return collected(outputs, outputs_collections, home)
+        return add_to_collections(outputs, outputs_collections, home)
 
 
 @add_arg_scope
@@ -338,7 +339,7 @@ def max_pool2d(
 ) -> Any:
     with tf.name_scope(scope or "MaxPool2D"):
         window, steps = spatial(pair(kernel_size), data_format), spatial(pair(stride), data_format)
-        return collected(
+        return add_to_collections(
             tf.nn.max_pool2d(inputs, window, steps, padding.upper(), data_format), outputs_collections, scope
         )
 
@@ -355,7 +356,7 @@ def avg_pool2d(
 ) -> Any:
     with tf.name_scope(scope or "AvgPool2D"):
         window, steps = spatial(pair(kernel_size), data_format), spatial(pair(stride), data_format)
-        return collected(
+        return add_to_collections(
             tf.nn.avg_pool2d(inputs, window, steps, padding.upper(), data_format), outputs_collections, scope
         )
 
@@ -372,12 +373,12 @@ def dropout(
 ) -> Any:
     with tf.variable_scope(scope, "Dropout", [inputs]):
         outputs = tf.layers.dropout(inputs, 1 - keep_prob, noise_shape, seed, is_training)
-        return collected(outputs, outputs_collections, scope)
+        return add_to_collections(outputs, outputs_collections, scope)
 
 
 @add_arg_scope
 def flatten(inputs: Any, outputs_collections: Any = None, scope: Any = None) -> Any:
-    return collected(tf.layers.flatten(inputs), outputs_collections, scope)
+    return add_to_collections(tf.layers.flatten(inputs), outputs_collections, scope)
 
 
 @add_arg_scope
@@ -410,7 +411,7 @@ def one_hot_encoding(
     scope: Any = None,
 ) -> Any:
     hot = tf.one_hot(tf.cast(labels, tf.int64), num_classes, on_value=on_value, off_value=off_value, name=scope)
-    return collected(hot, outputs_collections, scope)
+    return add_to_collections(hot, outputs_collections, scope)
 
 
 @add_arg_scope

@@ -22,7 +22,7 @@ def DistributedOptimizer(
 ) -> Any:
     """The same object, whose gradients are means over the ranks."""
     plain = optimizer.get_gradients
-    optimizer.get_gradients = lambda loss, params: averaging.averaged(plain(loss, params), "HorovodAllreduce")
+    optimizer.get_gradients = lambda loss, params: averaging.average_gradients(plain(loss, params), "HorovodAllreduce")
     return optimizer
 
 
@@ -111,7 +111,7 @@ class LearningRateScheduleCallback(tf.keras.callbacks.Callback):  # type: ignore
 
 
 class LearningRateWarmupCallback(LearningRateScheduleCallback):
-    """From a rank's share of the rate to the whole of it, within the first epochs."""
+    """Raises the rate from one rank's share to the full rate within the first epochs."""
 
     def __init__(
         self,

@@ -23,42 +23,43 @@ def is_initialized() -> bool:
     return _up
 
 
-def asked(value: int) -> int:
+def require_init(value: int) -> int:
+    """Return the value; raise before init(), as Horovod does."""
     if not _up:
         raise ValueError("Horovod has not been initialized; use hvd.init().")
     return value
 
 
 def rank() -> int:
-    return asked(state.rank())
+    return require_init(state.rank())
 
 
 def size() -> int:
-    return asked(state.size())
+    return require_init(state.size())
 
 
 def local_rank() -> int:
-    return asked(state.local_rank())
+    return require_init(state.local_rank())
 
 
 def local_size() -> int:
-    return asked(state.local_size())
+    return require_init(state.local_size())
 
 
 def cross_rank() -> int:
-    return asked(state.rank() // state.local_size())
+    return require_init(state.rank() // state.local_size())
 
 
 def cross_size() -> int:
-    return asked(state.size() // state.local_size())
+    return require_init(state.size() // state.local_size())
 
 
 def is_homogeneous() -> bool:
-    return bool(asked(1))
+    return bool(require_init(1))
 
 
 def mpi_threads_supported() -> bool:
-    return bool(asked(0))
+    return bool(require_init(0))
 
 
 def mpi_enabled() -> bool:

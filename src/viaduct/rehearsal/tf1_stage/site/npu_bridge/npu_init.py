@@ -121,7 +121,7 @@ def npu_optimizer_options(optimizer_options: Any = None) -> Any:
 
 
 def npu_run_config_init(run_config: Any = None) -> Any:
-    """For canned Estimators, which take no NPURunConfig: the same RunConfig with the NPU's session config."""
+    """Return a RunConfig with the NPU's session config, for canned Estimators."""
     given = run_config if run_config is not None else tf.estimator.RunConfig()
     return given.replace(session_config=npu_common.npu_session_config(given.session_config))
 

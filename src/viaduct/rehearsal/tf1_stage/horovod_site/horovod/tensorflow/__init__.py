@@ -59,9 +59,9 @@ def allreduce(
     small, context = compression.compress(tf.convert_to_tensor(tensor))
     small = small if prescale_factor == 1.0 else small * prescale_factor
     (total,) = collectives.allreduce([small], _NAMES.get(chosen, "sum"), kind="HorovodAllreduce")
-    whole = compression.decompress(total, context)
-    whole = whole / size() if chosen in (Average, Adasum) and size() > 1 else whole
-    return whole if postscale_factor == 1.0 else whole * postscale_factor
+    result = compression.decompress(total, context)
+    result = result / size() if chosen in (Average, Adasum) and size() > 1 else result
+    return result if postscale_factor == 1.0 else result * postscale_factor
 
 
 def allgather(tensor: Any, name: str | None = None) -> Any:
@@ -110,10 +110,12 @@ class _Distributed(tf.train.Optimizer):  # type: ignore[misc]
         if size() == 1:
             return list(pairs)
         dense = [self._travelling(gradient) for gradient, _ in pairs]
-        means = averaging.averaged([small for small, _ in dense], "HorovodAllreduce")
+        means = averaging.average_gradients([small for small, _ in dense], "HorovodAllreduce")
         factor = size() if self._op == Sum else 1
-        whole = [self._arrived(mean, context, factor) for mean, (_, context) in zip(means, dense, strict=True)]
-        return [(gradient, variable) for gradient, (_, variable) in zip(whole, pairs, strict=True)]
+        decompressed = [
+            self._decompress(mean, context, factor) for mean, (_, context) in zip(means, dense, strict=True)
+        ]
+        return [(gradient, variable) for gradient, (_, variable) in zip(decompressed, pairs, strict=True)]
 
     def _travelling(self, gradient: Any) -> tuple[Any, Any]:
         if gradient is None or (hasattr(gradient, "indices") and not self._sparse_as_dense):
@@ -121,11 +123,11 @@ class _Distributed(tf.train.Optimizer):  # type: ignore[misc]
         small, context = self._compression.compress(tf.convert_to_tensor(gradient))
         return small, context
 
-    def _arrived(self, mean: Any, context: Any, factor: int) -> Any:
+    def _decompress(self, mean: Any, context: Any, factor: int) -> Any:
         if mean is None or hasattr(mean, "indices"):
             return mean
-        whole = self._compression.decompress(mean, context)
-        return whole if factor == 1 else whole * factor
+        gradient = self._compression.decompress(mean, context)
+        return gradient if factor == 1 else gradient * factor
 
     def apply_gradients(self, *args: Any, **named: Any) -> Any:
         return self._optimizer.apply_gradients(*args, **named)

@@ -8,7 +8,7 @@ import tensorflow.compat.v1 as tf
 
 
 class Compressor:
-    """What an own compression of a script derives from."""
+    """Base class of a script's own compression."""
 
     @staticmethod
     def compress(tensor: Any) -> tuple[Any, Any]:

@@ -70,7 +70,7 @@ def index_in(group: str, rank: int) -> int:
 
 def need_communication(name: str) -> None:
     if not state.communication_is_up():
-        limits.violated(
+        limits.report_violation(
             "rank-before-init",
             f"{name} is asked before communication is initialised.",
             "HCCL is not there yet: the call fails.",

@@ -37,8 +37,8 @@ def dropout_v4(
 
 
 def nonzero(x: Any, transpose: bool = False, output_type: Any = tf.int64, name: str | None = None) -> Any:
-    places = tf.cast(tf.where(tf.not_equal(x, tf.zeros([], tf.convert_to_tensor(x).dtype))), output_type, name=name)
-    return tf.transpose(places) if transpose else places
+    positions = tf.cast(tf.where(tf.not_equal(x, tf.zeros([], tf.convert_to_tensor(x).dtype))), output_type, name=name)
+    return tf.transpose(positions) if transpose else positions
 
 
 def layer_norm(

@@ -46,7 +46,7 @@ def switch(up: bool, name: str) -> Any:
 
 def refuse_eager(name: str) -> None:
     if tf.executing_eagerly():
-        limits.violated(
+        limits.report_violation(
             "eager",
             f"npu_ops.{name} is called eagerly.",
             "The operator is refused.",
@@ -59,7 +59,7 @@ def refuse_eager(name: str) -> None:
 
 
 def dropout(x: Any, keep_prob: Any, noise_shape: Any = None, seed: int | None = None, name: str | None = None) -> Any:
-    """What is kept is scaled by 1 / keep_prob; keep_prob 1.0 returns x itself."""
+    """Drop values; the others are scaled by 1 / keep_prob. keep_prob 1.0 returns x itself."""
     refuse_eager("dropout")
     x = tf.convert_to_tensor(x, name="x")
     if not x.dtype.is_floating:
@@ -85,12 +85,13 @@ def LARS(
     """Each gradient, with decay, scaled by the ratio of its weight's norm to its own."""
     with tf.name_scope(name or "LARS"):
         return [
-            scaled(weight, gradient, weight_decay, hyperpara, epsilon)
+            scale_gradient(weight, gradient, weight_decay, hyperpara, epsilon)
             for weight, gradient in zip(inputs_w, inputs_g, strict=True)
         ]
 
 
-def scaled(weight: Any, gradient: Any, decay: Any, trust: float, epsilon: float) -> Any:
+def scale_gradient(weight: Any, gradient: Any, decay: Any, trust: float, epsilon: float) -> Any:
+    """Return the LARS-scaled gradient."""
     weight_norm, gradient_norm = tf.norm(weight), tf.norm(gradient)
     ratio = trust * weight_norm / (gradient_norm + decay * weight_norm + epsilon)
     return ratio * (gradient + decay * weight)
@@ -106,7 +107,7 @@ def LARSV2(
     use_clip: bool = False,
     name: str | None = None,
 ) -> Any:
-    """As LARS for one weight; with use_clip the rate is never above learning_rate."""
+    """Scale one weight's gradient as LARS; with use_clip the rate never exceeds learning_rate."""
     with tf.name_scope(name or "LARSV2"):
         weight_norm, gradient_norm = tf.norm(input_weight), tf.norm(input_grad)
         ratio = hyperpara * weight_norm / (gradient_norm + weight_decay * weight_norm + epsilon)
@@ -231,9 +232,9 @@ def adam(
 def scatter_elements(data: Any, indices: Any, updates: Any, axis: int = 0, name: str | None = None) -> Any:
     """data with updates put where indices say along an axis, the others being their own place."""
     data, indices = tf.convert_to_tensor(data), tf.convert_to_tensor(indices)
-    places = tf.meshgrid(*[tf.range(size) for size in tf.unstack(tf.shape(indices))], indexing="ij")
-    places[axis] = tf.cast(indices, tf.int32)
-    return tf.tensor_scatter_nd_update(data, tf.stack(places, axis=-1), updates, name=name)
+    positions = tf.meshgrid(*[tf.range(size) for size in tf.unstack(tf.shape(indices))], indexing="ij")
+    positions[axis] = tf.cast(indices, tf.int32)
+    return tf.tensor_scatter_nd_update(data, tf.stack(positions, axis=-1), updates, name=name)
 
 
 def k_means_centroids(

@@ -31,7 +31,7 @@ def broadcast(
     if not isinstance(tensor, (list, tuple)):
         raise TypeError(f"Expected list for 'inputs' argument to 'HcomBroadcast' Op, not {tensor!r}.")
     check_root("broadcast", root_rank, group)
-    return collectives.broadcast([tf.convert_to_tensor(one) for one in tensor], root_rank, group)
+    return collectives.broadcast([tf.convert_to_tensor(part) for part in tensor], root_rank, group)
 
 
 def reduce(
@@ -100,7 +100,7 @@ def all_to_all_v(
 
     def work(data: Any, counts: Any, starts: Any, expected: Any, places: Any) -> Any:
         flat = np.asarray(data).reshape(-1)
-        parts = exchanged(key, ranks, mine, [flat[a : a + n] for a, n in zip(starts, counts, strict=True)])
+        parts = exchange_parts(key, ranks, mine, [flat[a : a + n] for a, n in zip(starts, counts, strict=True)])
         received = np.zeros(int(max(a + n for a, n in zip(places, expected, strict=True))), flat.dtype)
         for part, start, count in zip(parts, places, expected, strict=True):
             received[start : start + count] = part[:count]
@@ -116,11 +116,11 @@ def all_to_all_v(
 def all_to_all_v_c(
     send_data: Any, send_count_matrix: Any, rank: int, fusion: int = 0, fusion_id: int = -1, group: str = WORLD
 ) -> Any:
-    """As all_to_all_v, with one matrix of counts: row i is what rank i sends to each."""
+    """Exchange as all_to_all_v, with one matrix of counts: row i is what rank i sends to each."""
     matrix = tf.cast(send_count_matrix, tf.int64)
     sends, receives = matrix[rank], matrix[:, rank]
-    starts, places = tf.cumsum(sends, exclusive=True), tf.cumsum(receives, exclusive=True)
-    return all_to_all_v(send_data, sends, starts, receives, places, group)
+    starts, offsets = tf.cumsum(sends, exclusive=True), tf.cumsum(receives, exclusive=True)
+    return all_to_all_v(send_data, sends, starts, receives, offsets, group)
 
 
 def gather_all_to_all_v(
@@ -155,16 +155,16 @@ def raise_remote(name: str) -> Any:
     raise NotImplementedError(f"{name} works on addresses of device memory, which a rehearsal on the CPU does not have")
 
 
-def exchanged(key: str, ranks: list[int], mine: int, parts: list[Any]) -> list[Any]:
-    """What each rank has for me: everybody's parts are gathered, and mine kept."""
+def exchange_parts(key: str, ranks: list[int], mine: int, parts: list[Any]) -> list[Any]:
+    """Return the parts that each rank has for this one; all parts are gathered."""
     if len(ranks) == 1:
         return parts
     sizes = collectives.gather_arrays(key + "n", ranks, np.array([[len(part) for part in parts]], np.int64))
     wholes = collectives.gather_arrays(key, ranks, np.concatenate(parts))
     found = []
-    for counts, whole in zip(sizes, wholes, strict=True):
+    for counts, gathered in zip(sizes, wholes, strict=True):
         start = int(counts[0][:mine].sum())
-        found.append(whole[start : start + int(counts[0][mine])])
+        found.append(gathered[start : start + int(counts[0][mine])])
     return found
 
 
@@ -173,7 +173,7 @@ def exchanged(key: str, ranks: list[int], mine: int, parts: list[Any]) -> list[A
 
 def check(name: str, reduction: str) -> None:
     if reduction not in collectives.REDUCTIONS:
-        limits.violated(
+        limits.report_violation(
             "reduction-name",
             f"{name} is asked for {reduction!r}.",
             "The operator is refused when the graph is built.",
@@ -188,7 +188,7 @@ def check(name: str, reduction: str) -> None:
 
 def check_graph(name: str) -> None:
     if tf.executing_eagerly():
-        limits.violated(
+        limits.report_violation(
             "eager", f"{name} is called eagerly.", "The operator is refused.", "Build it in a graph and run that."
         )
 
@@ -209,4 +209,4 @@ def check_peer(name: str, peer: int, group: str) -> None:
     check_root(name, peer, group)
     if collectives.members(group)[peer] == state.rank():
         raise ValueError(f"{name}: rank {peer} would talk to itself")
-    collectives.store()
+    collectives.rendezvous_store()

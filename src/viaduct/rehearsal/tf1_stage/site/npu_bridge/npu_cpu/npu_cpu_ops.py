@@ -15,10 +15,10 @@ def dense_image_warp(image: Any, flow: Any, name: str | None = None) -> Any:
     """Each pixel from where the flow points back to, bilinearly."""
     height, width = tf.shape(image)[1], tf.shape(image)[2]
     rows, columns = tf.meshgrid(tf.range(height), tf.range(width), indexing="ij")
-    places = tf.cast(tf.stack([rows, columns], -1), flow.dtype)[None] - flow
+    positions = tf.cast(tf.stack([rows, columns], -1), flow.dtype)[None] - flow
     limits = tf.cast(tf.stack([height - 1, width - 1]), flow.dtype)
-    low = tf.clip_by_value(tf.floor(places), 0.0, tf.maximum(limits - 1, 0.0))
-    share = tf.clip_by_value(places - low, 0.0, 1.0)
+    low = tf.clip_by_value(tf.floor(positions), 0.0, tf.maximum(limits - 1, 0.0))
+    share = tf.clip_by_value(positions - low, 0.0, 1.0)
     corner = tf.cast(low, tf.int32)
     found = 0.0
     for down in (0, 1):

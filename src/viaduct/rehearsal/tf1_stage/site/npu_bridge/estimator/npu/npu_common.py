@@ -39,7 +39,7 @@ def custom_op(config: Any) -> Any:
 
 
 def fill(config: Any, run_config: Any) -> None:
-    """What an NPURunConfig says, key by key."""
+    """Copy the options of an NPURunConfig into a config."""
     entries = custom_op(config).parameter_map
     for key, value in spoken(run_config).items():
         if value is not None and key in FIELDS and key not in entries:

@@ -19,7 +19,7 @@ CHECKPOINT_STEPS = 100  # where neither steps nor seconds are given; TensorFlow 
 
 
 class NpuExecutePlacement(Enum):
-    """Which engine of the NPU an operator runs on."""
+    """Engines of the NPU on which an operator may run."""
 
     ALL = "all"
     CUBE = "cube"
@@ -45,7 +45,7 @@ class CheckedArguments(type):
         return super().__call__(*args, **named)
 
     def refuse(cls, why: str, name: str = "") -> None:
-        limits.violated(
+        limits.report_violation(
             "run-config",
             f"{cls.__name__}: {why}.",
             "TypeError or a wrong setting when the config is made.",
@@ -165,7 +165,7 @@ OWN = [name for name in inspect.signature(NPURunConfig.__init__).parameters if n
 
 
 def check_values(given: dict[str, Any]) -> None:
-    """What the real class refuses, in its order."""
+    """Refuse what the real class refuses, in its order."""
     loops, mixed = given["iterations_per_loop"], given["mix_compile_mode"]
     if not isinstance(loops, int) or isinstance(loops, bool) or loops < 1:
         raise ValueError(f"iterations_per_loop must be an positive integer, got {loops!r}")

@@ -17,12 +17,12 @@ def call(self: Any, inputs: Any, training: Any = None) -> Any:
         return tf.identity(inputs)
     shape = self._get_noise_shape(inputs)
 
-    def dropped() -> Any:
+    def apply_dropout() -> Any:
         return npu_ops.dropout(inputs, 1 - self.rate, noise_shape=shape, seed=self.seed)
 
     if isinstance(training, (bool, int)):
-        return dropped() if training else tf.identity(inputs)
-    return tf.cond(tf.cast(training, tf.bool), dropped, lambda: tf.identity(inputs))
+        return apply_dropout() if training else tf.identity(inputs)
+    return tf.cond(tf.cast(training, tf.bool), apply_dropout, lambda: tf.identity(inputs))
 
 
 tf.keras.layers.Dropout.call = call

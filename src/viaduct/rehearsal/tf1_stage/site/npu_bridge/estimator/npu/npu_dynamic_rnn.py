@@ -159,7 +159,9 @@ class DynamicGRUV2(RecurrentLayer):
         size = self._hidden_size
         from_x = tf.split(tf.matmul(x, self._weight_input) + self._bias_input, 3, axis=1)
         from_h = tf.split(tf.matmul(h, self._weight_hidden) + self._bias_hidden, 3, axis=1)
-        first, second = (tf.sigmoid(one + other) for one, other in zip(from_x[:2], from_h[:2], strict=True))
+        first, second = (
+            tf.sigmoid(from_input + from_state) for from_input, from_state in zip(from_x[:2], from_h[:2], strict=True)
+        )
         update, reset = (first, second) if self._gate_order == "zrh" else (second, first)
         if self._reset_after:
             return update, reset, tf.tanh(from_x[2] + reset * from_h[2]), from_h[2]

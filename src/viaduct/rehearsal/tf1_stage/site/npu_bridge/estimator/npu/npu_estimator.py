@@ -179,7 +179,7 @@ def as_it_is_now(tensor: Any) -> Any:
 
 def check_config(config: Any) -> None:
     if config is None or not isinstance(config, NPURunConfig):
-        limits.violated(
+        limits.report_violation(
             "config-class",
             f"NPUEstimator is given {'no config' if config is None else f'a {type(config).__name__}'}.",
             "ValueError when it is made.",
@@ -191,7 +191,7 @@ def check_config(config: Any) -> None:
 def check_job(job_start_file: str) -> None:
     if os.environ.get("JOB_ID") or (job_start_file and os.path.exists(job_start_file)):
         return
-    limits.violated(
+    limits.report_violation(
         "job-id",
         "NPUEstimator is made, and the environment has no JOB_ID.",
         "The job's information cannot be loaded: ValueError.",
@@ -215,11 +215,11 @@ def intervals(hooks: Any) -> dict[str, int]:
 
 
 def check_multiples(config: Any, **given: int | None) -> None:
-    """With a loop of N steps the host stops, saves and looks at multiples of N only."""
+    """Report step counts that are no multiples of the loop length N, at which alone the host acts."""
     times = config.iterations_per_loop
     for name, steps in {**given, "save_checkpoints_steps": config.save_checkpoints_steps}.items():
         if times > 1 and steps is not None and steps % times:
-            limits.violated(
+            limits.report_violation(
                 "step-multiples",
                 f"{name} is {steps}, and iterations_per_loop is {times}.",
                 "The loop runs whole: more steps are taken than were asked for, and what is due in between comes late.",

@@ -24,7 +24,7 @@ class NPULossScaleOptimizer(loss_scale.LossScaleOptimizer):
         return finite
 
     def __getattr__(self, name: str) -> Any:
-        """What is not here is the inner optimizer's."""
+        """Return attributes of the inner optimizer."""
         if name.startswith("__") or name == "_opt":
             raise AttributeError(name)
         return getattr(self._opt, name)

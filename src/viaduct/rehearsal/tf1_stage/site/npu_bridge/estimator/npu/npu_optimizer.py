@@ -54,7 +54,7 @@ class NPUDistributedOptimizer(tf.train.Optimizer):  # type: ignore[misc]
 
     def compute_gradients(self, *args: Any, **named: Any) -> list[tuple[Any, Any]]:
         pairs = self._optimizer.compute_gradients(*args, **named)
-        means = averaging.averaged([gradient for gradient, _ in pairs])
+        means = averaging.average_gradients([gradient for gradient, _ in pairs])
         return [(mean, variable) for mean, (_, variable) in zip(means, pairs, strict=True)]
 
     def apply_gradients(
@@ -122,7 +122,7 @@ def npu_distributed_optimizer_wrapper(optimizer: Any) -> Any:
         return optimizer
     if hasattr(optimizer, "get_gradients"):
         plain = optimizer.get_gradients
-        optimizer.get_gradients = lambda loss, params: averaging.averaged(plain(loss, params))
+        optimizer.get_gradients = lambda loss, params: averaging.average_gradients(plain(loss, params))
     else:
         compute = optimizer.compute_gradients
         optimizer.compute_gradients = lambda *args, **named: average_pairs(compute(*args, **named))
@@ -131,5 +131,5 @@ def npu_distributed_optimizer_wrapper(optimizer: Any) -> Any:
 
 
 def average_pairs(pairs: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
-    means = averaging.averaged([gradient for gradient, _ in pairs])
+    means = averaging.average_gradients([gradient for gradient, _ in pairs])
     return [(mean, variable) for mean, (_, variable) in zip(means, pairs, strict=True)]

@@ -13,7 +13,7 @@ from .npu_config import NpuExecutePlacement
 
 
 @contextmanager
-def marked(**attributes: Any) -> Iterator[None]:
+def attribute_scope(**attributes: Any) -> Iterator[None]:
     """Operators created in here carry these private attributes."""
     made = {}
     for name, value in attributes.items():
@@ -25,48 +25,50 @@ def marked(**attributes: Any) -> Iterator[None]:
 
 def without_npu_compile_scope() -> Any:
     """These operators stay on the host."""
-    return marked(_without_npu_compile=True)
+    return attribute_scope(_without_npu_compile=True)
 
 
 def keep_dtype_scope() -> Any:
-    return marked(_keep_dtype=1)
+    return attribute_scope(_keep_dtype=1)
 
 
 def npu_variable_scope(placement: Any) -> Any:
-    return marked(_variable_placement=placement.value if isinstance(placement, NpuExecutePlacement) else str(placement))
+    return attribute_scope(
+        _variable_placement=placement.value if isinstance(placement, NpuExecutePlacement) else str(placement)
+    )
 
 
 def npu_stage_scope(stage: int) -> Any:
-    return marked(_stage_level=stage)
+    return attribute_scope(_stage_level=stage)
 
 
 def npu_mem_type_scope() -> Any:
-    return marked(_output_memory_type=1)
+    return attribute_scope(_output_memory_type=1)
 
 
 def npu_weight_prefetch_scope(buffer_pool_id: int = 0, buffer_pool_size: int = 536870912) -> Any:
-    return marked(_buffer_pool_id=buffer_pool_id, _buffer_pool_size=buffer_pool_size)
+    return attribute_scope(_buffer_pool_id=buffer_pool_id, _buffer_pool_size=buffer_pool_size)
 
 
 def op_specified_engine_scope(engine_name: str, kernel_lib_name: str) -> Any:
-    return marked(_specified_engine_name=engine_name, _specified_kernel_lib_name=kernel_lib_name)
+    return attribute_scope(_specified_engine_name=engine_name, _specified_kernel_lib_name=kernel_lib_name)
 
 
 def npu_qos_label_scope(label: int) -> Any:
-    return marked(_qos_service_label=label)
+    return attribute_scope(_qos_service_label=label)
 
 
 def subgraph_multi_dims_scope(index: int) -> Any:
-    return marked(_subgraph_multi_dims_index=index)
+    return attribute_scope(_subgraph_multi_dims_index=index)
 
 
 def npu_optimizer_scope() -> Any:
-    return marked(_optimizer=True)
+    return attribute_scope(_optimizer=True)
 
 
 def npu_recompute_scope() -> Any:
-    return marked(_recompute=True)
+    return attribute_scope(_recompute=True)
 
 
 def npu_graph_slice_scope(slice_num: int | None = None) -> Any:
-    return marked(_graph_slice=True, **({} if slice_num is None else {"_graph_slice_num": slice_num}))
+    return attribute_scope(_graph_slice=True, **({} if slice_num is None else {"_graph_slice_num": slice_num}))

@@ -53,9 +53,9 @@ def set_graph_exec_config(
 
 def npu_compile(sess: Any, *fetches: Any) -> None:
     """Compiles ahead of the first run; here the fetches are looked up, so that a wrong one is told."""
-    from viaduct.rehearsal.tf1_stage.sessions import asked_for
+    from viaduct.rehearsal.tf1_stage.sessions import make_pass
 
-    asked_for(sess, list(fetches), None)
+    make_pass(sess, list(fetches), None)
 
 
 def keep_tensors_dtypes(graph: Any, tensors: Any) -> None:
@@ -64,7 +64,7 @@ def keep_tensors_dtypes(graph: Any, tensors: Any) -> None:
 
 
 def get_ranksize() -> str:
-    """As text; two names may say it, but not both."""
+    """Return the rank size as text; only one of the two variables may be set."""
     given = [os.environ[name] for name in ("RANK_SIZE", "CM_WORKER_SIZE") if os.environ.get(name)]
     if len(given) > 1:
         raise ValueError("RANK_SIZE and CM_WORKER_SIZE cannot be configured at the same time")

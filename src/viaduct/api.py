@@ -1,0 +1,230 @@
+"""What a script of one's own can call. Errors are exceptions (`viaduct.errors`), progress goes to `logging`.
+
+    run = viaduct.train("resnet50_cifar10", data="cifar/", device="cpu")
+    loader = viaduct.records("records/", preprocess="official", batch=256)
+    drift = viaduct.compare("dump_a/", "dump_b/")
+    migrated = viaduct.migrate(source_text, to="npu")
+
+torch is imported by `train` and `records`, when they are called.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from viaduct.errors import BadValue
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from viaduct.comparison.drift import Drift
+    from viaduct.migration.findings import Finding
+    from viaduct.recipes import Loaded, Recipe
+
+LOGGER = logging.getLogger("viaduct")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run that `train` began or continued, as it is on disk."""
+
+    path: Path
+    finished: bool  # False: interrupted; the same call continues it
+    step: int  # the last step that was taken
+
+    @property
+    def model(self) -> Path:
+        """The trained weights; there once the run has finished."""
+        return self.path / "model.safetensors"
+
+    @property
+    def report(self) -> Path:
+        """The page of the run."""
+        return self.path / "report.html"
+
+    @property
+    def checkpoints(self) -> list[Path]:
+        """The folders of its checkpoints, oldest first."""
+        from viaduct.run_files import step_folders
+
+        return list(step_folders(self.path / "checkpoints").values())
+
+    def metrics(self, kind: Literal["log", "evaluation"] = "evaluation") -> list[dict[str, Any]]:
+        """Return the records of log lines (loss, rate, …) or of evaluations (top1, top5, loss, …), by step."""
+        from viaduct.training.rundir import RunDir
+
+        return RunDir(self.path).records(kind)
+
+
+def train(
+    recipe: str | Recipe,
+    data: str | Path | None = None,
+    *,
+    device: str = "auto",
+    run: str | Path | None = None,
+    changes: Mapping[str, object] | None = None,
+    resume: Literal["auto", "never", "must"] = "auto",
+) -> Run:
+    """Train a recipe, or continue its run, in this process; `changes` are fields by path, such as {"data.size": 64}.
+
+    `recipe` is a recipe's name, a recipe file, or a Recipe. A Recipe lives in Python alone: its run is continued by
+    another call, not by the command line. Lines of progress go to the logger `viaduct`.
+    """
+    from viaduct.data.synthetic import SYNTHETIC
+    from viaduct.training.networks import apply_source_settings
+    from viaduct.training.rundir import RunDir
+    from viaduct.training.session import Request, run_training
+
+    loaded = change_recipe(load_recipe(recipe), changes or {})
+    keep_size = loaded.file is not None or not isinstance(recipe, str) or "data.size" in (changes or {})
+    loaded = replace(loaded, recipe=apply_source_settings(loaded.recipe, keep_size=keep_size))
+    folder = Path(run) if run is not None else Path("runs") / loaded.name
+    place = None if data is None else SYNTHETIC if str(data) == str(SYNTHETIC) else Path(data)
+    request = Request(loaded, RunDir(folder), place, device, resume, f"viaduct.train({loaded.name!r})")
+    with output_to_logging():
+        outcome = run_training(request)
+    step = outcome.step or int((RunDir(folder).summary() or {}).get("steps", 0))
+    return Run(folder, outcome.finished, step)
+
+
+def load_recipe(recipe: str | Recipe) -> Loaded:
+    """Return a recipe with its name: as loaded by name or path, or the object that was given."""
+    from viaduct.recipes import Loaded, Recipe, load
+
+    if isinstance(recipe, Recipe):
+        return Loaded("recipe", recipe, "", None)
+    if not isinstance(recipe, str):
+        raise BadValue(f"the recipe is {recipe!r}; it must be a name, a path or a Recipe.")
+    return load(recipe)
+
+
+def change_recipe(loaded: Loaded, changes: Mapping[str, object]) -> Loaded:
+    """Return the recipe with fields changed as `--set` changes them."""
+    from viaduct.recipes._fields import override
+
+    recipe = loaded.recipe
+    for path, value in changes.items():
+        recipe = override(recipe, path, str(value))
+    return replace(loaded, recipe=recipe)
+
+
+class LogStream(io.TextIOBase):
+    """A stream whose lines become log records."""
+
+    def __init__(self, level: int) -> None:
+        self.level, self.held = level, ""
+
+    def write(self, text: str) -> int:
+        *lines, self.held = (self.held + text).split("\n")
+        for line in filter(None, map(str.rstrip, lines)):
+            LOGGER.log(self.level, "%s", line)
+        return len(text)
+
+    def isatty(self) -> bool:
+        return False
+
+
+@contextlib.contextmanager
+def output_to_logging() -> Iterator[None]:
+    """Let what a run would print go to the logger `viaduct`."""
+    with contextlib.redirect_stdout(LogStream(logging.INFO)), contextlib.redirect_stderr(LogStream(logging.INFO)):
+        yield
+
+
+class RecordLoader:
+    """Batches of images and labels for a loop of one's own; each pass over it is another epoch."""
+
+    def __init__(self, batches: Any) -> None:
+        self.batches, self.next_epoch = batches, 0
+
+    def __len__(self) -> int:
+        return int(self.batches.steps_per_epoch)
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield images N,3,H,W, normalised and on the device, with labels; a batch is good until the next."""
+        epoch, self.next_epoch = self.next_epoch, self.next_epoch + 1
+        for batch in self.batches.epoch(epoch):
+            kept = slice(None) if batch.mask is None else batch.mask
+            yield batch.images[kept], batch.labels[kept]
+
+    def close(self) -> None:
+        """End the threads that prepare batches."""
+        self.batches.close()
+
+    def __enter__(self) -> RecordLoader:
+        return self
+
+    def __exit__(self, *reason: object) -> None:
+        self.close()
+
+
+def records(
+    path: str | Path,
+    *,
+    batch: int,
+    preprocess: str = "official",
+    size: int = 224,
+    classes: int = 1001,
+    label_shift: int = 0,
+    train: bool = True,
+    seed: int = 1,
+    workers: int = 0,
+    device: str = "cpu",
+) -> RecordLoader:
+    """Open TFRecord files, MindRecord files or class folders as batches for a loop of one's own.
+
+    In training images are cropped and mirrored at random, in an order that follows from the seed and the epoch; in
+    evaluation each is seen once. `preprocess` is a reference's (official, v15, resnext, amoebanet).
+    """
+    from viaduct import devices
+    from viaduct.data.records import Records
+
+    source = Records(
+        global_batch=batch, size=size, classes=classes, preprocess=preprocess, label_shift=label_shift, workers=workers
+    )
+    images = source.open_images(Path(path))
+    _, place = devices.pick(device)
+    split = images.train if train else images.validation
+    return RecordLoader(source.open_batches(split, device=place, train=train, seed=seed))
+
+
+def compare(left: str | Path, right: str | Path, **options: Any) -> Drift:
+    """Compare two dumps; `rows` has every tensor, `exit_code` 0 means that all that was compared is good.
+
+    Options are those of `viaduct.comparison.drift.Options`: only, steps, rules, graph, thresholds, workers.
+    """
+    from viaduct.comparison.drift import Options
+    from viaduct.comparison.drift import compare as compare_dumps
+
+    return compare_dumps(Path(left), Path(right), Options(**options))
+
+
+@dataclass(frozen=True)
+class Migration:
+    """A script's text for another accelerator, and what was found in it."""
+
+    text: str
+    changed: bool
+    findings: tuple[Finding, ...]
+
+
+def migrate(source: str, *, to: Literal["npu", "mlu", "any"] = "npu", name: str = "script.py") -> Migration:
+    """Rewrite the text of one script; nothing of it is executed. Files that it imports are not looked at.
+
+    `viaduct migrate` sees whole projects: what a function of another file returns is not known here.
+    """
+    from viaduct.migration.engine import migrate_bytes
+    from viaduct.migration.options import Options
+
+    if not isinstance(source, str):
+        raise BadValue(f"the source is a {type(source).__name__}; it must be the text of a script.")
+    made = migrate_bytes(name, source.encode(), Options(to=to))
+    if made.reason:
+        raise BadValue(f"{name} {made.reason}.", *([made.remedy] if made.remedy else []))
+    return Migration(made.after.decode(), made.changed, made.findings)

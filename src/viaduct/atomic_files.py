@@ -1,0 +1,130 @@
+"""Atomic writes: a file is complete or unchanged, however the process ends. All packages write through this module."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import shutil
+import socket
+import threading
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from typing import BinaryIO
+
+from viaduct.errors import BadData
+from viaduct.path_errors import refuse_replacing_special_file
+
+LEFTOVERS = ".*.part"
+"""Pattern of the files that a killed process leaves behind."""
+LONGEST_KEPT = 160  # bytes of a name; with the ending it stays below the 255 that file systems have
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # of writes alone, which name no file
+
+
+@contextmanager
+def replace_file(path: Path, *, durable: bool = True) -> Iterator[BinaryIO]:
+    """Open a new file that replaces `path` when the block succeeds, and is removed when it does not.
+
+    `durable` waits until the disk has it, so that even a power cut leaves the old file or the whole new one.
+    """
+    refuse_replacing_special_file(path)
+    temporary = name_temporary(path)
+    try:
+        with report_errors_on(temporary, path):
+            with open(temporary, "wb") as file:
+                yield file
+                file.flush()
+                if durable:
+                    os.fsync(file.fileno())
+            os.replace(temporary, path)
+    except BaseException:
+        with suppress(OSError):  # the first error says more
+            temporary.unlink(missing_ok=True)
+        raise
+
+
+def write_file(path: Path, data: bytes, *, durable: bool = True) -> None:
+    """Replace a file by these bytes, or leave it as it was."""
+    with replace_file(path, durable=durable) as file:
+        file.write(data)
+
+
+def name_temporary(path: Path) -> Path:
+    """Return a path beside `path`, of this thread alone and as short as names must be, for what is not finished."""
+    ending = f".{mark_machine()}-{os.getpid()}-{threading.get_ident()}.part"
+    return path.with_name(f".{cut_name(path.name)}{ending}")
+
+
+def cut_name(name: str) -> str:
+    """Return a name with room for an ending; a long one is cut and carries a checksum of all of it."""
+    encoded = os.fsencode(name)
+    if len(encoded) <= LONGEST_KEPT:
+        return name
+    return f"{encoded[:LONGEST_KEPT].decode('utf-8', 'ignore')}~{zlib.crc32(encoded):08x}"
+
+
+@cache
+def mark_machine() -> str:
+    """Return a mark of what process ids belong to: the machine, and on it the container."""
+    try:
+        processes = os.readlink("/proc/self/ns/pid")
+    except OSError:
+        processes = ""
+    return f"{zlib.crc32(f'{socket.gethostname()} {processes}'.encode()):08x}"
+
+
+@contextmanager
+def report_errors_on(temporary: Path, path: Path) -> Iterator[None]:
+    """Raise errors about a temporary file or folder as errors about `path`, which is the one that the user gave."""
+    try:
+        yield
+    except OSError as error:
+        names = [os.fsdecode(name) for name in (error.filename, error.filename2) if isinstance(name, str | bytes)]
+        inside = any(name == str(temporary) or name.startswith(f"{temporary}/") for name in names)
+        if not inside and (names or error.errno not in NO_ROOM):
+            raise
+        if error.errno == errno.ENOENT and path.parent.is_dir():  # such as /proc: a folder that takes no new files
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), str(path)) from error
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def remove_leftovers(path: Path) -> None:
+    """Remove what processes of this machine that have ended left unfinished of `path`."""
+    own = re.compile(rf"\.{re.escape(cut_name(path.name))}\.{mark_machine()}-([0-9]+)-[0-9]+\.part")
+    for name in os.listdir(path.parent):
+        found = own.fullmatch(name)
+        if found and not is_running(int(found[1])):
+            leftover = path.with_name(name)
+            with suppress(OSError):
+                shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
+
+
+def is_running(process: int) -> bool:
+    """Return True if there is a process of this number, whoever owns it."""
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+@contextmanager
+def lock_folder(folder: Path) -> Iterator[None]:
+    """Hold a folder against other builds and fetches; the lock ends with the process, however it ends."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+                raise BadData(f"{folder}: another process is writing to this folder.", "Wait for it to end.") from error
+            # Some network file systems have no locks; two at once then waste each other's time, and are noticed.
+        yield
+    finally:
+        os.close(descriptor)

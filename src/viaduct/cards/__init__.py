@@ -1,0 +1,27 @@
+"""What is known of each accelerator, each fact written once: its names, environment variables, API tables and limits.
+
+    from viaduct.cards import CARDS, NPU
+    NPU.backend                  "hccl"
+    CARDS["mlu"].visible         "MLU_VISIBLE_DEVICES"
+
+`npu.py`, `mlu.py` and `cuda.py` hold the names; `torch_api.py` and `tensorflow_api.py` say which module of a vendor's
+package defines what; `operators.py`, `environment.py`, `packages.py` and `limits.py` say what does not work, why, and
+what to use instead, in English and Chinese. Nothing here imports torch: migration, rehearsal, cluster and devices read
+it.
+"""
+
+from __future__ import annotations
+
+from viaduct.cards.card import Card
+from viaduct.cards.cuda import CARD as CUDA
+from viaduct.cards.mlu import CARD as MLU
+from viaduct.cards.npu import CARD as NPU
+
+CARDS: dict[str, Card] = {"npu": NPU, "mlu": MLU}
+"""The accelerators that a script can be migrated to."""
+BACKENDS = {card.name: card.backend for card in (CUDA, NPU, MLU)}
+"""Collective backend of each card."""
+PLUGINS = tuple(card.module for card in CARDS.values())
+"""PyTorch's plug-ins: torch_npu and torch_mlu."""
+
+__all__ = ["BACKENDS", "CARDS", "CUDA", "MLU", "NPU", "PLUGINS", "Card"]

@@ -1,0 +1,53 @@
+"""The record of one accelerator: what it, its software and its environment variables are called."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Card:
+    """Names and abilities of one accelerator. An empty text means that it has no such thing."""
+
+    name: str  # as in `--to npu`, `--device npu` and torch.device("npu")
+    title: str  # in a sentence: "NPU"
+    vendor: str
+    backend: str  # of collectives: the name that torch.distributed.init_process_group takes
+    visible: str  # the environment variable that lists the devices a process may use
+    hiding: tuple[str, ...] = ()  # every variable that hides devices, in the order in which they are read
+    module: str = ""  # PyTorch's plug-in, imported after torch
+    software: str = ""  # the vendor's software beneath the plug-in
+    tool: str = ""  # the command that lists the cards and the driver
+    device_files: str = ""  # pattern of the cards' files in /dev
+    resource: str = ""  # what Kubernetes calls one card
+    activity: str = ""  # torch.profiler.ProfilerActivity.NPU
+    graph: str = ""  # the class of captured graphs: torch.npu.NPUGraph
+    marks: str = ""  # the module of ranges for the profiler: torch.npu.mstx
+    tensorflow_modules: tuple[str, ...] = ()  # top-level modules of the vendor's TensorFlow 1 adapter
+    dtypes: tuple[str, ...] = ()  # that its matrix units compute in; some of them on newer models only
+    ascending: bool = False  # the list of visible devices must ascend strictly, else no device is seen
+
+    @property
+    def device(self) -> str:
+        """Type of its devices: the "npu" of "npu:0"."""
+        return self.name
+
+    @property
+    def method(self) -> str:
+        """Method of tensors and modules that moves them to the card: tensor.npu()."""
+        return self.name
+
+    @property
+    def is_attr(self) -> str:
+        """Attribute of tensors that are on the card: tensor.is_npu."""
+        return f"is_{self.name}"
+
+    @property
+    def root(self) -> str:
+        """Module of torch for the card: torch.npu for torch.cuda."""
+        return f"torch.{self.device}"
+
+    @property
+    def package(self) -> str:
+        """The same module within the plug-in, which can be imported before torch knows of it."""
+        return f"{self.module}.{self.device}"

@@ -1,0 +1,80 @@
+"""Environment variables of CUDA, and what the accelerators have in their place."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+from viaduct.cards import CUDA, Card
+
+VISIBLE = CUDA.visible
+NCCL = re.compile(r"(?:TORCH_)?NCCL_[A-Z0-9_]+")
+LIST = re.compile(r"\d+(?:\s*,\s*\d+)*")
+NONE_VISIBLE = ("", "-1")
+# (English, Chinese): read from the vendors' documents and from scripts that use them.
+HINTS = {
+    "npu": (
+        "HCCL has its own: HCCL_CONNECT_TIMEOUT for waiting, HCCL_IF_IP or HCCL_SOCKET_IFNAME for the network, "
+        "HCCL_WHITELIST_DISABLE=1 without a white list",
+        "HCCL 使用自己的变量:HCCL_CONNECT_TIMEOUT(等待时间)、HCCL_IF_IP 或 HCCL_SOCKET_IFNAME(网卡)、"
+        "HCCL_WHITELIST_DISABLE=1(不使用白名单)",
+    ),
+    "mlu": (
+        "CNCL has its own, such as CNCL_BLOCKING_WAIT and CNCL_SEND_RECV_ENABLE",
+        "CNCL 使用自己的变量,如 CNCL_BLOCKING_WAIT、CNCL_SEND_RECV_ENABLE",
+    ),
+}
+COUNTERPARTS = {
+    "CUDA_LAUNCH_BLOCKING": {"npu": "ASCEND_LAUNCH_BLOCKING"},
+    "PYTORCH_CUDA_ALLOC_CONF": {"npu": "PYTORCH_NPU_ALLOC_CONF", "mlu": "PYTORCH_MLU_ALLOC_CONF"},
+}
+WITHOUT = ("CUDA_DEVICE_ORDER", "CUBLAS_WORKSPACE_CONFIG", "CUDNN_DETERMINISTIC", "CUDA_DEVICE_MAX_CONNECTIONS")
+OTHERS = (*COUNTERPARTS, *WITHOUT)
+
+
+def can_be_carried(value: str, target: Card) -> bool:
+    """Return True if a list of visible devices means the same on the target; names of GPUs mean nothing there."""
+    text = value.strip()
+    if text in NONE_VISIBLE:
+        return True
+    if LIST.fullmatch(text) is None:
+        return False
+    numbers = [int(word) for word in text.split(",")]
+    return not target.ascending or all(left < right for left, right in pairwise(numbers))
+
+
+def why_not(value: str, target: Card) -> tuple[str, str]:
+    """Return the sentences that say why a list of visible devices cannot be kept."""
+    return (
+        f"the devices {value} cannot be carried over: {target.visible} takes numbers"
+        + (", strictly ascending; else no device is seen" if target.ascending else ", not names of GPUs"),
+        f"设备列表 {value} 无法沿用:{target.visible} 只接受"
+        + ("严格升序的编号,否则看不到任何设备" if target.ascending else "编号,不接受 GPU 名称"),
+    )
+
+
+def on_nccl(name: str, target: Card) -> tuple[str, str]:
+    """Return what to say of a variable of NCCL on one card."""
+    english, chinese = HINTS[target.name]
+    return (
+        f"{name} affects NCCL only and has no effect here. {english}",
+        f"{name} 仅对 NCCL 有效,此处不起作用。{chinese}",
+    )
+
+
+def on_nccl_alone(name: str) -> tuple[str, str]:
+    """Return what to say of a variable of NCCL in a source that serves every card."""
+    return (
+        f"{name} affects NCCL only: it stays for CUDA. On an NPU {HINTS['npu'][0]}; on an MLU {HINTS['mlu'][0]}",
+        f"{name} 仅对 NCCL 有效,在 CUDA 上保留。NPU 上 {HINTS['npu'][1]};MLU 上 {HINTS['mlu'][1]}",
+    )
+
+
+def on_other(name: str, target: Card) -> tuple[str, str]:
+    """Return what to say of another variable of CUDA: its counterpart, or that it has no effect."""
+    counterpart = COUNTERPARTS.get(name, {}).get(target.name, "")
+    if counterpart:
+        return f"{name} has no effect on the {target.title}; its counterpart is {counterpart}", (
+            f"{name} 在 {target.title} 上不起作用,对应的变量是 {counterpart}"
+        )
+    return f"{name} has no effect on the {target.title}", f"{name} 在 {target.title} 上不起作用"

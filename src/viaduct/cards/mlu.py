@@ -1,0 +1,23 @@
+"""Cambricon MLU: CNToolkit and torch_mlu. The vendor's TensorFlow 1 is its own build, without an adapter."""
+
+from __future__ import annotations
+
+from viaduct.cards.card import Card
+
+CARD = Card(
+    name="mlu",
+    title="MLU",
+    vendor="Cambricon",
+    backend="cncl",
+    visible="MLU_VISIBLE_DEVICES",
+    hiding=("CN_VISIBLE_DEVICES", "MLU_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"),
+    module="torch_mlu",
+    software="CNToolkit",
+    tool="cnmon",
+    device_files="cambricon_dev[0-9]*",
+    resource="cambricon.com/mlu",
+    activity="MLU",
+    graph="MLUGraph",
+    marks="cnpx",
+    dtypes=("float16", "bfloat16", "float32"),
+)

@@ -1,0 +1,25 @@
+"""Ascend NPU (Huawei): CANN, torch_npu, and the npu_bridge adapter for TensorFlow 1."""
+
+from __future__ import annotations
+
+from viaduct.cards.card import Card
+
+CARD = Card(
+    name="npu",
+    title="NPU",
+    vendor="Ascend",
+    backend="hccl",
+    visible="ASCEND_RT_VISIBLE_DEVICES",
+    hiding=("ASCEND_RT_VISIBLE_DEVICES",),
+    module="torch_npu",
+    software="CANN",
+    tool="npu-smi info",
+    device_files="davinci[0-9]*",
+    resource="huawei.com/Ascend910",
+    activity="NPU",
+    graph="NPUGraph",
+    marks="mstx",
+    tensorflow_modules=("npu_bridge", "hccl"),
+    dtypes=("float16", "bfloat16", "float32"),  # bfloat16 since the 910B of 2023
+    ascending=True,
+)

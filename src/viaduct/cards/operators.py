@@ -1,0 +1,90 @@
+"""What the vendors' own tables say of operators: missing, or limited to some types of data.
+
+Read from Ascend's table of native API for torch 2.6 and from the list of supported API in torch_mlu's repository. Only
+what is a likely stumbling block in training is here; an operator that is not listed is neither promised nor refused.
+Later releases may have more, so a finding is something to check, not an error.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from viaduct.cards.limits import Risk
+
+SOURCE = {
+    "npu": ("Ascend's table for torch 2.6", "昇腾 torch 2.6 原生 API 支持清单"),
+    "mlu": ("torch_mlu's list of supported API", "torch_mlu 的 API 支持清单"),
+}
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What a card documents of an operator; `keyword`: it concerns only calls that give this argument."""
+
+    english: str
+    chinese: str
+    risk: Risk = "medium"
+    keyword: str = ""
+
+
+MISSING = Limit("it is listed as unsupported", "列为不支持", "high")
+ON_CPU = Limit("it may fall back to the CPU, with a copy there and back", "可能回退至 CPU 执行", "low")
+SINGLE = Limit("float32 only", "仅支持 fp32")
+NO_DOUBLE = Limit("not in double precision", "不支持双精度")
+HALF_OR_SINGLE = Limit("float16 and float32 only", "仅支持 fp16、fp32")
+
+NPU_MISSING = (
+    *("sparse_csr_tensor", "sparse_csc_tensor", "sparse_bsr_tensor", "sparse_bsc_tensor", "from_dlpack", "heaviside"),
+    *(
+        "quantize_per_tensor",
+        "quantize_per_channel",
+        "scatter_reduce",
+        "poisson",
+        "nanquantile",
+        "std_mean",
+        "var_mean",
+    ),
+    *("unique_consecutive", "cdist"),
+    *(
+        f"nn.functional.{name}"
+        for name in (
+            *("conv3d", "conv_transpose3d", "avg_pool3d", "max_pool1d", "max_unpool3d", "adaptive_max_pool1d"),
+            *("adaptive_max_pool2d", "gumbel_softmax", "embedding_bag", "pdist", "multilabel_soft_margin_loss"),
+            *("triplet_margin_loss", "triplet_margin_with_distance_loss", "grid_sample"),
+        )
+    ),
+)
+NPU_ON_CPU = ("index_reduce", "narrow_copy", "acosh", "copysign", "std", "trunc", "slogdet", "tensor_split")
+NPU_LIMITS = {
+    "sum": Limit("its argument dtype is not supported", "不支持 dtype 参数", "high", "dtype"),
+    "kthvalue": Limit("float16, float32 and int32 only", "仅支持 fp16、fp32、int32"),
+    "cumprod": Limit("float16, float32 and int32 only", "仅支持 fp16、fp32、int32"),
+    "logaddexp": NO_DOUBLE,
+    "logaddexp2": NO_DOUBLE,
+    "multinomial": HALF_OR_SINGLE,
+    "unique": Limit("with dim, not in float16", "带 dim 时不支持 fp16", "medium", "dim"),
+    "topk": Limit("sorted=False is not supported", "不支持 sorted=False", "medium", "sorted"),
+    "repeat_interleave": Limit("its result has fewer than 2^22 elements", "输出元素个数需小于 2^22"),
+    "nn.functional.ctc_loss": Limit("float32, and no target of length 0", "仅支持 fp32,目标长度不能为 0"),
+    "nn.functional.kl_div": Limit("log_target=True is not supported", "log_target 仅支持 False", "high", "log_target"),
+    "nn.functional.interpolate": Limit(
+        "scale_factor is not supported: give size", "不支持 scale_factor:请改用 size", "medium", "scale_factor"
+    ),
+    "nn.functional.nll_loss": SINGLE,
+    "nn.functional.fractional_max_pool2d": ON_CPU,
+    "nn.functional.scaled_dot_product_attention": Limit(
+        "a feature on trial: tensors [N, heads, L, E], masks of bool, head size up to 512",
+        "试用特性:输入排布为 [N, head_num, L, E],attn_mask 为 bool,E 不超过 512",
+    ),
+}
+MLU_MISSING = (
+    *("heaviside", "nanquantile", "nanmedian", "nanmean", "histogram", "histogramdd", "bucketize", "logcumsumexp"),
+    *("cholesky", "cholesky_inverse", "cholesky_solve", "lgamma", "digamma", "igamma", "igammac", "frexp", "mode"),
+    *("matrix_exp", "lobpcg", "geqrf", "istft", "index_reduce", "fmax", "fmin", "gcd", "lcm", "hypot"),
+)
+OPERATORS: dict[str, dict[str, Limit]] = {
+    "npu": dict.fromkeys(NPU_MISSING, MISSING) | dict.fromkeys(NPU_ON_CPU, ON_CPU) | NPU_LIMITS,
+    "mlu": {name: Limit("it is not listed as supported", "未列为支持") for name in MLU_MISSING},
+}
+# Methods of tensors that nothing else has: they stand for the function of the same name.
+METHODS = ("scatter_reduce", "unique_consecutive", "kthvalue", "heaviside", "nanquantile", "repeat_interleave")

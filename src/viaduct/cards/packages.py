@@ -1,0 +1,230 @@
+"""Packages that speak to NVIDIA cards, and what is known to stand in for each on the accelerators.
+
+Only what a vendor or the package itself has published is named; where nothing was found, that is what is said. A
+package is known by what is imported (`imports`) and by what is installed (`dists`).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from viaduct.cards import CARDS, MLU, NPU
+from viaduct.cards.limits import Risk
+
+Words = tuple[str, str]
+"""English and Chinese."""
+NOTHING: Words = ("no replacement known", "尚未发现替代品")
+
+
+@dataclass(frozen=True)
+class Package:
+    """A package for NVIDIA cards: how it is recognised, what it does, and what takes its place on each card."""
+
+    name: str
+    what: Words
+    imports: tuple[str, ...] = ()
+    dists: tuple[str, ...] = ()
+    npu: Words = NOTHING
+    mlu: Words = NOTHING
+    risk: Risk = "high"
+    own: tuple[str, ...] = field(default=())  # rules that deal with its imports themselves
+
+    def replacement_on(self, target: str) -> Words:
+        """Return what there is on `npu` or `mlu`; of `any`, on both."""
+        if target != "any":
+            return self.npu if target == "npu" else self.mlu
+        return f"NPU: {self.npu[0]}; MLU: {self.mlu[0]}", f"NPU:{self.npu[1]};MLU:{self.mlu[1]}"
+
+
+ATTENTION: Words = (
+    "torch.nn.functional.scaled_dot_product_attention, or torch_npu.npu_fusion_attention",
+    "torch.nn.functional.scaled_dot_product_attention 或 torch_npu.npu_fusion_attention",
+)
+SDPA: Words = (
+    "torch.nn.functional.scaled_dot_product_attention; Cambricon's own operators are in torch_mlu_ops",
+    "torch.nn.functional.scaled_dot_product_attention;寒武纪自有算子库为 torch_mlu_ops",
+)
+NUMPY: Words = (
+    "no replacement known; numpy on the host, or torch's own tensors",
+    "尚未发现;请使用 host 侧 numpy 或 torch 张量",
+)
+LOADER: Words = (
+    "no replacement known; torch.utils.data.DataLoader, decoding on the host",
+    "尚未发现;请使用 torch.utils.data.DataLoader 在 host 侧解码",
+)
+ARRAYS: Words = ("arrays and kernels on the card", "GPU 数组与核函数")
+KERNELS: Words = ("CUDA kernels of its own", "自带 CUDA 核函数")
+SMI = {
+    "npu": (f"the tool `{NPU.tool}`", f"命令行工具 `{NPU.tool}`"),
+    "mlu": (f"the tool `{MLU.tool}`", f"命令行工具 `{MLU.tool}`"),
+}
+DRIVER: Words = ("asks NVIDIA's driver", "查询 NVIDIA 驱动")
+
+PACKAGES = (
+    Package(
+        *("triton", ("kernels written in Python", "以 Python 编写的核函数"), ("triton",), ("triton",)),
+        npu=("the package triton-ascend, in its place", "可用 triton-ascend 替代"),
+        mlu=("Cambricon's own build of Triton, in its place", "可用寒武纪版本的 Triton 替代"),
+    ),
+    Package(
+        *("flash_attn", ("attention kernels", "注意力核函数"), ("flash_attn",), ("flash-attn",)),
+        npu=(
+            f"{ATTENTION[0]}; the package flash-attn-npu has the same functions",
+            f"{ATTENTION[1]};另有 flash-attn-npu",
+        ),
+        mlu=SDPA,
+    ),
+    Package("xformers", ("attention kernels", "注意力核函数"), ("xformers",), ("xformers",), ATTENTION, SDPA),
+    Package(
+        *("NVIDIA DALI", ("reads and decodes on the card", "在 GPU 上读取与解码"), ("nvidia.dali",)),
+        *(("nvidia-dali*",), LOADER, LOADER),
+    ),
+    Package("cupy", ARRAYS, ("cupy", "cupyx"), ("cupy", "cupy-cuda*"), NUMPY, NUMPY),
+    Package("pycuda", ARRAYS, ("pycuda",), ("pycuda",)),
+    Package("numba.cuda", ("kernels compiled for CUDA", "编译为 CUDA 的核函数"), ("numba.cuda",)),
+    Package("cuDF / cuML", ARRAYS, ("cudf", "cuml", "cugraph", "rmm"), ("cudf-cu*", "cuml-cu*"), NUMPY, NUMPY),
+    Package(
+        *(
+            "apex",
+            ("fused optimizers, norms and mixed precision", "融合优化器、归一化与混合精度"),
+            ("apex",),
+            ("apex",),
+        ),
+        npu=("Ascend's own build of apex", "昇腾自带的 apex"),
+        mlu=("none; torch.mlu.amp for mixed precision", "无;混合精度请使用 torch.mlu.amp"),
+        own=("apex",),
+    ),
+    Package(
+        "apex's extensions",
+        KERNELS,
+        ("amp_C", "apex_C", "fused_layer_norm_cuda", "syncbn", "scaled_masked_softmax_cuda"),
+    ),
+    Package(
+        *(
+            "bitsandbytes",
+            ("8-bit optimizers and quantization", "8 位优化器与量化"),
+            ("bitsandbytes",),
+            ("bitsandbytes",),
+        ),
+        npu=("a beta, bitsandbytes-npu-beta; not of the project itself", "测试版 bitsandbytes-npu-beta,非官方发布"),
+    ),
+    Package(
+        *("deepspeed", ("distributed training", "分布式训练"), ("deepspeed",), ("deepspeed",)),
+        npu=(
+            "supported by DeepSpeed itself (its npu accelerator); its fused CUDA operators are not",
+            "DeepSpeed 原生支持 NPU",
+        ),
+        mlu=(
+            "supported by DeepSpeed itself (its mlu accelerator); its fused CUDA operators are not",
+            "DeepSpeed 原生支持 MLU",
+        ),
+        risk="low",
+    ),
+    Package(
+        *("mmcv", ("operators for vision", "视觉算子"), ("mmcv",), ("mmcv", "mmcv-full")),
+        npu=(
+            "supported by MMCV itself when built from source: see its list of operators",
+            "MMCV 源码编译后原生支持,见其算子列表",
+        ),
+        mlu=(
+            "supported by MMCV itself when built from source: see its list of operators",
+            "MMCV 源码编译后原生支持,见其算子列表",
+        ),
+        risk="low",
+    ),
+    Package(
+        *("transformer_engine", KERNELS, ("transformer_engine",), ("transformer-engine",)),
+        npu=("Ascend publishes TransformerEngineNPU", "昇腾发布有 TransformerEngineNPU"),
+    ),
+    Package(
+        *("faiss-gpu", ("search on the card", "GPU 向量检索"), (), ("faiss-gpu", "faiss-gpu-cu*")),
+        *(("no replacement known; faiss-cpu on the host", "尚未发现;请在 host 侧使用 faiss-cpu"),) * 2,
+    ),
+    Package(
+        *("TensorRT", ("NVIDIA's inference engine", "NVIDIA 的推理引擎")),
+        *(("tensorrt", "torch_tensorrt", "torch2trt"), ("tensorrt", "torch-tensorrt", "torch2trt")),
+        npu=("CANN's own offline compiler (ATC)", "CANN 的离线编译工具 ATC"),
+        mlu=("Cambricon's own inference engine (MagicMind)", "寒武纪推理引擎 MagicMind"),
+    ),
+    Package(
+        *("pynvml", DRIVER, ("pynvml", "py3nvml", "nvidia_smi", "GPUtil", "gpustat")),
+        *(("pynvml", "nvidia-ml-py", "nvidia-ml-py3", "py3nvml", "gputil", "gpustat"), SMI["npu"], SMI["mlu"]),
+        risk="medium",
+    ),
+    Package(
+        *("nvtx", ("marks for NVIDIA's profiler", "NVIDIA profiler 打点"), ("nvtx",), ("nvtx",)),
+        npu=("torch.npu.mstx", "torch.npu.mstx"),
+        mlu=("torch.mlu.cnpx", "torch.mlu.cnpx"),
+        risk="medium",
+    ),
+    Package(
+        *("PyG's extensions", KERNELS, ("torch_scatter", "torch_sparse", "torch_cluster", "torch_spline_conv")),
+        ("torch-scatter", "torch-sparse", "torch-cluster", "torch-spline-conv"),
+    ),
+    Package(
+        *("horovod", ("distributed training over NCCL and MPI", "基于 NCCL 与 MPI 的分布式训练")),
+        *(("horovod.torch",), ()),
+        npu=(f"torch.distributed with {NPU.backend}", f"torch.distributed 与 {NPU.backend}"),
+        mlu=(f"torch.distributed with {MLU.backend}", f"torch.distributed 与 {MLU.backend}"),
+    ),
+    Package(
+        *("CUDA's own libraries", ("CUDA, cuDNN, NCCL", "CUDA、cuDNN、NCCL"), ("cuda",)),
+        (
+            "nvidia-*-cu*",
+            "cuda-python",
+            "cudatoolkit",
+            "cudatoolkit-dev",
+            "cudnn",
+            "pytorch-cuda",
+            "nccl",
+            "cuda-toolkit",
+        ),
+        npu=("CANN, with HCCL", "CANN 与 HCCL"),
+        mlu=("Neuware, with CNNL and CNCL", "Neuware(CNNL、CNCL)"),
+        risk="medium",
+    ),
+)
+
+
+@lru_cache(maxsize=1)
+def by_import() -> dict[str, Package]:
+    """Return the packages by each module name that belongs to one."""
+    return {name: package for package in PACKAGES for name in package.imports}
+
+
+@lru_cache(maxsize=1)
+def by_dist() -> list[tuple[re.Pattern[str], Package]]:
+    """Return patterns of distribution names with their packages; `cupy-cuda*` stands for cupy-cuda12x."""
+    return [
+        (re.compile(re.escape(name).replace(r"\*", ".*")), package) for package in PACKAGES for name in package.dists
+    ]
+
+
+def find_imported(name: str) -> Package | None:
+    """Return the package that a dotted module name belongs to."""
+    parts = name.split(".")
+    for length in range(len(parts), 0, -1):
+        found = by_import().get(".".join(parts[:length]))
+        if found is not None:
+            return found
+    return None
+
+
+def find_installed(name: str) -> Package | None:
+    """Return the package that a distribution's name, in any of its spellings, belongs to."""
+    plain = re.sub(r"[-_.]+", "-", name).lower()
+    return next((package for pattern, package in by_dist() if pattern.fullmatch(plain)), None)
+
+
+def describe_package(package: Package, target: str, name: str = "") -> Words:
+    """Return the sentences that say what a package is for and what replaces it on the target."""
+    english, chinese = package.replacement_on(target)
+    title = CARDS[target].title if target in CARDS else ""
+    where, wo = (f"on the {title}: ", f"{title} 上:") if title else ("", "")
+    shown = name or package.name
+    return (
+        f"{shown} is for NVIDIA cards ({package.what[0]}); {where}{english}",
+        f"{shown} 面向 NVIDIA 设备({package.what[1]});{wo}{chinese}",
+    )

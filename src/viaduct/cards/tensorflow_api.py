@@ -1,0 +1,71 @@
+"""Modules in which the names of the NPU's TensorFlow 1 adapter are defined: a rule needs to know only the name.
+
+Read from the adapter's public source (TensorFlow 1.15); what the star import of npu_init binds is STAR_NAMES.
+"""
+
+from __future__ import annotations
+
+from viaduct.cards import NPU, PLUGINS
+
+BRIDGE, HCCL = NPU.tensorflow_modules
+"""Top-level modules of the adapter: npu_bridge, and the collectives' own."""
+ESTIMATOR = f"{BRIDGE}.estimator.npu"
+RANKS = f"{HCCL}.manage.api"
+"""Functions that return ranks and sizes."""
+OPERATORS = f"{BRIDGE}.{HCCL}.hccl_ops"
+"""Collectives as operators of a graph: allreduce, broadcast, allgather."""
+COLLECTIVES = (f"{RANKS}.", f"{BRIDGE}.{HCCL}.")
+"""Qualified names that begin so need communication to have been started."""
+MODULES: dict[str, tuple[str, ...]] = {
+    f"{ESTIMATOR}.npu_config": (
+        *("NPURunConfig", "ProfilingConfig", "DumpConfig", "MemoryConfig", "DynamicInputConfig", "ExperimentalConfig"),
+        *("GraphMemoryOptimizeConfig", "NpuExecutePlacement", "decorator_tf_session"),
+    ),
+    f"{ESTIMATOR}.npu_estimator": ("NPUEstimator", "NPUEstimatorSpec"),
+    f"{ESTIMATOR}.npu_optimizer": (
+        *("NPUDistributedOptimizer", "NPUOptimizer", "KerasDistributeOptimizer", "npu_distributed_optimizer_wrapper"),
+        *("npu_allreduce", "allreduce"),
+    ),
+    f"{ESTIMATOR}.npu_hook": (
+        *("NPUBroadcastGlobalVariablesHook", "NPUCheckpointSaverHook", "SetIterationsVarHook", "NPUShutDownHook"),
+        *("NPUOutputTensorHook", "TellMeStepOrLossHook"),
+    ),
+    f"{ESTIMATOR}.npu_callbacks": ("NPUBroadcastGlobalVariablesCallback",),
+    f"{ESTIMATOR}.npu_loss_scale_manager": ("FixedLossScaleManager", "ExponentialUpdateLossScaleManager"),
+    f"{ESTIMATOR}.npu_loss_scale_optimizer": ("NPULossScaleOptimizer",),
+    ESTIMATOR: (
+        *("npu_scope", "npu_strategy", "npu_rnn", "npu_plugin", "keras_to_npu", "util", "npu_convert_dropout"),
+        "npu_dynamic_rnn",
+    ),
+    f"{BRIDGE}.estimator": ("npu_ops",),
+    f"{BRIDGE}.estimator.npu_unary_ops": ("npu_unary_ops",),
+    f"{BRIDGE}.{HCCL}": ("hccl_ops",),
+    RANKS: (
+        *("create_group", "destroy_group", "get_rank_size", "get_local_rank_size", "get_rank_id", "get_local_rank_id"),
+        *("get_world_rank_from_group_rank", "get_group_rank_from_world_rank"),
+    ),
+    f"{HCCL}.split.api": ("set_split_strategy_by_idx", "set_split_strategy_by_size"),
+    f"{BRIDGE}.npu_init": (
+        *("npu_hooks_append", "npu_callbacks_append", "npu_config_proto", "npu_graph_options", "npu_optimizer_options"),
+        *("npu_run_config_init", "set_keras_session_npu_config", "init_resource", "shutdown_resource"),
+        *("close_session", "get_npu_rank_id", "get_npu_local_rank_id", "get_npu_rank_size", "get_npu_local_rank_size"),
+        *("npu_keras_optimizer", "npu_tf_optimizer", "npu_clear_session", "NpuEmptyHook", "experimental_options"),
+    ),
+    "tensorflow.core.protobuf.rewriter_config_pb2": ("RewriterConfig",),
+    "tensorflow.core.protobuf": ("rewriter_config_pb2",),
+}
+HOME = {name: module for module, names in MODULES.items() for name in names}
+NOT_STARRED = {"ExperimentalConfig", "GraphMemoryOptimizeConfig", "NpuExecutePlacement", "allreduce", "NPUShutDownHook"}
+NOT_STARRED |= {"npu_convert_dropout", "npu_dynamic_rnn"}
+STAR_NAMES = {name: f"{module}.{name}" for name, module in HOME.items() if name not in NOT_STARRED}
+STAR_NAMES |= {"tf": "tensorflow", "os": "os"}
+# All that it binds, also what nobody asks for: names of the file that it would overwrite.
+STAR_BINDS = STAR_NAMES | {
+    "session": "tensorflow.python.client.session",
+    "session_run_hook": "tensorflow.python.training.session_run_hook",
+    "config_pb2": "tensorflow.core.protobuf.config_pb2",
+    "backend": "tensorflow.keras.backend",
+    "npu_embedding": f"{BRIDGE}.embedding.npu_embedding",
+}
+MIGRATED = (BRIDGE, HCCL, *PLUGINS)
+"""A file that imports one of them was migrated before."""

@@ -1,0 +1,66 @@
+"""Lines of a script that depend on the device: they may take another branch on the card.
+
+Read from the text of the original. The original ran on the CPU under CUDA's name, the migrated one under the card's.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from viaduct.rehearsal import project
+
+DEVICE_QUERIES = {
+    "is_available",
+    "device_count",
+    "is_gpu_available",
+    "is_built_with_cuda",
+    "list_physical_devices",
+    "is_cuda",
+}
+DEVICES = {"cuda", "cpu", "npu", "mlu", "gpu", "/gpu:0", "/cpu:0"}
+
+
+@dataclass(frozen=True)
+class Branch:
+    """One line that tests for the device."""
+
+    file: str
+    line: int
+    text: str
+
+    @property
+    def place(self) -> str:
+        """Return FILE:LINE."""
+        return f"{self.file}:{self.line}"
+
+
+def find_branches(script: Path, root: Path) -> list[Branch]:
+    """Return the device tests of the script and of the project files that it uses."""
+    found = []
+    for source in project.read(script).sources:
+        lines = source.path.read_text(encoding="utf-8", errors="replace").splitlines()
+        name = str(source.path.relative_to(root)) if source.path.is_relative_to(root) else source.path.name
+        found += [Branch(name, line, lines[line - 1].strip()) for line in sorted(set(find_device_tests(source.tree)))]
+    return found
+
+
+def find_device_tests(tree: ast.Module) -> Iterator[int]:
+    """Yield the lines of conditions that ask for the device."""
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.If, ast.IfExp, ast.While)) and any(map(is_device_test, ast.walk(node.test))):
+            yield node.test.lineno
+
+
+def is_device_test(node: ast.AST) -> bool:
+    """Return True for `torch.cuda.is_available()`, `x.is_cuda`, `device.type == "cuda"`, `args.device != "cpu"`."""
+    if isinstance(node, ast.Call):
+        return project.last_name(node.func) in DEVICE_QUERIES
+    if isinstance(node, ast.Attribute):
+        return node.attr == "is_cuda"
+    if isinstance(node, ast.Compare):
+        values = [side.value for side in (node.left, *node.comparators) if isinstance(side, ast.Constant)]
+        return any(isinstance(value, str) and value.partition(":")[0].lower() in DEVICES for value in values)
+    return False

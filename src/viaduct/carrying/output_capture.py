@@ -1,0 +1,74 @@
+"""Output of a run: shown on the terminal and kept in a file, whichever process writes it."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+CHUNK = 1 << 16
+ENDS = re.compile(rb"([\r\n])")
+
+
+@contextmanager
+def capture_output(path: Path, label: str) -> Iterator[None]:
+    """Within the block both streams are one: the terminal's stderr, and this file. stdout is for results.
+
+    On the terminal each line begins with the label, for both sides print the same lines; the file has the plain text.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    reading, writing = os.pipe()
+    streams = [os.dup(1), os.dup(2)]
+    copier = threading.Thread(target=copy, args=(reading, streams[1], path, label), daemon=True)
+    copier.start()
+    try:
+        os.dup2(writing, 1)
+        os.dup2(writing, 2)
+        os.close(writing)
+        yield
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for number, stream in enumerate(streams, start=1):
+            os.dup2(stream, number)
+        copier.join(timeout=10)  # a process that the script has left behind may still hold the other end
+        for stream in streams:
+            os.close(stream)
+
+
+def copy(reading: int, terminal: int, path: Path, label: str) -> None:
+    labelled = Labelled(label)
+    with open(path, "wb", buffering=0) as file:
+        while chunk := os.read(reading, CHUNK):
+            file.write(chunk)
+            os.write(terminal, labelled.add(chunk))
+    os.write(terminal, labelled.finish())
+    os.close(reading)
+
+
+class Labelled:
+    """Puts a label before every line of a stream that comes in pieces, and before a progress bar that is drawn anew."""
+
+    def __init__(self, label: str) -> None:
+        self._label = f"{label} | ".encode()
+        self._last = b"\n"  # a line end, a carriage return, or text
+
+    def add(self, chunk: bytes) -> bytes:
+        return b"".join(self._parts(chunk))
+
+    def _parts(self, chunk: bytes) -> Iterator[bytes]:
+        for part in filter(None, ENDS.split(chunk)):
+            is_blank = part == self._last == b"\n"
+            if is_blank or (self._last in (b"\n", b"\r") and part not in (b"\n", b"\r")):
+                yield self._label
+            yield part
+            self._last = part
+
+    def finish(self) -> bytes:
+        """End the last line, so that what is said next begins one."""
+        return b"" if self._last == b"\n" else b"\n"

@@ -1,0 +1,62 @@
+"""The output folder of a carry: a new one, or one whose old content is moved aside.
+
+OUT/report.html  OUT/carry.json  OUT/migrated/  OUT/runs/original/  OUT/runs/migrated/  OUT/comparison/report.html
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from viaduct.errors import BadRun, BadValue
+
+PAGE, RECORD, COPY, RUNS, COMPARISON = "report.html", "carry.json", "migrated", "runs", "comparison"
+BASELINE = "baseline.csv"  # accuracy and speed, with cells for the user to fill in
+REPRODUCER = "reproducer.txt"  # only where viaduct itself is at fault
+
+
+def check_output_folder(source: Path, out: Path, force: bool) -> None:
+    """Refuse an output folder before any work is done."""
+    aim, project = out.resolve(), source.resolve()
+    if aim == project or aim in project.parents:
+        raise BadValue(f"--out {out} holds what is carried.", "Name a folder of its own.")
+    if project.is_dir() and project in aim.parents:
+        raise BadValue(
+            f"--out {out} lies within {str(source)!r}.", "Name a folder beside it, so that it is not copied too."
+        )
+    if os.path.lexists(out) and not out.is_dir():
+        raise BadValue(f"--out {out} is there and is not a folder.", "Name a new folder.")
+    if out.is_dir() and any(out.iterdir()) and not force:
+        raise BadRun(f"--out {out} is there already.", "Name another, or give --force: the old one is kept beside it.")
+    parent = next(folder for folder in aim.parents if folder.exists())
+    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
+        raise BadValue(f"--out {out}: {parent} cannot be written to.", "Name a folder of your own.")
+
+
+@contextmanager
+def prepare_folder(out: Path) -> Iterator[Path | None]:
+    """Provide an empty folder; old content is moved aside, and restored after an error."""
+    empty = out.is_dir()
+    aside = move_aside(out) if out.is_dir() and any(out.iterdir()) else None
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        yield aside
+    except BaseException:  # an interruption too
+        shutil.rmtree(out, ignore_errors=True)
+        if aside is not None:
+            aside.rename(out)
+        elif empty:
+            out.mkdir()
+        raise
+
+
+def move_aside(out: Path) -> Path:
+    """Rename a folder to the first free number: carried becomes carried.1."""
+    number = 1
+    while os.path.lexists(aside := out.with_name(f"{out.name}.{number}")):
+        number += 1
+    out.rename(aside)
+    return aside

@@ -1,0 +1,140 @@
+"""The second run of each side: a script that is not deterministic shows nothing about its migration.
+
+It runs in a process of its own, side by side with the first where the machine has cores for both and nothing can be in
+the way of the other: no fixed port, no full path among the arguments that both would write to.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Literal
+
+from viaduct.carrying import agreement as judging
+from viaduct.carrying import provenance
+from viaduct.carrying.agreement import Agreement, Pair
+from viaduct.carrying.drift import find_first_difference
+from viaduct.carrying.observed import read
+from viaduct.carrying.running import OUTPUT, Run
+from viaduct.rehearsal import plan as plans
+from viaduct.rehearsal import project
+from viaduct.rehearsal.bounds import GRACE_S
+from viaduct.rehearsal.environment import ROOT
+from viaduct.rehearsal.files import move_record
+from viaduct.rehearsal.plan import Plan
+from viaduct.rehearsal.process import rehearse
+from viaduct.rehearsal.summary import Summary, load_summary
+
+Side = Literal["original", "migrated"]
+CODE = (
+    "import sys; sys.path[:1] = [{root!r}]; import viaduct; sys.path[:1] = []; "
+    "from viaduct.carrying.repetition import main; sys.exit(main(sys.argv[1]))"
+)
+ROUNDING = 1e-5  # relative, of the first value that differs
+SHARED = ("init_process_group", "MASTER_PORT", "tcp://", "socket")  # what two runs at a time may quarrel about
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """Two runs of one side, and the pairs of their values; none if the second failed."""
+
+    side: Side
+    again: Run
+    pairs: list[Pair]
+
+    @property
+    def is_equal(self) -> bool:
+        return self.again.is_finished and bool(self.pairs) and all(pair.same for pair in self.pairs)
+
+    @property
+    def is_deterministic(self) -> bool:
+        """Return True if the runs are equal, or begin to differ by rounding: threads that add in no fixed order.
+
+        No yardstick decides it: a run with moved weights differs by the same chance, and would excuse it.
+        """
+        first = Agreement("differ", self.pairs).earliest
+        return self.is_equal or (first is not None and not first.why and first.error <= ROUNDING)
+
+
+class SecondRun:
+    """A second run with the same plan. As a context it is ended when the block fails."""
+
+    def __init__(self, side: Side, plan: Plan) -> None:
+        record = Path(plan.record).with_name(f"{side}_again")
+        self.side, self.plan = side, move_record(plan, record)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        Path(self.plan.record).mkdir(parents=True)
+        self.plan.save()
+        with open(Path(self.plan.record) / OUTPUT, "wb") as output:
+            command = [sys.executable, "-c", CODE.format(root=str(ROOT)), self.plan.record]
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+            )
+
+    def finish(self) -> Run | None:
+        """Wait for it; None where it has left no summary."""
+        if self._process is None:
+            self.start()
+        assert self._process is not None
+        self._process.wait()
+        summary = load_summary(self.plan.record)
+        if summary is None:
+            return None
+        return Run(self.side, self.plan, summary, read(self.plan), provenance.read(self.plan))
+
+    def stop(self) -> None:
+        process = self._process
+        if process is None or process.poll() is not None:
+            return
+        process.terminate()  # which it hands on to the script
+        try:
+            process.wait(GRACE_S + 5)
+        except subprocess.TimeoutExpired:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    def __enter__(self) -> SecondRun:
+        if can_run_beside(self.plan):
+            self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if kind is not None:
+            self.stop()
+
+
+def can_run_beside(plan: Plan) -> bool:
+    if plan.ranks > 1 or len(os.sched_getaffinity(0)) < 2:
+        return False
+    if any(os.path.isabs(argument.partition("=")[2] or argument) for argument in plan.arguments):
+        return False
+    texts = (source.path.read_bytes() for source in project.read(Path(plan.script)).sources)
+    return not any(argument.encode() in text for text in texts for argument in SHARED)
+
+
+def main(record: str) -> int:
+    """The process of a second run."""
+    plan = plans.load(Path(record) / plans.FILE)
+    summary: Summary = rehearse(plan, lambda line: print(f"viaduct carry: {line}", flush=True))
+    return 128 + summary.interrupted if summary.interrupted else 0
+
+
+def compare_runs(first: Run, again: Run, side: Side) -> Repetition:
+    return Repetition(side, again, judging.measure(first.observed, again.observed) if again.is_finished else [])
+
+
+def describe_place(first: Run, again: Run, pair: Pair) -> str:
+    """Name the first value that was not the same again, and the first module whose output was not."""
+    rank = f" of rank {pair.rank}" if pair.rank else ""
+    name = pair.name if pair.kind == "loss" else f"{pair.kind} of {pair.name}"
+    module = find_first_difference(again.plan.record, first.plan.record)
+    return f"{name}{rank}; first in {module}" if module else f"{name}{rank}"

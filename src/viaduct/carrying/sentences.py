@@ -1,0 +1,349 @@
+"""The result in sentences, the same on the page, in the terminal and in carry.json."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from pathlib import Path
+
+from viaduct.carrying.agreement import Kind, Pair
+from viaduct.carrying.carry import Carried
+from viaduct.carrying.doubts import Doubt
+from viaduct.carrying.faults import Whose, find_fault
+from viaduct.carrying.speed import describe_speed
+from viaduct.scripts.notebook_runs import locate_line
+
+NAMES = {"Not proved": ("Not proved", "未证明"), "At fault": ("At fault", "原因"), "Try": ("Try", "建议")}
+NAMES |= {"Not compared": ("Not compared", "未比较"), "Also": ("Also", "另外")}
+FAULTS: dict[Whose, tuple[str, str]] = {
+    "script": ("the script itself", "脚本本身"),
+    "package": ("a package that is missing, or of another release", "缺少软件包或版本不符"),
+    "file": ("a file that is not there", "缺少文件"),
+    "limit": ("a documented limit of the card", "加速卡的文档限制"),
+    "bound": ("the bounds of this run", "本次运行的时间或内存限制"),
+    "viaduct": ("viaduct, not the script", "viaduct 自身,而不是脚本"),
+}
+KINDS: tuple[Kind, ...] = ("loss", "gradient", "weight")
+LONG = 80  # letters of the arguments of an earlier carry
+SHOWN = 3  # things that were made with other numbers, places that ask for the device
+
+
+def make_headline(carried: Carried) -> str:
+    """Return the verdict in one sentence."""
+    to, chinese = carried.request.to.upper(), carried.request.lang == "zh"
+    if carried.verdict == "agrees":
+        return agreement_headline(carried, to)
+    if carried.verdict == "differs":
+        assert carried.explanation is not None
+        return f"不一致:{carried.explanation.headline}" if chinese else carried.explanation.headline
+    if carried.verdict == "not proved":
+        return doubt_headline(carried)
+    if carried.failed_run is None:
+        count = len(carried.limits)
+        limits = f"{count} documented {'limit is' if count == 1 else 'limits are'} met"
+        return (
+            f"无法运行:触及加速卡的 {count} 个文档限制。"
+            if chinese
+            else f"Could not run: the card would refuse it, {limits}."
+        )
+    found = find_fault(carried.failed_run)
+    return f"无法运行:{found.chinese}。" if chinese else f"Could not run: {found.text}."
+
+
+def agreement_headline(carried: Carried, to: str) -> str:
+    """Name what was compared, and nothing more."""
+    assert carried.agreement is not None
+    counts = [count_values(carried, kind) for kind in KINDS]
+    compared = join_parts([count for count in counts if count], carried.request.lang)
+    if carried.request.lang == "zh":
+        how = "在舍入误差内一致" if carried.agreement.verdict == "rounding" else "逐位相等"
+        return f"一致:在 {to} 替身上,{compared}{how}。"
+    single = sum(len(carried.agreement.informative_pairs(kind)) for kind in KINDS) == 1
+    how = "equal in every bit"
+    if carried.agreement.verdict == "rounding":
+        how = "agrees up to rounding" if single else "agree up to rounding"
+    else:
+        how = f"{'is' if single else 'are'} {how}"
+    return f"Agrees on the {to} stand-in: {compared} {how}."
+
+
+def count_values(carried: Carried, kind: Kind) -> str:
+    """How many values of a kind were compared; those that show nothing but rounding are not."""
+    assert carried.agreement is not None
+    count = len(carried.agreement.informative_pairs(kind))
+    if not count:
+        return ""
+    if carried.request.lang == "zh":
+        return {
+            "loss": f"{count} 个损失",
+            "gradient": f"第一步的 {count} 个梯度",
+            "weight": f"结束时的 {count} 个张量",
+        }[kind]
+    many = "s" if count > 1 else ""
+    return {
+        "loss": f"{count} loss{'es' if many else ''} of {format_steps(carried)}",
+        "gradient": f"{count} gradient{many} of the first step",
+        "weight": f"{count} tensor{many} at the end",
+    }[kind]
+
+
+def join_parts(parts: list[str], language: str) -> str:
+    """Join parts with commas and `and`."""
+    if language == "zh":
+        return "、".join(parts)
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+
+
+def doubt_headline(carried: Carried) -> str:
+    """Return the headline of `not proved`."""
+    assert carried.agreement is not None
+    first, *more = sorted(carried.doubts, key=lambda doubt: not doubt.hides_differences)
+    chinese = carried.request.lang == "zh"
+    agrees = carried.agreement.verdict in ("same", "rounding") and not first.hides_differences
+    if chinese:
+        begin = "未证明:执行到的部分一致,但" if agrees else "未证明:"
+        return f"{begin}{first.chinese}{f'(另有 {len(more)} 个原因)' if more else ''}。"
+    begin = "Not proved: what ran agrees, but " if agrees else "Not proved: "
+    others = f" ({len(more)} further reason{'s' if len(more) > 1 else ''} below)" if more else ""
+    return f"{begin}{first.text.removesuffix('.')}{others}."
+
+
+def list_remarks(carried: Carried) -> list[tuple[str, str]]:
+    """Return pairs of name and sentence, in reading order."""
+    found = [
+        *failure_remarks(carried),
+        *doubt_remarks(carried),
+        *location_remarks(carried),
+        *compared_remarks(carried),
+        *uncompared_remarks(carried),
+    ]
+    found += [speed] if (speed := describe_speed(carried)) is not None else []
+    found += [
+        ("Meant", f"Made in the original too, since it is known to change numbers: {what}.") for what in carried.known
+    ]
+    if carried.agreement is not None:
+        found += [("Note", remark) for remark in (*carried.agreement.remarks, *idle_remarks(carried))]
+    for path in carried.shared:
+        found.append(
+            ("Shared", f"The original wrote to {path}, and the migrated script found it there: give a relative path.")
+        )
+    if carried.branches:
+        locations = ", ".join(f"original {branch.place}" for branch in carried.branches[:SHOWN])
+        more = f" and {len(carried.branches) - SHOWN} more" if len(carried.branches) > SHOWN else ""
+        found.append(
+            ("Branches", f"The script asks which device it has, and may go another way there: {locations}{more}.")
+        )
+    found += earlier_remarks(carried)
+    if carried.aside is not None:
+        found.append(("Kept", f"What was in {carried.request.out} before is now in {carried.aside}."))
+    return found
+
+
+def earlier_remarks(carried: Carried) -> list[tuple[str, str]]:
+    """Name the edits that count though this command did not execute them."""
+    found = []
+    for earlier in carried.earlier:
+        count = sum(edit.earlier == earlier.folder for edit in carried.edits)
+        if not count:
+            continue
+        words = shlex.join(earlier.arguments)
+        given = f" (-- {words[:LONG]}{' …' if len(words) > LONG else ''})" if words else ""
+        if carried.request.lang == "zh":
+            found.append(("先前执行", f"{count} 处修改在 {earlier.folder}{given} 中执行,其比较结果一致。"))
+        else:
+            edits = f"{count} edit{'' if count == 1 else 's'}"
+            found.append(
+                ("Earlier", f"{edits} not executed here ran in {earlier.folder}{given}, where what ran agrees.")
+            )
+    return found
+
+
+def doubt_remarks(carried: Carried) -> list[tuple[str, str]]:
+    """Return the doubts, with advice on edits that never ran."""
+    chinese = carried.request.lang == "zh"
+    name = NAMES["Also" if carried.verdict == "differs" else "Not proved"][chinese]
+    found = [(name, describe_doubt(carried, doubt)) for doubt in carried.doubts]
+    if any(doubt.kind == "never executed" for doubt in carried.doubts):
+        found.append((NAMES["Try"][chinese], execution_advice(carried)))
+    return found
+
+
+def execution_advice(carried: Carried) -> str:
+    """Say how more of the edits would be executed."""
+    assert carried.migrated is not None
+    count = carried.original.summary.steps
+    if carried.request.lang == "zh":
+        stopped = f"两次运行都在 {count} 步后被停止,循环之后的代码没有执行:" if carried.migrated.summary.stopped else ""
+        return (
+            f"{stopped}在 -- 之后给出能执行到这些行的参数,例如脚本自己的步数;"
+            f"一条命令无法全部执行到时,用其他参数和 --earlier {carried.request.out} 再次运行。"
+        )
+    if carried.migrated.summary.stopped:
+        return (
+            f"Both runs were stopped after {format_steps(carried)}, so nothing behind the loop ran. "
+            "Give the script after -- as many steps of its own, and whatever else reaches these lines."
+        )
+    return (
+        "Give the script after -- the arguments with which it reaches these lines. If no single command reaches all, "
+        f"carry it once more with others and --earlier {carried.request.out}."
+    )
+
+
+def describe_doubt(carried: Carried, doubt: Doubt) -> str:
+    text = doubt.text_in(carried.request.lang).removesuffix(".")
+    text = text[:1].upper() + text[1:]
+    if not doubt.items:
+        return f"{text}."
+    more = len(doubt.items) - SHOWN
+    shown_items = "; ".join(doubt.items[:SHOWN]) + (f"; +{more}" if more > 0 else "")
+    return f"{text}: {shown_items}."
+
+
+def idle_remarks(carried: Carried) -> list[str]:
+    return [
+        f"{fact.name[0].upper()}{fact.name[1:]} ({fact.what['class']}) took no step in {format_steps(carried)}"
+        f"{format_location(carried, fact.at)}: what it does is not compared."
+        for fact in carried.idle
+    ]
+
+
+def format_steps(carried: Carried) -> str:
+    count = carried.original.summary.steps
+    return f"{count} {'step' if count == 1 else 'steps'}"
+
+
+def format_location(carried: Carried, location: tuple[str, int] | None) -> str:
+    return f" ({display_path(carried, location[0])}:{location[1]})" if location else ""
+
+
+def failure_remarks(carried: Carried) -> list[tuple[str, str]]:
+    """Return how a run failed: limits first, else the error, its line and what to try."""
+    if carried.verdict != "could not run":
+        return []
+    chinese = carried.request.lang == "zh"
+    met = [("Limit", describe_limit(carried, hit)) for hit in carried.limits if hit["mode"] == "error"]
+    run = carried.failed_run
+    if run is None:
+        return met
+    found = find_fault(run)
+    whose = FAULTS[found.whose]
+    last = run.failed_at
+    location = f", {locate_line(last[0], last[1]).replace(last[0], display_path(carried, last[0]))}" if last else ""
+    lines = [(NAMES["At fault"][chinese], f"{whose[chinese]}{location}.")]
+    advice = found.chinese_advice if chinese else found.advice
+    return [*lines, *met, *([(NAMES["Try"][chinese], advice)] if advice else [])]
+
+
+def describe_limit(carried: Carried, hit: dict[str, object]) -> str:
+    location = hit["place"]
+    line = f"{display_path(carried, str(location['file']))}:{location['line']}: " if isinstance(location, dict) else ""
+    return f"{line}{hit['name']}: {hit['what']} {hit['change']}"
+
+
+def location_remarks(carried: Carried) -> list[tuple[str, str]]:
+    """Return what is known about the first divergence, and the suspected lines."""
+    found = carried.explanation
+    if found is None:
+        return []
+    lines = [("What is known", remark) for remark in found.remarks]
+    for other in found.others[:SHOWN]:
+        lines.append(("Made differently", f"{other.words}{format_location(carried, other.right_at)}."))
+    for suspect in carried.suspects[:2]:
+        lines.append(
+            (
+                "Look at",
+                f"migrated {suspect.place}: {suspect.new or 'gone: ' + suspect.old}"
+                + (f" ({suspect.why})" if suspect.why else ""),
+            )
+        )
+    return lines
+
+
+def compared_remarks(carried: Carried) -> list[tuple[str, str]]:
+    """Return what was compared."""
+    if carried.agreement is None:
+        return []
+    parts = [describe_kind(carried, kind) for kind in ("loss", "gradient", "weight")]
+    if carried.outcomes is not None:
+        parts += [
+            format_count(carried.outcomes.evaluations, "pass without gradients", "passes without gradients"),
+            format_count(carried.outcomes.compared, "printed number", "printed numbers"),
+            format_count(
+                sum(file.state != "not compared" for file in carried.written), "written file", "written files"
+            ),
+        ]
+    return [("Compared", "; ".join(part for part in parts if part) + ".")]
+
+
+def format_count(count: int, singular: str, plural: str) -> str:
+    """Return a count with its noun; empty for none."""
+    return f"{count} {singular if count == 1 else plural}" if count else ""
+
+
+def uncompared_remarks(carried: Carried) -> list[tuple[str, str]]:
+    """Return what no verdict covers."""
+    if carried.agreement is None:
+        return []
+    if carried.request.lang == "zh":
+        text = "第一步之后的梯度、各步之间的权重,以及加速卡自身的算子。"
+        if carried.stage == "tf1":
+            text = f"局部变量(如指标计数器)、其他的算子执行顺序、{text}"
+        return [(NAMES["Not compared"][1], text), *uncompared_files(carried)]
+    tf1 = "local variables such as counters of metrics, another order of operators, " if carried.stage == "tf1" else ""
+    return [
+        (
+            "Not compared",
+            f"{tf1}gradients after the first step, weights between steps, printed text without numbers, numbers that "
+            "do not repeat themselves, times and speeds, temporary files; the card's own kernels.",
+        ),
+        *uncompared_files(carried),
+    ]
+
+
+def uncompared_files(carried: Carried) -> list[tuple[str, str]]:
+    """Return written files that are not compared, with the reason."""
+    found = [f"{file.name} ({file.detail})" for file in carried.written if file.state == "not compared"]
+    more = len(found) - SHOWN
+    text = "; ".join(found[:SHOWN]) + (f"; +{more}" if more > 0 else "")
+    return [(NAMES["Not compared"][carried.request.lang == "zh"], f"{text}.")] if found else []
+
+
+def describe_kind(carried: Carried, kind: Kind) -> str:
+    assert carried.agreement is not None
+    pairs = carried.agreement.pairs_of(kind)
+    if not pairs:
+        return f"no {kind} was seen"
+    many = len(pairs) != 1
+    what = {
+        "loss": "losses" if many else "loss",
+        "gradient": f"gradient{'s' * many} of the first step",
+        "weight": f"weight{'s' * many} at the end",
+    }[kind]
+    equal = sum(pair.same for pair in pairs)
+    if equal == len(pairs):
+        return f"{len(pairs)} {what}, equal in every bit"
+    return f"{len(pairs)} {what}, {equal} equal in every bit{describe_worst(carried.agreement.informative_pairs(kind))}"
+
+
+def describe_worst(pairs: list[Pair]) -> str:
+    """Describe the largest difference among the informative values."""
+    measured = [pair for pair in pairs if not pair.why and math.isfinite(pair.error)]
+    beyond = [pair.name for pair in pairs if not pair.why and not math.isfinite(pair.error)]
+    worst = max(measured, key=lambda pair: pair.error, default=None)
+    words = f", {len(beyond)} beyond measure (from zero, not finite, or whole numbers: {beyond[0]})" if beyond else ""
+    if worst is None or not worst.error:
+        return words
+    rounding = f", where {worst.allowed:.1e} is allowed" if worst.noise else ""
+    return f"{words}, the largest {'other ' if beyond else ''}difference {worst.error:.1e}{rounding}"
+
+
+def display_path(carried: Carried, file: str) -> str:
+    """Return the side of a file and its path there; another file by its name.
+
+    Both sides have files of the same names, and a line has another number on each.
+    """
+    path = Path(file)
+    for side, root in (("migrated", carried.sides.folder.resolve()), ("original", carried.sides.root.resolve())):
+        if path.is_relative_to(root):
+            return f"{side} {path.relative_to(root).as_posix()}"
+    return path.name

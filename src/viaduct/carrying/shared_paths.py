@@ -1,0 +1,38 @@
+"""Paths that both runs share by mistake: absolute paths among the arguments that the first run writes to.
+
+A relative path is each run's own. Under a full one the second run may find the checkpoints of the first and go on.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+LOOKED_AT = 2000  # files and folders below a path
+
+
+def find_newest(arguments: Sequence[str]) -> dict[str, float]:
+    """Return the absolute paths among the arguments, with the time of the last change; 0 where nothing exists."""
+    values = (argument.partition("=")[2] or argument for argument in arguments)
+    return {value: last_written(Path(value)) for value in values if os.path.isabs(value)}
+
+
+def last_written(path: Path) -> float:
+    """Return the time of the last change below a path."""
+    times = [entry.lstat().st_mtime for entry in islice(iterate_below(path), LOOKED_AT) if os.path.lexists(entry)]
+    return max(times, default=0.0)
+
+
+def iterate_below(path: Path) -> Iterator[Path]:
+    """Yield a path and everything below it."""
+    if path.exists():
+        yield path
+    for root, folders, files in os.walk(path):
+        yield from (Path(root) / name for name in (*folders, *files))
+
+
+def find_written_since(before: dict[str, float]) -> list[str]:
+    """Return the paths that changed since."""
+    return [value for value, time in before.items() if last_written(Path(value)) > time]

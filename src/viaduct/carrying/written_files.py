@@ -1,0 +1,282 @@
+"""Files that both sides wrote, compared by content.
+
+A checkpoint's tensors are judged as weights are, with the drift of the shaken run's own file as their yardstick. Plain
+values, scalars and lines count where each side writes them alike in both of its runs. A file of one side only is a
+difference. What cannot be compared is listed, with the reason.
+"""
+
+from __future__ import annotations
+
+import filecmp
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from viaduct.carrying.agreement import Pair, distance, pair_arrays, set_tolerances
+from viaduct.carrying.contents import Content, Unreadable, read_content
+from viaduct.carrying.outcomes import (
+    DEVICE,
+    NUMBER,
+    TIME,
+    describe_line,
+    is_alike,
+    pair_lines,
+    remove_own_names,
+    stable_numbers,
+)
+from viaduct.carrying.running import Run
+from viaduct.rehearsal.files import find_file
+
+State = Literal["equal", "rounding", "differs", "not compared"]
+REPEATS = 1e-5  # relative: what the second run of a side may differ by
+FILES = 500  # that are compared
+SHOWN = 3  # values of a file that are named
+LEFT_OUT = re.compile(r"(?:^|/)__pycache__/|\.pyc$|\.lock$")
+PART = re.compile(r"\.data-\d{5}-of-\d{5}$")  # of a TensorFlow checkpoint, read with its .index
+
+
+@dataclass(frozen=True)
+class Written:
+    """One file: what it is called in the original, how it compares, and why or where."""
+
+    name: str
+    state: State
+    detail: str
+    count: int = 0  # values, lines or tensors that were compared
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The runs whose files are compared: both sides, their second runs, and the original with moved weights."""
+
+    original: Run
+    migrated: Run
+    original_again: Run | None = None
+    migrated_again: Run | None = None
+    shaken: Run | None = None
+    allowed: float = 0.0  # relative difference of plain numbers that rounding explains
+
+
+def list_written(run: Run | None) -> dict[str, Path]:
+    """Return the files that a run wrote, new or changed, by their names from the working folder, or full ones."""
+    if run is None:
+        return {}
+    names = [name for name in run.summary.wrote if not LEFT_OUT.search(name)]
+    files = {name: find_file(run.plan.record, name) for name in names}
+    return {name: path for name, path in files.items() if path.is_file() and not path.is_symlink()}
+
+
+def compare_written(runs: Runs) -> list[Written]:
+    """Compare all files that both sides wrote."""
+    ours, theirs = list_written(runs.original), list_written(runs.migrated)
+    pairs = pair_names(list(ours), list(theirs))
+    found = list(compare_one_sided(runs, ours, theirs, pairs))
+    for number, (left, right) in enumerate(pairs.items()):
+        if PART.search(left) and any(name.endswith(".index") for name in ours):
+            continue
+        if number >= FILES:
+            found.append(Written(left, "not compared", f"it is beyond the first {FILES} files"))
+        elif filecmp.cmp(ours[left], theirs[right], shallow=False) and not left.endswith(".index"):
+            found.append(Written(left, "equal", "equal in every byte", 1))
+        else:
+            found.append(compare_file(runs, left, ours[left], right, theirs[right]))
+    return sorted(found, key=lambda file: file.name)
+
+
+def plain_name(name: str) -> str:
+    """Return a file's name without what depends on the device, the time or the process."""
+    if "tfevents" in name:
+        name = re.sub(r"tfevents\.[^/]*", "tfevents", name)
+    return re.sub(r"\d{6,}", "#", TIME.sub("time", DEVICE.sub("device", name)))
+
+
+def pair_names(left: list[str], right: list[str]) -> dict[str, str]:
+    """Pair equal names; the rest by their plain names, in order."""
+    pairs = {name: name for name in left if name in set(right)}
+    waiting: dict[str, list[str]] = defaultdict(list)
+    for name in sorted(set(right) - pairs.keys()):
+        waiting[plain_name(name)].append(name)
+    for name in sorted(set(left) - pairs.keys()):
+        if others := waiting.get(plain_name(name)):
+            pairs[name] = others.pop(0)
+    return pairs
+
+
+def compare_one_sided(
+    runs: Runs, ours: dict[str, Path], theirs: dict[str, Path], pairs: dict[str, str]
+) -> Iterator[Written]:
+    """Yield files that only one side wrote."""
+    sides = (
+        (ours, set(pairs), runs.original_again, "the original"),
+        (theirs, set(pairs.values()), runs.migrated_again, "the migrated script"),
+    )
+    for files, known, again, side in sides:
+        repeated = {plain_name(name) for name in list_written(again)} if again is not None else None
+        for name in sorted(files.keys() - known):
+            if repeated is not None and plain_name(name) not in repeated:
+                yield Written(name, "not compared", f"one of two runs of {side} writes it, the other does not")
+            else:
+                yield Written(name, "differs", f"only {side} writes it")
+
+
+def compare_file(runs: Runs, left: str, left_path: Path, right: str, right_path: Path) -> Written:
+    """Compare one file by its content."""
+    try:
+        ours, theirs = read_content(left_path), read_content(right_path)
+        ours_again, theirs_again = (
+            read_again(*of) for of in ((runs.original_again, left), (runs.migrated_again, right))
+        )
+        shaken = read_again(runs.shaken, left)
+    except Unreadable as reason:
+        return Written(left, "not compared", str(reason))
+    if (ours.lines is None) != (theirs.lines is None):
+        return Written(left, "differs", "it has another format after the migration")
+    if ours.unread or theirs.unread:
+        return compare_storages(left, ours, theirs)
+    if ours.lines is not None:
+        return compare_lines(runs, left, ours, theirs, ours_again, theirs_again)
+    return compare_values(runs, left, (ours, theirs), (ours_again, theirs_again), shaken)
+
+
+def read_again(run: Run | None, name: str) -> Content | None:
+    """Read the file of the same name that another run of the side wrote."""
+    files = list_written(run)
+    found = name if name in files else next((file for file in files if plain_name(file) == plain_name(name)), None)
+    return read_content(files[found]) if found is not None else None
+
+
+# ---- tensors and plain values
+
+
+Both = tuple[Content, Content]
+BothAgain = tuple[Content | None, Content | None]
+
+
+def compare_values(runs: Runs, name: str, sides: Both, again: BothAgain, shaken: Content | None) -> Written:
+    """Compare tensors and plain values of a file."""
+    ours, theirs = sides
+    unstable = set().union(*(find_unstable(*pair) for pair in zip(sides, again, strict=True)))
+    pairs = [pair for pair in pair_arrays("weight", ours.arrays, theirs.arrays, 0) if pair.name not in unstable]
+    yardstick = list(pair_arrays("weight", ours.arrays, shaken.arrays, 0)) if shaken is not None else []
+    judged = judge_pixels(runs, ours, theirs) if ours.pixels else set_tolerances(pairs, yardstick)
+    bad = [f"{pair.name} {pair.why or f'is off by {pair.error:.2g}'}" for pair in judged if pair.bad]
+    names = [*ours.values, *(key for key in theirs.values if key not in ours.values)]
+    compared = [key for key in names if key not in unstable and not (ours.partial and is_one_sided(key, ours, theirs))]
+    bad += [
+        f"{key} is {ours.values.get(key, 'not there')} in the original, {theirs.values.get(key, 'not there')} after it"
+        for key in compared
+        if not is_same_value(ours.values.get(key), theirs.values.get(key), runs.allowed)
+    ]
+    count = len(pairs) + len(compared)
+    what = ", ".join(
+        part for part in (format_plural(len(pairs), "tensor"), format_plural(len(compared), "value")) if part
+    )
+    if bad:
+        return Written(name, "differs", describe_some(bad), count)
+    if not count:
+        return Written(name, "not compared", "nothing in it is the same in two runs of a side, or of both sides")
+    equal = all(pair.same for pair in pairs)
+    return Written(name, "equal" if equal else "rounding", f"{what} {'equal' if equal else 'within rounding'}", count)
+
+
+def compare_storages(name: str, ours: Content, theirs: Content) -> Written:
+    """Compare the bytes of tensors: equal, or not compared, since rounding changes them, too."""
+    why = ours.unread or theirs.unread
+    same = ours.arrays.keys() == theirs.arrays.keys() and all(
+        np.array_equal(array, theirs.arrays[storage]) for storage, array in ours.arrays.items()
+    )
+    if not same:
+        return Written(name, "not compared", f"{why}; the bytes of its tensors differ")
+    count = len(ours.arrays)
+    return Written(name, "equal", f"the bytes of {format_plural(count, 'tensor')} equal; {why}", count)
+
+
+def judge_pixels(runs: Runs, ours: Content, theirs: Content) -> list[Pair]:
+    """Rounding may move a pixel by one step of 256; where the runs are equal in every bit, by none."""
+    left, right = ours.arrays["pixels"], theirs.arrays["pixels"]
+    if left.shape == right.shape and runs.allowed and int(np.abs(left.astype(int) - right).max(initial=0)) <= 1:
+        return []
+    return list(pair_arrays("weight", ours.arrays, theirs.arrays, 0))
+
+
+def find_unstable(first: Content, again: Content | None) -> set[str]:
+    """Return names of values that a second run of the same side writes differently."""
+    if again is None:
+        return set()
+    tensors = {
+        name
+        for name, array in first.arrays.items()
+        if name not in again.arrays
+        or array.shape != again.arrays[name].shape
+        or distance(array, again.arrays[name]) > REPEATS
+    }
+    return tensors | {
+        name for name, text in first.values.items() if not is_same_value(text, again.values.get(name), REPEATS)
+    }
+
+
+def is_one_sided(name: str, ours: Content, theirs: Content) -> bool:
+    return name not in ours.values or name not in theirs.values
+
+
+def is_same_value(left: str | None, right: str | None, allowed: float) -> bool:
+    if left is None or right is None:
+        return left is right
+    if NUMBER.fullmatch(left) and NUMBER.fullmatch(right):
+        return is_alike(left, right, allowed)
+    return left == right or plain_text(left) == plain_text(right)
+
+
+def plain_text(text: str) -> str:
+    """Return a text without the device's name, its number and the time."""
+    return TIME.sub("time", re.sub(r"device(?::0)?", "device", DEVICE.sub("device", text)))
+
+
+# ---- lines
+
+
+def compare_lines(
+    runs: Runs, name: str, ours: Content, theirs: Content, ours_again: Content | None, theirs_again: Content | None
+) -> Written:
+    left, right = read_lines(ours, runs.original), read_lines(theirs, runs.migrated)
+    left_again = read_lines(ours_again, runs.original_again) if ours_again and runs.original_again else left
+    right_again = read_lines(theirs_again, runs.migrated_again) if theirs_again and runs.migrated_again else right
+    pairs = pair_lines(left, right)
+    numbers = stable_numbers(left, left_again), stable_numbers(right, right_again)
+    bad, count, inexact = [], 0, False
+    for a, b in pairs:
+        both = [(x, y) for x, y in zip(numbers[0][a], numbers[1][b], strict=True) if x is not None and y is not None]
+        count += 1
+        inexact = inexact or any(x != y for x, y in both)
+        if any(not is_alike(x, y, runs.allowed) for x, y in both):
+            bad.append(f"{describe_line(left[a])} in the original, {describe_line(right[b])} after the migration")
+    for lines, again, known, side in (
+        (left, left_again, {a for a, _ in pairs}, "the original"),
+        (right, right_again, {b for _, b in pairs}, "the migrated script"),
+    ):
+        steady = {a for a, _ in pair_lines(lines, again)}
+        bad += [f"only {side} writes {describe_line(lines[at])}" for at in sorted(steady - known)]
+    if bad:
+        return Written(name, "differs", describe_some(bad), count)
+    if not count:
+        return Written(name, "not compared", "no line of it is the same in two runs of a side")
+    state: State = "rounding" if inexact else "equal"
+    return Written(name, state, f"{format_plural(count, 'line')} {'within rounding' if inexact else 'equal'}", count)
+
+
+def read_lines(content: Content, run: Run) -> list[str]:
+    return remove_own_names(content.lines or [], run.plan)
+
+
+def describe_some(bad: list[str]) -> str:
+    more = len(bad) - SHOWN
+    return "; ".join(bad[:SHOWN]) + (f"; and {more} more" if more > 0 else "")
+
+
+def format_plural(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' if count != 1 else ''}" if count else ""

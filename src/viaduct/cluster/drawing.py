@@ -1,0 +1,87 @@
+"""Drawing of a rank table in the terminal: a box per server, its devices in their two networks of four."""
+
+from __future__ import annotations
+
+from rich import box
+from rich.columns import Columns
+from rich.console import Console
+from rich.panel import Panel
+from rich.table import Column, Table
+from rich.text import Text
+
+from viaduct.cluster.findings import format_count
+from viaduct.cluster.ranktable import Device, RankTable, Server
+from viaduct.terminal import print_table
+
+BOXES_LIMIT = 16
+"""More servers than this are drawn as a line each."""
+A_ROW = 4
+
+
+def draw_table(table: RankTable, console: Console) -> None:
+    """Print a rank table: boxes, or a line a server if there are many."""
+    console.print(write_headline(table))
+    if len(table.servers) > BOXES_LIMIT:
+        print_table(list_servers(table), console)
+        return
+    boxes = [draw_server(table, server) for server in table.servers]
+    if console.is_terminal:
+        console.print(Columns(boxes))
+    else:  # a pipe has no width to fill: one box below the other
+        console.print(*boxes, sep="\n")
+
+
+def write_headline(table: RankTable) -> str:
+    """Return the line above the drawing."""
+    servers, devices = format_count(len(table.servers), "server"), format_count(table.size, "device")
+    form = "super-pod" if table.super_pod else f"template {table.template}"
+    return f"{table.name}: {form}, {servers}, {devices}; rank 0 is on {table.master}"
+
+
+def draw_server(table: RankTable, server: Server) -> Panel:
+    """Return the box of one server."""
+    grid = Table(*(Column(overflow="fold") for _ in range(A_ROW)), box=box.SQUARE, show_header=False, show_lines=True)
+    for row in rows(server):
+        grid.add_row(*row)
+    return Panel.fit(grid, title=Text(write_title(table, server)), subtitle=Text(f"ranks {spans(server.ranks)}"))
+
+
+def rows(server: Server) -> list[list[Text]]:
+    """Devices 0-3 above 4-7; a row without any is left out, a device that is not used is a dot."""
+    devices = {device.device_id: device for device in server.devices}
+    starts = sorted({number // A_ROW * A_ROW for number in devices})
+    return [[draw_device(number, devices.get(number)) for number in range(start, start + A_ROW)] for start in starts]
+
+
+def draw_device(number: int, device: Device | None) -> Text:
+    """Return the cell of one device."""
+    if device is None:
+        return Text(f"device {number}\n·", style="dim")
+    return Text.assemble(f"device {number}\n", (f"rank {device.rank}", "bold"), f"\n{device.device_ip}")
+
+
+def write_title(table: RankTable, server: Server) -> str:
+    """Return the title of a box."""
+    return f"{server.server_id} · node {table.servers.index(server)}"
+
+
+def list_servers(table: RankTable) -> Table:
+    """Return a table with one line a server."""
+    lines = Table("node", "server", "ranks", "devices", "addresses", box=None, pad_edge=False)
+    for node, server in enumerate(table.servers):
+        numbers = spans(sorted(device.device_id for device in server.devices))
+        others = len(server.devices) - 1
+        addresses = server.devices[0].device_ip + (f" and {others} more" if others else "")
+        lines.add_row(str(node), Text(server.server_id), spans(server.ranks), numbers, addresses)
+    return lines
+
+
+def spans(numbers: list[int]) -> str:
+    """0, 1, 2, 3, 6 as 0-3, 6."""
+    pieces: list[list[int]] = []
+    for number in numbers:
+        if pieces and pieces[-1][-1] + 1 == number:
+            pieces[-1].append(number)
+        else:
+            pieces.append([number])
+    return ", ".join(f"{piece[0]}-{piece[-1]}" if len(piece) > 1 else str(piece[0]) for piece in pieces)

@@ -1,0 +1,104 @@
+"""Producers of tensors, and exits of gradients from modules, found in autograd's graph.
+
+Between modules there are functions (`out + shortcut`, flatten) that no module hook sees. Autograd's nodes know them:
+from the tensor that enters a module the way back leads to the modules that it was made of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import get_gradient_edge
+from torch.utils.weak import TensorWeakRef
+
+Node: TypeAlias = Any  # torch.autograd.graph.Node; C++ nodes and Python ones share no class that mypy knows
+Edge: TypeAlias = tuple[Node, int]
+FAR = 20_000  # nodes; a walk beyond has left the network
+
+
+def edge_of(tensor: Tensor) -> Edge | None:
+    """Return the autograd edge of a tensor; holding the node keeps its identity."""
+    if not tensor.requires_grad or not torch.is_grad_enabled():
+        return None
+    edge = get_gradient_edge(tensor)
+    return edge.node, edge.output_nr
+
+
+class Flow:
+    """Remembers who made which tensor."""
+
+    def __init__(self) -> None:
+        self._by_edge: dict[Edge, str] = {}
+        self._by_tensor: dict[int, tuple[TensorWeakRef, int, str]] = {}
+
+    def add_maker(self, tensor: Tensor, edge: Edge | None, op: str) -> None:
+        """Remember the innermost module that returned a tensor."""
+        if edge is not None:
+            self._by_edge.setdefault(edge, op)
+        elif not tensor.is_inference() and self._maker(tensor) is None:
+            self._by_tensor[id(tensor)] = (TensorWeakRef(tensor), tensor._version, op)
+
+    def find_makers(self, tensor: Tensor, edge: Edge | None) -> list[str]:
+        """Return the operators from which a tensor was computed."""
+        if edge is None:
+            maker = None if tensor.is_inference() else self._maker(tensor)
+            return [maker] if maker else []
+        found: dict[str, None] = {}
+        waiting, visited = [edge], {edge[0]}
+        while waiting and len(visited) < FAR:
+            node, number = waiting.pop()
+            if (maker := self._by_edge.get((node, number))) is not None:
+                found[maker] = None
+                continue
+            for following, output_index in node.next_functions:
+                if following is not None and ((following, output_index) in self._by_edge or following not in visited):
+                    visited.add(following)
+                    waiting.append((following, output_index))
+        return list(found)
+
+    def _maker(self, tensor: Tensor) -> str | None:
+        reference, version, op = self._by_tensor.get(id(tensor), (lambda: None, 0, ""))
+        return op if reference() is tensor and version == tensor._version else None
+
+
+def find_exits(outputs: Iterable[Edge], inputs: Iterable[Edge]) -> dict[Edge, list[Edge]]:
+    """Return, for each input of a module, the nodes through which its gradient leaves the module."""
+    leaving: dict[Edge, list[Edge]] = {edge: [] for edge in inputs}
+    for origin, edge in iterate_links(outputs, leaving):
+        if edge in leaving:
+            leaving[edge].append(origin)
+    return leaving
+
+
+def find_used_within(outputs: Collection[Edge], inputs: Collection[Edge]) -> set[Edge]:
+    """Return the outputs of a module from which it has computed other outputs."""
+    if len(outputs) < 2:
+        return set()
+    return {edge for _, edge in iterate_links(outputs, inputs) if edge in outputs}
+
+
+def iterate_links(outputs: Iterable[Edge], inputs: Collection[Edge]) -> Iterator[tuple[Edge, Edge]]:
+    """Yield edges from a module's outputs back to its inputs.
+
+    Nodes older than every input cannot belong to the module; a leaf has no age.
+    """
+    floor = min((sequence_number(node) for node, _ in inputs if node.next_functions), default=0)
+    visited = {node for node, _ in outputs if not any(node is other for other, _ in inputs)}
+    waiting = list(visited)
+    while waiting and len(visited) < FAR:
+        node = waiting.pop()
+        for input_index, (following, number) in enumerate(node.next_functions):
+            if following is None:
+                continue
+            yield (node, input_index), (following, number)
+            if (following, number) not in inputs and following not in visited and sequence_number(following) >= floor:
+                visited.add(following)
+                waiting.append(following)
+
+
+def sequence_number(node: Node) -> int:
+    """Return autograd's sequence number of a node: later nodes have larger ones."""
+    return int(node._sequence_nr())

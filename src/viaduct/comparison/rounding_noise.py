@@ -1,0 +1,67 @@
+"""Gradients that are zero in theory, and rounding in practice: a bias in front of a batch norm.
+
+The norm takes the mean away, so the bias changes nothing and the terms of its gradient cancel. What is left is each
+side's own rounding, and no relative measure of it means anything. If every one of the n terms of a sum is off by k
+roundings of their size, the sum is off by at most k·epsilon·sqrt(n) of the norm of the terms (Cauchy and Schwarz). The
+terms of a bias's gradient are what comes in backwards. Where both sides lie below that bound, neither holds more than
+rounding: a flag, whatever the measures say, and so is the update that is made of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+
+from viaduct.comparison.judge import ROUNDINGS, rounding
+from viaduct.comparison.rows import Row
+
+MOST = 0.01  # of the terms' norm; in half precision the bound alone would let true gradients pass
+Key = tuple[str, int, int]
+
+
+def flag_rounding_noise(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows, with gradients that are pure rounding, and their updates, flagged instead of bad."""
+    arriving: dict[Key, list[Row]] = defaultdict(list)
+    for row in rows:
+        if row.stored.role == "grad_output" and row.stored.index == 0:
+            arriving[operator_key(row)].append(row)
+    noise = {
+        (*operator_key(row), row.stored.index): reason
+        for row in rows
+        if row.stored.role == "gradient" and (reason := explain_rounding(row, arriving[operator_key(row)]))
+    }
+    return [flag_row(row, noise.get((*operator_key(row), row.stored.index), "")) for row in rows]
+
+
+def operator_key(row: Row) -> Key:
+    """Return operator, step and rank of a row."""
+    return row.op, row.stored.step, row.stored.rank
+
+
+def explain_rounding(row: Row, arriving: Sequence[Row]) -> str:
+    """Return why a bias gradient is rounding; an empty text if it is more, or if that is unknown."""
+    measures, channels = row.measures, math.prod(row.stored.shape)
+    seen = [(other, other.measures) for other in arriving if other.measures is not None]
+    if measures is None or measures.mismatched or len(row.stored.shape) != 1 or not channels or not seen:
+        return ""
+    if len(seen) != len(arriving) or any(channels not in other.stored.shape for other in arriving):
+        return ""
+    terms = sum(math.prod(other.stored.shape) for other in arriving) / channels
+    epsilon = max(rounding(other) for other in (row, *arriving))
+    share = min(ROUNDINGS * epsilon * math.sqrt(terms), MOST)
+    for side in ("left", "right"):
+        size = math.sqrt(sum(getattr(found, side).norm ** 2 for _, found in seen))
+        if not getattr(measures, side).norm <= share * size:
+            return ""
+    return f"its terms cancel: on both sides it is below {share:.1g} of the {terms:,.0f} terms it is summed from"
+
+
+def flag_row(row: Row, reason: str) -> Row:
+    """Turn a bad gradient or update into a flag if a reason is given."""
+    if not reason or row.result != "bad" or row.stored.role not in ("gradient", "update"):
+        return row
+    if row.stored.role == "update":
+        return replace(row, result="flag", reason=f"made of a gradient that is rounding; {row.reason}")
+    return replace(row, result="flag", reason=f"rounding: {reason}")

@@ -1,0 +1,113 @@
+"""Minimum, maximum, mean, deviation, norm, NaN and Inf counts of arrays and tensors."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+NAMES = ("min", "max", "mean", "std", "norm", "nan", "inf")
+CHUNK = 1 << 15  # elements to feed at a time: their float64 copy stays in the second-level cache
+
+
+class Tally:
+    """Statistics accumulated over parts of a tensor.
+
+    NaN and infinite elements are counted and left out of the others; of complex numbers the magnitude counts.
+    """
+
+    def __init__(self, dtype: str) -> None:
+        self.dtype = dtype
+        self.lowest, self.highest, self.total, self.squares = math.inf, -math.inf, 0.0, 0.0
+        self.count = self.nan = self.inf = 0
+
+    def add(self, values: npt.NDArray[Any]) -> None:
+        """Add a part."""
+        part = widen(values, self.dtype)
+        squares = float(np.einsum("i,i->", part, part))
+        if not math.isfinite(squares):
+            part = self.finite_part(part)
+            squares = float(np.einsum("i,i->", part, part))
+        if part.size:
+            self.lowest, self.highest = min(self.lowest, float(part.min())), max(self.highest, float(part.max()))
+            self.total, self.squares = self.total + float(part.sum()), self.squares + squares
+            self.count += part.size
+
+    def finite_part(self, part: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Count NaN and Inf, and return the finite elements."""
+        self.nan += int(np.isnan(part).sum())
+        self.inf += int(np.isinf(part).sum())
+        kept: npt.NDArray[np.float64] = part[np.isfinite(part)]
+        return kept
+
+    def result(self) -> dict[str, float]:
+        """Return the statistics."""
+        return make_statistics(self.lowest, self.highest, self.total, self.squares, self.count, self.nan, self.inf)
+
+
+def widen(part: npt.NDArray[Any], dtype: str) -> npt.NDArray[np.float64]:
+    """Return a part as float64."""
+    if dtype == "bfloat16":
+        part = (part.astype(np.uint32) << 16).view(np.float32)
+    elif dtype.startswith("float8"):
+        return widen_eight_bit(part, dtype)
+    elif np.iscomplexobj(part):
+        part = np.abs(part)
+    return part.astype(np.float64)
+
+
+def widen_eight_bit(bits: npt.NDArray[Any], dtype: str) -> npt.NDArray[np.float64]:
+    """Return eight-bit floats as float64, through torch."""
+    import torch
+
+    return torch.from_numpy(bits.copy()).view(getattr(torch, dtype)).double().numpy()
+
+
+def make_statistics(
+    lowest: float, highest: float, total: float, squares: float, count: int, nan: int, inf: int
+) -> dict[str, float]:
+    """Return the statistics by name; NaN where nothing is finite."""
+    if not count:
+        return dict(zip(NAMES, (math.nan, math.nan, math.nan, math.nan, math.nan, nan, inf), strict=True))
+    mean = total / count
+    variance = squares / count - mean * mean
+    if abs(variance) < 1e-15 * squares / count:
+        variance = 0.0  # what rounding leaves of a constant tensor
+    std = math.sqrt(max(0.0, variance)) if math.isfinite(variance) else math.nan
+    return dict(zip(NAMES, (lowest, highest, mean, std, math.sqrt(squares), nan, inf), strict=True))
+
+
+def summarise_tensor(tensor: Tensor) -> dict[str, float]:
+    """Return the statistics of a tensor, computed on its device."""
+    import torch
+
+    values = tensor.detach()
+    values = values.abs() if values.is_complex() else values
+    wide = torch.float64 if values.device.type in ("cpu", "cuda") else torch.float32
+    flat = values.reshape(-1) if values.is_floating_point() else values.reshape(-1).to(wide)
+    if not flat.numel():
+        return make_statistics(0.0, 0.0, 0.0, 0.0, 0, 0, 0)
+    norm = torch.linalg.vector_norm(flat, dtype=wide)
+    numbers = torch.stack([edge.to(wide) for edge in torch.aminmax(flat)] + [flat.sum(dtype=wide), norm]).tolist()
+    if not all(map(math.isfinite, numbers)):
+        return summarise_finite(flat.to(wide))
+    lowest, highest, total, length = numbers
+    return make_statistics(lowest, highest, total, length * length, flat.numel(), 0, 0)
+
+
+def summarise_finite(flat: Tensor) -> dict[str, float]:
+    """Return the statistics of the finite elements."""
+    import torch
+
+    good, nan = torch.isfinite(flat), int(torch.isnan(flat).sum())
+    kept = flat[good]
+    inf = flat.numel() - kept.numel() - nan
+    if not kept.numel():
+        return make_statistics(0.0, 0.0, 0.0, 0.0, 0, nan, inf)
+    total, squares = float(kept.sum()), float((kept * kept).sum())
+    return make_statistics(float(kept.min()), float(kept.max()), total, squares, kept.numel(), nan, inf)

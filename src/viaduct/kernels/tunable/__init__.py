@@ -1,0 +1,60 @@
+"""Kernels that can be tuned: for each its space, and made-up cases to check and time a candidate with.
+
+    with record_launches() as launches: ...          a step, as it is written (kernels/choices.py)
+    for key in launches: kernel, signature = key
+        space = make_space(key, device)              invalid points are pruned by resource rules
+        case = make_case(key, device)
+        case.measure_error(point)                    against plain PyTorch; compare with case.allowed_error
+        case.run(point)                              what to time
+    set_choices({key: best})                         launches use it from now on
+
+One file a family of kernels; being in this folder is registration. Importing it needs Triton.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Iterable
+from functools import cache
+from importlib import import_module
+
+import torch
+
+from viaduct.errors import UnknownName
+from viaduct.kernels.choices import Key
+from viaduct.kernels.tunable.base import Case, Limits, Tunable, read_limits
+from viaduct.search_space import Space
+
+__all__ = ["Case", "Limits", "Tunable", "list_spaces", "list_tunables", "make_case", "make_space", "read_limits"]
+
+
+@cache
+def list_tunables() -> dict[str, Tunable]:
+    """Return every tunable kernel by name."""
+    modules = [import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__)]
+    return {tunable.kernel: tunable for module in modules for tunable in getattr(module, "TUNABLES", ())}
+
+
+def find_tunable(kernel: str) -> Tunable:
+    tunables = list_tunables()
+    if kernel not in tunables:
+        raise UnknownName("tunable kernel", kernel, tunables)
+    return tunables[kernel]
+
+
+def make_space(key: Key, device: torch.device) -> Space:
+    """Return the space of a kernel for a signature on this device; its default is what is launched without tuning."""
+    kernel, signature = key
+    return find_tunable(kernel).make_space(signature, read_limits(device))
+
+
+def make_case(key: Key, device: torch.device) -> Case:
+    """Return made-up tensors of a signature with what computes on them."""
+    kernel, signature = key
+    return find_tunable(kernel).make_case(key, signature, device)
+
+
+def list_spaces(keys: Iterable[Key], device: torch.device) -> dict[Key, Space]:
+    """Return the spaces of those kernels and signatures that have more than one valid point."""
+    spaces = {key: make_space(key, device) for key in keys if key[0] in list_tunables()}
+    return {key: space for key, space in spaces.items() if space.size > 1}

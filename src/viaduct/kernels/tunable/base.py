@@ -1,0 +1,116 @@
+"""What tunable kernels share: limits of a device, cases, and random tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from viaduct.kernels.choices import Key, Signature, use_choices
+from viaduct.kernels.norm import Norm
+from viaduct.kernels.sizes import DTYPES
+from viaduct.search_space import Point, Space
+
+NAMED_DTYPES = {name: dtype for dtype, name in DTYPES.items()}
+ALLOWED_ERRORS = {"float64": 1e-6, "float32": 1e-5, "float16": 2e-3, "bfloat16": 1.5e-2}  # relative, of a tensor's norm
+MAX_REGISTERS = 255  # for a thread
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Resources of a multiprocessor."""
+
+    shared_memory: int = 227 * 1024  # bytes for a block; an H200's, also where there is no card
+    registers: int = 65536
+    threads: int = 2048
+
+
+@lru_cache
+def read_limits(device: torch.device) -> Limits:
+    """Return the limits of a card; those of an H200 for Triton's interpreter."""
+    if device.type != "cuda":
+        return Limits()
+    properties = torch.cuda.get_device_properties(device)
+    shared = int(getattr(properties, "shared_memory_per_block_optin", 48 * 1024))
+    registers = int(getattr(properties, "regs_per_multiprocessor", 65536))
+    return Limits(shared, registers, int(properties.max_threads_per_multi_processor))
+
+
+@dataclass(frozen=True)
+class Case:
+    """Made-up tensors of a signature, what a kernel computes of them, and what PyTorch does."""
+
+    key: Key
+    launch: Callable[[], Sequence[Tensor]]
+    reference: Callable[[], Sequence[Tensor]]
+
+    @property
+    def allowed_error(self) -> float:
+        return ALLOWED_ERRORS[str(self.key[1][-1])]
+
+    def run(self, point: Point | None) -> Sequence[Tensor]:
+        """Compute with these launch parameters; None: with the default."""
+        if point is None:
+            return self.launch()
+        with use_choices({self.key: point}):
+            return self.launch()
+
+    def measure_error(self, point: Point | None) -> float:
+        """Return the largest relative error of any result; infinite where it is not finite."""
+        pairs = zip(self.run(point), self.reference(), strict=True)
+        return max(compute_error(made, expected) for made, expected in pairs)
+
+
+def compute_error(made: Tensor, expected: Tensor) -> float:
+    made, expected = made.detach().double(), expected.detach().double()
+    if made.shape != expected.shape or not bool(made.isfinite().all()):
+        return float("inf")
+    return float((made - expected).norm() / expected.norm().clamp_min(1e-30))
+
+
+@dataclass(frozen=True)
+class Tunable:
+    """A kernel with its space and its cases."""
+
+    kernel: str
+    make_space: Callable[[Signature, Limits], Space]
+    make_case: Callable[[Key, Signature, torch.device], Case]
+
+
+class Draw:
+    """Random tensors, the same each time."""
+
+    def __init__(self, device: torch.device, dtype: torch.dtype) -> None:
+        self.device, self.dtype = device, dtype
+        self.generator = torch.Generator().manual_seed(0)
+
+    def rows(self, rows: int, channels: int) -> Tensor:
+        return torch.randn(rows, channels, generator=self.generator).to(self.device, self.dtype)
+
+    def images(self, count: int, channels: int, height: int, width: int) -> Tensor:
+        """Return images [N, C, H, W] that lie channels_last."""
+        x = self.rows(count * height * width, channels)
+        return x.view(count, height, width, channels).permute(0, 3, 1, 2)
+
+    def norm(self, channels: int) -> Norm:
+        mean, shift = (torch.randn(channels, generator=self.generator) * 0.3 for _ in range(2))
+        inverse, scale = (torch.rand(channels, generator=self.generator) + 0.5 for _ in range(2))
+        return Norm(*(tensor.to(self.device) for tensor in (mean, inverse, scale, shift)))
+
+
+def sizes_of(signature: Signature) -> tuple[int, ...]:
+    """Return the numbers of a signature."""
+    return tuple(int(value) for value in signature[:-1])
+
+
+def draw_for(signature: Signature, device: torch.device) -> Draw:
+    return Draw(device, NAMED_DTYPES[str(signature[-1])])
+
+
+def unpack_signs(signs: Tensor, channels: int) -> Tensor:
+    """Return a number, 0 or 1, for each bit of [rows, bytes]."""
+    bits = (signs[:, :, None].int() >> torch.arange(8, device=signs.device)) & 1
+    return bits.flatten(1)[:, :channels].float()

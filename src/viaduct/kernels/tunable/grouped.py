@@ -1,0 +1,119 @@
+"""Grouped 3x3 convolutions in CUDA C++ (grouped.cu) and their gradients. Only a card can run them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch.nn.grad import conv2d_input, conv2d_weight
+
+from viaduct.kernels import grouped_cuda
+from viaduct.kernels.choices import Key, Signature
+from viaduct.kernels.grouped_cuda import WEIGHTS, Cut, Layer, default_cut, square_tile, window_tile
+from viaduct.kernels.grouped_cuda import Tile as InputTile
+from viaduct.kernels.tunable.base import Case, Limits, Tunable, draw_for, sizes_of
+from viaduct.search_space import Parameter, Point, Space
+
+PARAMETERS = (
+    Parameter("slice", (32, 64)),
+    Parameter("resident", (1, 2, 3, 4)),
+    Parameter("warps", (4, 8, 16)),
+    Parameter("rows", (0, 1, 2, 4, 7, 8, 14, 16, 28)),
+    Parameter("images", (0, 1, 2, 4, 8)),
+)
+FORWARD, INPUT, WEIGHT = "grouped_convolution", "grouped_input_gradient", "grouped_weight_gradient"
+
+
+def read_layer(signature: Signature) -> Layer:
+    """Return the layer of a signature.
+
+    With stride 1 the gradient of the input is itself a convolution; then the layer is that convolution.
+    """
+    count, height, width, out_height, out_width, channels, top, left, per_group, stride = sizes_of(signature)
+    return Layer(count, height, width, out_height, out_width, channels, per_group, stride, top, left)
+
+
+def make_space(kernel: str, signature: Signature, limits: Limits) -> Space:
+    layer = read_layer(signature)
+    tile = square_tile(layer) if kernel == INPUT and layer.stride == 2 else window_tile(layer, beside=kernel == WEIGHT)
+    default = WEIGHTS if kernel == WEIGHT else default_cut(layer, turned=kernel == INPUT)
+    rules = (
+        partial(limit_warps, kernel, layer),
+        partial(limit_threads, kernel, layer, limits),
+        partial(limit_rows, tile, layer),
+        partial(limit_shared_memory, tile, limits),
+    )
+    hints = [asdict(Cut(width, resident)) for width in (32, 64) for resident in (2, 3, 4)]
+    return Space(PARAMETERS, rules, default=asdict(default), hints=hints)
+
+
+def limit_warps(kernel: str, layer: Layer, point: Point) -> str | None:
+    """The warps of a block share the slice's channels; as many share its pixels."""
+    width, warps = int(point["slice"]), int(point["warps"])
+    if layer.channels % width:
+        return f"{layer.channels} channels are not divisible by {width}"
+    if kernel == WEIGHT:
+        columns = width // (8 if layer.per_group == 32 else 16)
+    else:
+        columns = width // (32 if layer.per_group <= 8 else 16)
+    return f"{warps} warps are not divisible by {columns}" if warps % columns else None
+
+
+def limit_threads(kernel: str, layer: Layer, limits: Limits, point: Point) -> str | None:
+    """Weights and sums stay in registers: a thread needs so many, or they spill."""
+    threads = int(point["warps"]) * 32 * int(point["resident"])
+    if threads > limits.threads:
+        return f"{threads} threads are more than {limits.threads}"
+    needed = 112 if kernel == WEIGHT else 96 if layer.per_group == 32 else 64
+    each = limits.registers // threads
+    return f"{each} registers a thread are fewer than the {needed} it needs" if each < needed else None
+
+
+def limit_rows(tile: InputTile, layer: Layer, point: Point) -> str | None:
+    """Rows and images are for blocks that have them: whole images only where a block has all their rows."""
+    rows, images = int(point["rows"]), int(point["images"])
+    if rows > tile.over:
+        return f"{rows} rows are more than the {tile.over} there are"
+    if images > layer.count:
+        return f"{images} images are more than the {layer.count} there are"
+    return "several images need all their rows in a block" if images > 1 and 0 < rows < tile.over else None
+
+
+def limit_shared_memory(tile: InputTile, limits: Limits, point: Point) -> str | None:
+    """A block has its share; only where the plan is automatic may a single wide row have more, at fewer blocks."""
+    pitch, rows, images = int(point["slice"]) * 2 + 16, int(point["rows"]), int(point["images"])
+    room = limits.shared_memory // int(point["resident"]) - 1024 if rows or images else limits.shared_memory
+    used = tile.pixels(tile.over if images > 1 else rows or 1, images or 1) * pitch
+    return f"{used} bytes of shared memory are more than {room}" if used > room else None
+
+
+def make_case(kernel: str, key: Key, signature: Signature, device: torch.device) -> Case:
+    layer, draw = read_layer(signature), draw_for(signature, device)
+    groups = layer.channels // layer.per_group
+    shape = (layer.channels, layer.per_group, 3, 3)
+    weight = draw.images(*shape) * 0.2
+    x = draw.images(layer.count, layer.channels, layer.height, layer.width)
+    right = (layer.out_width - 1) * layer.stride + 3 - layer.left - layer.width
+    bottom = (layer.out_height - 1) * layer.stride + 3 - layer.top - layer.height
+    padded = F.pad(x.double(), (layer.left, right, layer.top, bottom))
+    if kernel == FORWARD:
+        expected = F.conv2d(padded, weight.double(), stride=layer.stride, groups=groups)
+        return Case(key, lambda: [grouped_cuda.convolution(x, weight, layer)], lambda: [expected])
+    if kernel == INPUT and layer.stride == 1:
+        turned = weight.double().view(groups, layer.per_group, layer.per_group, 3, 3).transpose(1, 2).flatten(0, 1)
+        expected = F.conv2d(padded, turned.flip(2, 3), groups=groups)
+        return Case(key, lambda: [grouped_cuda.convolution(x, weight, layer, turned=True)], lambda: [expected])
+    gradient = draw.images(layer.count, layer.channels, layer.out_height, layer.out_width)
+    if kernel == INPUT:
+        doubles = weight.double(), gradient.double()
+        full = conv2d_input(padded.shape, *doubles, layer.stride, groups=groups)  # type: ignore[no-untyped-call]
+        expected = full[:, :, layer.top :, layer.left :][:, :, : layer.height, : layer.width]
+        return Case(key, lambda: [grouped_cuda.input_gradient(gradient, weight, layer)], lambda: [expected])
+    how = {"stride": layer.stride, "groups": groups}
+    expected = conv2d_weight(padded, shape, gradient.double(), **how)  # type: ignore[no-untyped-call]
+    return Case(key, lambda: [grouped_cuda.weight_gradient(gradient, x, layer)], lambda: [expected])
+
+
+TUNABLES = [Tunable(name, partial(make_space, name), partial(make_case, name)) for name in (FORWARD, INPUT, WEIGHT)]

@@ -1,0 +1,55 @@
+"""Our kernels or the library's for grouped 3x3 convolutions, for each direction of a layer by itself.
+
+The cases of the two gradients run the whole backward pass, in which only the direction in question changes.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from viaduct.kernels import grouped
+from viaduct.kernels.choices import Key, Signature
+from viaduct.kernels.norm import rows_of
+from viaduct.kernels.tunable.base import Case, Limits, Tunable, draw_for, sizes_of
+from viaduct.models.padding import SameConv2d
+from viaduct.search_space import Parameter, Space
+
+
+def make_space(direction: str, signature: Signature, limits: Limits) -> Space:
+    count, height, width, _, per_group, stride, *_ = sizes_of(signature)
+    library = stride == 1 and grouped.is_library_faster(direction, per_group, count * height * width)
+    default = {"implementation": "library" if library else "own"}
+    return Space((Parameter("implementation", ("own", "library")),), default=default)
+
+
+def make_case(direction: str, key: Key, signature: Signature, device: torch.device) -> Case:
+    count, height, width, channels, per_group, stride, same, padding = sizes_of(signature)
+    draw, groups = draw_for(signature, device), channels // per_group
+    conv: nn.Conv2d = SameConv2d(channels, channels, 3, stride, groups)
+    if not same:
+        conv = nn.Conv2d(channels, channels, 3, stride, padding, groups=groups, bias=False)
+    weight, x = draw.images(channels, per_group, 3, 3) * 0.2, draw.images(count, channels, height, width)
+    (top, bottom), (left, right) = grouped.paddings(x, conv)
+    gradient = draw.images(count, channels, *grouped.output_size(x, conv))
+
+    def compute() -> list[Tensor]:
+        inputs = x.double().requires_grad_(), weight.double().requires_grad_()
+        y = F.conv2d(F.pad(inputs[0], (left, right, top, bottom)), inputs[1], stride=stride, groups=groups)
+        return [y] if direction == "forward" else list(torch.autograd.grad(y, inputs, gradient.double()))
+
+    def launch() -> list[Tensor]:
+        if direction == "forward":
+            return [grouped.forward(x, weight, conv)]
+        return list(grouped.backward(rows_of(gradient), x, weight, conv))
+
+    return Case(key, launch, compute)
+
+
+TUNABLES = [
+    Tunable(f"grouped_{direction}_implementation", partial(make_space, direction), partial(make_case, direction))
+    for direction in ("forward", "input", "weight")
+]

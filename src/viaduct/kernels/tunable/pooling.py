@@ -1,0 +1,111 @@
+"""Kernels that read a pixel's neighbours: pooling, and sums with a pool among their terms."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from viaduct.kernels import inference, pooling, terms
+from viaduct.kernels.choices import Key, Signature
+from viaduct.kernels.norm import rows_of
+from viaduct.kernels.pooling import Pool
+from viaduct.kernels.sizes import DEFAULT_AREA
+from viaduct.kernels.tunable.base import Case, Limits, Tunable, draw_for, sizes_of
+from viaduct.models.padding import average_pool_same, max_pool_same
+from viaduct.search_space import Parameter, Point, Space
+
+PARAMETERS = (
+    Parameter("height", (1, 2, 4, 8)),
+    Parameter("width", (1, 2, 4, 8, 16)),
+    Parameter("columns", (16, 32, 64, 128, 256)),
+    Parameter("warps", (1, 2, 4, 8)),
+)
+MAX_NUMBERS = 32  # a thread: value, position in the window and address of each
+
+
+def limit_numbers(point: Point) -> str | None:
+    numbers = int(point["height"]) * int(point["width"]) * int(point["columns"]) / (int(point["warps"]) * 32)
+    if numbers > MAX_NUMBERS:
+        return f"{numbers:g} numbers a thread do not fit into registers"
+    return f"a thread has {numbers:g} of a number" if numbers < 1 else None
+
+
+def make_space(signature: Signature, limits: Limits) -> Space:
+    hints = [asdict(DEFAULT_AREA) | {"height": height, "width": width} for height, width in ((1, 8), (4, 4), (1, 4))]
+    return Space(PARAMETERS, [limit_numbers], default=asdict(DEFAULT_AREA), hints=hints)
+
+
+def compute_pool(x: Tensor, pool: Pool) -> Tensor:
+    """Compute in float64 and NCHW."""
+    if pool.whole:
+        return F.avg_pool2d(x, pool.size, pool.stride)
+    return (average_pool_same if pool.average else max_pool_same)(x, pool.size, pool.stride)
+
+
+def make_forward(key: Key, signature: Signature, device: torch.device) -> Case:
+    *shape, size, stride, average, whole = sizes_of(signature)
+    x, pool = draw_for(signature, device).images(*shape), Pool(size, stride, bool(average), bool(whole))
+    return Case(key, lambda: [pooling.apply_pool(x, pool)], lambda: [compute_pool(x.double().contiguous(), pool)])
+
+
+def make_backward(key: Key, signature: Signature, device: torch.device) -> Case:
+    *shape, size, stride, average, whole = sizes_of(signature)
+    draw, pool = draw_for(signature, device), Pool(size, stride, bool(average), bool(whole))
+    x = draw.images(*shape).double().contiguous().requires_grad_()
+    y = compute_pool(x, pool)
+    gradient = draw.images(*y.shape)
+    (expected,) = torch.autograd.grad(y, x, gradient.double())
+    chosen = None if average else find_cells(x.detach().to(draw.dtype), pool)
+    rows = rows_of(gradient)
+    return Case(key, lambda: [pooling.backward(rows, chosen, tuple(shape), pool)], lambda: [expected])
+
+
+def find_cells(x: Tensor, pool: Pool) -> Tensor:
+    """Return which cell of each window was the maximum, as the forward kernel leaves it."""
+    x = x.contiguous(memory_format=torch.channels_last).requires_grad_()
+    y = pooling.apply_pool(x, pool)
+    assert y.grad_fn is not None
+    chosen: Tensor = y.grad_fn.chosen  # type: ignore[attr-defined]
+    return chosen
+
+
+def make_max_pool(key: Key, signature: Signature, device: torch.device) -> Case:
+    *shape, size, stride = sizes_of(signature)
+    x, pool = draw_for(signature, device).images(*shape), Pool(size, stride, average=False)
+    return Case(key, lambda: [inference.max_pool(x, pool)], lambda: [compute_pool(x.double().contiguous(), pool)])
+
+
+def make_sum(key: Key, signature: Signature, device: torch.device) -> Case:
+    """A 3x3 average pool and a norm."""
+    count, height, width, channels = sizes_of(signature)
+    draw, pool = draw_for(signature, device), Pool(3, 1, average=True)
+    pooled, x, found = *(draw.images(count, channels, height, width) for _ in range(2)), draw.norm(channels)
+    shape = (count, channels, height, width)
+    made = [
+        terms.Made(None, None, pool, None, None, shape),
+        terms.Made(rows_of(x), found, None, None, None, shape),
+    ]
+
+    def launch() -> list[Tensor]:
+        raw = torch.empty_like(rows_of(x))
+        terms.launch(made, (pooled, x), raw, None, None, (count, height, width))
+        return [raw]
+
+    def compute() -> list[Tensor]:
+        total = compute_pool(pooled.double().contiguous(), pool) + (
+            x.double() * found.scale.view(1, -1, 1, 1) + found.shift.view(1, -1, 1, 1)
+        )
+        return [rows_of(total)]
+
+    return Case(key, launch, compute)
+
+
+TUNABLES = [
+    Tunable("pooling_forward", make_space, make_forward),
+    Tunable("pooling_backward", make_space, make_backward),
+    Tunable("max_pooling", make_space, make_max_pool),
+    Tunable("sum_terms_pooled", make_space, make_sum),
+]

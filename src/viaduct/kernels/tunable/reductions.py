@@ -1,0 +1,115 @@
+"""Kernels that reduce each channel over all rows: a norm's statistics, sums of its gradient, merged gradients."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import torch
+from torch import Tensor, nn
+
+from viaduct.kernels import norm, terms
+from viaduct.kernels.choices import Key, Signature
+from viaduct.kernels.sizes import MAX_COLUMNS, blocks, default_gather
+from viaduct.kernels.tunable.base import MAX_REGISTERS, Case, Limits, Tunable, draw_for, sizes_of
+from viaduct.search_space import Parameter, Point, Space
+
+PARAMETERS = (
+    Parameter("height", (8, 16, 32, 64, 128)),
+    Parameter("width", (16, 32, 64, 128)),
+    Parameter("warps", (2, 4, 8)),
+    Parameter("each", (1, 2, 4, 6, 8)),
+    Parameter("registers", (0, 64, 80, 128)),
+)
+OTHER_REGISTERS = 24  # addresses, masks and values in flight, besides two sums for each number
+
+
+def make_space(signature: Signature, limits: Limits) -> Space:
+    rows, channels, tensors = sizes_of(signature)
+
+    def limit_registers(point: Point) -> str | None:
+        threads = int(point["warps"]) * 32
+        needed = 2 * int(point["height"]) * int(point["width"]) // threads + OTHER_REGISTERS
+        allowed = int(point["registers"]) or MAX_REGISTERS
+        if needed > allowed:
+            return f"{needed} registers a thread are more than {allowed}"
+        resident = int(point["registers"]) * threads * int(point["each"])
+        return f"{resident} registers are more than {limits.registers}" if resident > limits.registers else None
+
+    def limit_threads(point: Point) -> str | None:
+        threads = int(point["warps"]) * 32 * int(point["each"])
+        return f"{threads} threads are more than {limits.threads}" if threads > limits.threads else None
+
+    def limit_columns(point: Point) -> str | None:
+        columns = blocks(channels, int(point["width"]))
+        return f"{columns} columns of programs are more than {MAX_COLUMNS}" if columns > MAX_COLUMNS else None
+
+    default = asdict(default_gather(rows, channels, tensors))
+    hints = [asdict(default_gather(size, channels, tensors)) for size in (1, 10**6, 10**9)]
+    return Space(PARAMETERS, (limit_registers, limit_threads, limit_columns), default=default, hints=hints)
+
+
+def make_statistics(key: Key, signature: Signature, device: torch.device) -> Case:
+    draw = draw_for(signature, device)
+    rows, channels, _ = sizes_of(signature)
+    x = draw.rows(rows, channels) + 2
+    layer = nn.BatchNorm2d(channels).to(device)
+
+    def launch() -> list[Tensor]:
+        found = norm.compute_norm(x, layer)
+        return [found.mean, found.inverse, found.scale, found.shift]
+
+    def compute() -> list[Tensor]:
+        mean = x.double().mean(0)
+        inverse = (x.double().var(0, unbiased=False) + layer.eps).rsqrt()
+        scale = layer.weight.double() * inverse
+        return [mean, inverse, scale, layer.bias.double() - mean * scale]
+
+    return Case(key, launch, compute)
+
+
+def make_sums(key: Key, signature: Signature, device: torch.device) -> Case:
+    draw = draw_for(signature, device)
+    rows, channels, _ = sizes_of(signature)
+    gradient, x, found = draw.rows(rows, channels) + 1, draw.rows(rows, channels), draw.norm(channels)
+
+    def launch() -> list[Tensor]:
+        sums = norm.gradient_sums(gradient, x, found)
+        return [sums.total, sums.product]
+
+    def compute() -> list[Tensor]:
+        masked = torch.where(x.float() * found.scale + found.shift > 0, gradient.double(), 0.0)
+        return [masked.sum(0), (masked * (x.double() - found.mean) * found.inverse).sum(0)]
+
+    return Case(key, launch, compute)
+
+
+def make_merge(key: Key, signature: Signature, device: torch.device) -> Case:
+    """One tensor is the input of a norm, where there are several; the first gradient comes through a ReLU."""
+    draw = draw_for(signature, device)
+    rows, channels, tensors = sizes_of(signature)
+    count = max(1, min(tensors - 1, terms.MOST_READERS))
+    gradients = [draw.rows(rows, channels) + 1 for _ in range(count)]
+    x, found = draw.rows(rows, channels), draw.norm(channels)
+    bits = torch.rand((rows, blocks(channels, 8), 8), generator=draw.generator) < 0.5
+    signs = (bits << torch.arange(8)).sum(2).to(torch.uint8).to(device)
+    mask = bits.flatten(1)[:, :channels].to(device)
+    made = [terms.Made(x, found, None, None, None, (1, channels, 1, rows))] if tensors > 1 else []
+    readers = [(gradient, index == 0) for index, gradient in enumerate(gradients)]
+
+    def launch() -> list[Tensor]:
+        change, sums = terms.merge(readers, signs, made)
+        return [change] if sums is None else [change, sums.total, sums.product]
+
+    def compute() -> list[Tensor]:
+        change = torch.where(mask, gradients[0].double(), 0.0) + sum(tensor.double() for tensor in gradients[1:])
+        product = change * (x.double() - found.mean) * found.inverse
+        return [change, change.sum(0), product.sum(0)] if made else [change]
+
+    return Case(key, launch, compute)
+
+
+TUNABLES = [
+    Tunable("batch_norm_statistics", make_space, make_statistics),
+    Tunable("batch_norm_gradient_sums", make_space, make_sums),
+    Tunable("merge_gradients", make_space, make_merge),
+]

@@ -1,0 +1,187 @@
+"""The kernels of the stem: 7x7 convolution with stride 2, pool, and their gradients. Always 64 filters."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn.grad import conv2d_weight
+
+from viaduct.kernels import inference, stem
+from viaduct.kernels.choices import Key, Signature
+from viaduct.kernels.norm import Norm, Sums, rows_of
+from viaduct.kernels.sizes import Loop
+from viaduct.kernels.tunable.base import MAX_REGISTERS, Case, Draw, Limits, Tunable, draw_for, sizes_of
+from viaduct.search_space import Parameter, Point, Space
+
+FILTERS, PIECE = 64, 64  # numbers of a row of the window, in a piece
+WARPS, STAGES, WAVES = (1, 2, 4, 8), (1, 2, 3, 4, 5), (1, 2, 3, 4, 6, 8, 12, 16)
+BLOCKS = (4, 8, 16, 32, 64, 128, 256)
+OTHER_REGISTERS = 40
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """The space of a kernel of the stem; a parameter that it does not use has a single value."""
+
+    default: Loop
+    least: int  # rows of a block
+    held: int  # tensors of a block's size that threads have in registers
+    waves: bool = False
+    pipelined: bool = False
+
+    def make_space(self, signature: Signature, limits: Limits) -> Space:
+        parameters = (
+            Parameter("block", tuple(block for block in BLOCKS if block >= self.least)),
+            Parameter("warps", WARPS),
+            Parameter("waves", WAVES if self.waves else (self.default.waves,)),
+            Parameter("stages", STAGES if self.pipelined else (self.default.stages,)),
+        )
+        bytes_each = 4 if signature[-1] == "float32" else 2
+        rules = (self.limit_registers, partial(self.limit_shared_memory, limits, bytes_each))
+        return Space(parameters, rules, default=asdict(self.default))
+
+    def limit_registers(self, point: Point) -> str | None:
+        numbers, threads = int(point["block"]) * FILTERS, int(point["warps"]) * 32
+        needed = self.held * numbers // threads + OTHER_REGISTERS
+        if needed > MAX_REGISTERS:
+            return f"{needed} registers a thread are more than {MAX_REGISTERS}"
+        return "a thread has less than one number" if numbers < threads else None
+
+    def limit_shared_memory(self, limits: Limits, bytes_each: int, point: Point) -> str | None:
+        tile = (int(point["block"]) + FILTERS) * PIECE * bytes_each
+        used, allowed = int(point["stages"]) * tile if self.pipelined else 0, limits.shared_memory
+        return f"{used} bytes of shared memory are more than {allowed}" if used > allowed else None
+
+
+class Stem:
+    """Random images of the size behind the convolution, a 7x7 weight, and what the kernels take of them."""
+
+    def __init__(self, signature: Signature, device: torch.device) -> None:
+        self.draw: Draw = draw_for(signature, device)
+        count, height, width = sizes_of(signature)
+        self.size = stem.Size(count, height, width, FILTERS, 0)
+        self.images = self.draw.images(count, 3, 2 * height, 2 * width)
+        weight = (self.draw.rows(FILTERS, 147).float() * 0.1).to(self.draw.dtype)
+        self.weight = weight.view(FILTERS, 3, 7, 7)
+        self.folded = stem.fold(self.images, 2, self.draw.dtype)  # padding 3
+        self.folded_weight = stem.fold_weight(self.weight, 1, self.draw.dtype)
+
+    def convolve(self) -> Tensor:
+        """Compute the convolution in float64: [N, C, H, W]."""
+        return F.conv2d(self.images.double(), self.weight.double(), stride=2, padding=3)
+
+    def rows(self) -> Tensor:
+        return self.draw.rows(self.size.rows, FILTERS)
+
+
+def make_convolution(key: Key, signature: Signature, device: torch.device) -> Case:
+    case = Stem(signature, device)
+    expected = rows_of(case.convolve())
+    return Case(key, lambda: [stem.convolve(case.folded, case.folded_weight, None, case.size)[0]], lambda: [expected])
+
+
+def make_inference(key: Key, signature: Signature, device: torch.device) -> Case:
+    case = Stem(signature, device)
+    bias = case.draw.rows(1, FILTERS)[0]
+    expected = (case.convolve() + bias.double().view(1, -1, 1, 1)).relu()
+    return Case(key, lambda: [inference.stem_relu(case.images, case.folded_weight, bias, 3)], lambda: [expected])
+
+
+def make_pool(key: Key, signature: Signature, device: torch.device) -> Case:
+    case = Stem(signature, device)
+    x, found = case.rows(), case.draw.norm(FILTERS)
+
+    def compute() -> list[Tensor]:
+        y = (x.float() * found.scale + found.shift).to(x.dtype).double().relu()
+        images = y.view(*case.size.shape, FILTERS).permute(0, 3, 1, 2)
+        pooled = F.max_pool2d(F.pad(images, (0, 1, 0, 1)), 3, 2)
+        return [pooled.permute(0, 2, 3, 1)]
+
+    return Case(key, lambda: [stem.pool(x, found, case.size)[0]], compute)
+
+
+def make_sums(key: Key, signature: Signature, device: torch.device) -> Case:
+    draw = draw_for(signature, device)
+    (rows,) = sizes_of(signature)
+    gradient, picked, found = draw.rows(rows, FILTERS) + 1, draw.rows(rows, FILTERS), draw.norm(FILTERS)
+    chosen = torch.randint(0, 10, (rows, FILTERS), generator=draw.generator).to(device, torch.uint8)
+
+    def launch() -> list[Tensor]:
+        sums = stem.window_sums(gradient, chosen, picked, found)
+        return [sums.total, sums.product]
+
+    def compute() -> list[Tensor]:
+        masked = torch.where(chosen < 9, gradient.double(), 0.0)
+        return [masked.sum(0), (masked * (picked.double() - found.mean) * found.inverse).sum(0)]
+
+    return Case(key, launch, compute)
+
+
+def make_input(key: Key, signature: Signature, device: torch.device) -> Case:
+    """The gradient of the norm's input; the cells that the pool chose are random."""
+    case = Stem(signature, device)
+    size, x, found = case.size, case.rows(), case.draw.norm(FILTERS)
+    windows = size.count * size.pooled[0] * size.pooled[1]
+    gradient = case.draw.rows(windows, FILTERS)
+    chosen = torch.randint(0, 9, (windows, FILTERS), generator=case.draw.generator)
+    chosen = drop_cells_outside(chosen, size).to(device, torch.uint8)
+    sums = Sums(*(torch.randn(2, FILTERS, generator=case.draw.generator) * windows**0.5).to(device))
+    return Case(
+        key,
+        lambda: [stem.input_gradient(gradient, chosen, x, found, sums, size)],
+        lambda: [compute_input_gradient(gradient, chosen, x, found, sums, size)],
+    )
+
+
+def drop_cells_outside(chosen: Tensor, size: stem.Size) -> Tensor:
+    """Mark windows whose cell lies below or right of the image as cut off by the ReLU (9)."""
+    down, across = (torch.arange(count) for count in size.pooled)
+    cells = chosen.view(size.count, *size.pooled, FILTERS)
+    outside = 2 * down.view(1, -1, 1, 1) + cells // 3 >= size.height
+    outside |= 2 * across.view(1, 1, -1, 1) + cells % 3 >= size.width
+    return torch.where(outside, 9, cells).view(chosen.shape)
+
+
+def compute_input_gradient(
+    gradient: Tensor, chosen: Tensor, x: Tensor, found: Norm, sums: Sums, size: stem.Size
+) -> Tensor:
+    height, width = size.pooled
+    arrived = torch.zeros((size.count, size.height + 1, size.width + 1, FILTERS), dtype=torch.float64, device=x.device)
+    for cell in range(9):
+        part = torch.where(chosen == cell, gradient.double(), 0.0).view(size.count, height, width, FILTERS)
+        row, column = cell // 3, cell % 3
+        arrived[:, row : row + 2 * height : 2, column : column + 2 * width : 2] += part
+    change = arrived[:, : size.height, : size.width].reshape(size.rows, FILTERS)
+    slope = sums.product / size.rows * found.inverse
+    return (change - sums.total / size.rows - (x.double() - found.mean) * slope) * found.scale
+
+
+def make_weight(key: Key, signature: Signature, device: torch.device) -> Case:
+    case = Stem(signature, device)
+    change = case.rows()
+    gradient = change.double().view(*case.size.shape, FILTERS).permute(0, 3, 1, 2)
+    shape = (FILTERS, 3, 7, 7)
+    images = case.images.double()
+    expected = conv2d_weight(images, shape, gradient, stride=2, padding=3)  # type: ignore[no-untyped-call]
+    return Case(
+        key,
+        lambda: [stem.unfold_weight(stem.weight_gradient(change, case.folded, case.size), 1)],
+        lambda: [expected],
+    )
+
+
+CONVOLUTION = Declaration(stem.CONVOLUTION, least=32, held=3, waves=True, pipelined=True)
+INFERENCE = Declaration(inference.DEFAULT_STEM, least=32, held=1, pipelined=True)
+WEIGHT = Declaration(stem.WEIGHT, least=16, held=1, waves=True, pipelined=True)
+TUNABLES = [
+    Tunable("stem_convolution", CONVOLUTION.make_space, make_convolution),
+    Tunable("stem_inference", INFERENCE.make_space, make_inference),
+    Tunable("stem_pool", Declaration(stem.POOL, least=4, held=3).make_space, make_pool),
+    Tunable("stem_sums", Declaration(stem.SUMS, least=4, held=2, waves=True).make_space, make_sums),
+    Tunable("stem_input", Declaration(stem.INPUT, least=4, held=2).make_space, make_input),
+    Tunable("stem_weight", WEIGHT.make_space, make_weight),
+]

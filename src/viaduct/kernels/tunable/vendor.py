@@ -1,0 +1,59 @@
+"""Convolutions of the vendor's library: its own search among algorithms, and the memory layout.
+
+cuDNN's search is a switch of the process, and the layout is the whole network's, so no launch reads these choices: the
+caller applies a point to the step (`torch.backends.cudnn.benchmark`, `memory_format`).
+A signature is the shape of the input (NCHW), filters, kernel, stride, padding, groups, dtype.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from viaduct.kernels.choices import Key, Signature, find_choice
+from viaduct.kernels.tunable.base import Case, Limits, Tunable, draw_for, sizes_of
+from viaduct.search_space import Parameter, Point, Space
+
+LAYOUTS = {"channels_last": torch.channels_last, "contiguous": torch.contiguous_format}
+DEFAULT: Point = {"benchmark": False, "layout": "channels_last"}
+
+
+def make_space(signature: Signature, limits: Limits) -> Space:
+    return Space((Parameter("benchmark", (False, True)), Parameter("layout", tuple(LAYOUTS))), default=DEFAULT)
+
+
+def make_case(key: Key, signature: Signature, device: torch.device) -> Case:
+    """Forward pass and both gradients."""
+    count, channels, height, width, filters, kernel, stride, padding, groups = sizes_of(signature)
+    draw = draw_for(signature, device)
+    x = draw.images(count, channels, height, width)
+    weight = draw.images(filters, channels // groups, kernel, kernel) * 0.2
+    out = [(size + 2 * padding - kernel) // stride + 1 for size in (height, width)]
+    gradient = draw.images(count, filters, out[0], out[1])
+    drawn = (x, weight, gradient)
+    laid = {name: [tensor.contiguous(memory_format=form) for tensor in drawn] for name, form in LAYOUTS.items()}
+
+    def compute(tensors: Sequence[Tensor]) -> list[Tensor]:
+        x, weight, gradient = tensors
+        where = ([stride] * 2, [padding] * 2, [1, 1])
+        y = torch.conv2d(x, weight, None, *where, groups)
+        made = torch.ops.aten.convolution_backward(
+            gradient, x, weight, None, *where, False, [0, 0], groups, [True, True, False]
+        )
+        return [y, made[0], made[1]]
+
+    def launch() -> list[Tensor]:
+        point = find_choice(*key) or DEFAULT
+        before = torch.backends.cudnn.benchmark
+        torch.backends.cudnn.benchmark = bool(point["benchmark"])
+        try:
+            return compute(laid[str(point["layout"])])
+        finally:
+            torch.backends.cudnn.benchmark = before
+
+    return Case(key, launch, lambda: compute([tensor.double() for tensor in drawn]))
+
+
+TUNABLES = [Tunable("library_convolution", make_space, make_case)]

@@ -1,0 +1,315 @@
+"""What the files of a project do: open sessions with a helper's config, run Keras models, ask for ranks, import others.
+
+The survey's last round. Rules of one file ask it about the rest: whether somebody else sets a session, whether the
+script that is started will need communication because of a file that it imports.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from viaduct.cards.tensorflow_api import COLLECTIVES, OPERATORS
+from viaduct.migration.import_graph import Modules, escapes_of, note_importers
+from viaduct.migration.names import Names
+from viaduct.migration.project import Project, passed_in, returns_of
+from viaduct.migration.sessions import METHOD_SLOTS, SLOTS
+from viaduct.migration.values import Values, kind_of_call
+
+ANY_RECEIVER = {method: slot for (_, method), slot in METHOD_SLOTS.items()}
+KERAS_RUNS = {"fit", "fit_generator", "predict", "train_on_batch"}
+DEEPEST = 8  # lambdas and partials within each other
+ESTIMATOR_RUNS = {"train", "evaluate", "predict"}
+FED_BY = {"tensorflow.estimator.TrainSpec": "train", "tensorflow.estimator.EvalSpec": "evaluate"}
+RANK_CALLS = {"rank", "size", "local_rank", "local_size"}  # of Horovod
+TRAINING = ("minimize", "apply_gradients")
+# Functions that take an optimizer and train with it.
+CONSUMERS = {
+    *("tensorflow.contrib.layers.optimize_loss", "tensorflow.contrib.training.create_train_op"),
+    *("tensorflow.contrib.slim.learning.create_train_op", "tf_slim.learning.create_train_op"),
+    *("tensorflow.contrib.slim.training.create_train_op", "tf_slim.create_train_op"),
+    "tensorflow.estimator.clip_gradients_by_norm",
+}
+INITIALIZERS = {
+    *("tensorflow.global_variables_initializer", "tensorflow.initialize_all_variables"),
+    "tensorflow.initializers.global_variables",
+}
+VARIABLES = re.compile("|".join([*TRAINING, "initial", "broadcast", "Broadcast", "train_op", "optimize_loss", "clip_"]))
+"""A text without any of these has nothing for note_variables."""
+GROUPS = {"tensorflow.group", "tensorflow.tuple"}
+BROADCASTS = {
+    *(f"{OPERATORS}.broadcast", "npu_bridge.npu_init.npu_hooks_append"),
+    "npu_bridge.estimator.npu.npu_hook.NPUBroadcastGlobalVariablesHook",
+    *("horovod.tensorflow.BroadcastGlobalVariablesHook", "horovod.tensorflow.broadcast_global_variables"),
+    "horovod.tensorflow.broadcast_variables",
+}
+CONTEXT = ("num_input_pipelines", "input_pipeline_id")  # of an input context: what a dataset is sharded by
+
+
+def note_habits(project: Project, files: dict[str, Names]) -> None:
+    """Record how the project's files use training, variables and ranks."""
+    modules = Modules([*files, *project.plain_imports])
+    for path, imported in project.plain_imports.items():
+        project.imports[path] = modules.find_all(imported, path)
+    for path, names in files.items():
+        values = Values(names, project)
+        for call in names.source.of_kind(ast.Call):
+            note_call(project, path, call, values)
+        if any(text in names.source.text for text in CONTEXT):
+            project.rank_files.add(path)
+        if "stimator" in names.source.text and any(estimator_cycle(function, values) for function in functions(names)):
+            project.cycle_files.add(path)
+        project.imports[path] = modules.find_all(imported_modules(names), path)
+        note_optimizers(project, names)
+        project.own_methods |= set(methods_of(names))
+        note_variables(project, path, values)
+        note_npu_helpers(project, names)
+    note_importers(project)
+    for path in project.horovod_ranks:
+        if not escapes_of(project, path):
+            project.rank_files.add(path)
+
+
+def methods_of(names: Names) -> Iterator[str]:
+    """Yield the names of the methods that a file's classes define."""
+    for node in names.scopes:
+        if isinstance(node, ast.ClassDef):
+            yield from (
+                statement.name
+                for statement in node.body
+                if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef)
+            )
+
+
+def note_call(project: Project, path: str, call: ast.Call, values: Values) -> None:
+    """Record one call: what it opens, feeds, initialises or asks for."""
+    name = values.names.qualified(call.func)
+    if name is not None and name not in project.functions:
+        project.mentions.setdefault(name, set()).add(path)
+    if name is not None and asks_for_rank(name):
+        (project.horovod_ranks if name.startswith("horovod.") else project.rank_files).add(path)
+    method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    if method in KERAS_RUNS and values.kind(call.func.value) == "keras_model":  # type: ignore[attr-defined]
+        project.keras_files.add(path)
+    if method in ESTIMATOR_RUNS or name in FED_BY:
+        note_fed(project, values, call, FED_BY.get(name or "", method))
+    slot = SLOTS.get(name or "") or ANY_RECEIVER.get(method)
+    if slot is not None:
+        note_config_helper(project, values, config_argument(call, *slot))
+
+
+def note_variables(project: Project, path: str, values: Values) -> None:
+    """Record which files train, broadcast variables, and where an initialiser of all variables is kept."""
+    names = values.names
+    if VARIABLES.search(names.source.text) is None:
+        return
+    for call in names.source.of_kind(ast.Call):
+        name = names.qualified(call.func) or ""
+        method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+        if is_training_call(project, name, method):
+            project.training_files.add(path)
+        if name in BROADCASTS:
+            project.broadcast_files.add(path)
+        if name in project.functions:
+            note_passed_initialiser(project, values, name, call)
+    for node in names.source.of_kind(ast.Assign):
+        if len(node.targets) == 1:
+            note_kept_initialiser(project, values, node.targets[0], node.value)
+    for function in names.source.of_kinds(ast.FunctionDef, ast.AsyncFunctionDef):
+        assert isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        note_returned_initialiser(project, values, function)
+
+
+def is_training_call(project: Project, name: str, method: str) -> bool:
+    """`opt.minimize(…)` of an object; not scipy.optimize.minimize."""
+    if name in CONSUMERS:
+        return True
+    root = name.partition(".")[0]
+    return method in TRAINING and (root in ("", "tensorflow") or root in project.own_names)
+
+
+def note_npu_helpers(project: Project, names: Names) -> None:
+    """Functions of code that was migrated before: they add NpuOptimizer to a config that they make or are given."""
+    if "NpuOptimizer" not in names.source.text:
+        return
+    for node in names.source.of_kind(ast.Constant):
+        if node.value == "NpuOptimizer":
+            function = names.source.function(node)
+            owner = names.source.parents.get(function) if function is not None else None
+            if function is not None and isinstance(owner, ast.ClassDef):
+                project.npu_helpers |= {f"{names.own}.{owner.name}.{function.name}", f".{function.name}"}
+            elif function is not None:
+                project.npu_helpers.add(f"{names.own}.{function.name}")
+
+
+def note_kept_initialiser(project: Project, values: Values, target: ast.expr, value: ast.expr) -> None:
+    if isinstance(target, ast.Attribute):
+        found = makes_initialiser(values, value)
+        (project.initialisers if found else project.other_attributes).add(f".{target.attr}")
+        return
+    of_module = isinstance(target, ast.Name) and isinstance(values.names.scope_of(target).node, ast.Module)
+    if isinstance(target, ast.Name) and of_module and makes_initialiser(values, value):
+        project.initialisers.add(f"{values.names.own}.{target.id}")
+
+
+def note_returned_initialiser(
+    project: Project, values: Values, function: ast.FunctionDef | ast.AsyncFunctionDef
+) -> None:
+    """Record `module.function`; of a tuple that is returned `module.function[index]`; of methods, the class between."""
+    owner = values.names.source.parents.get(function)
+    home = f"{values.names.own}.{owner.name}" if isinstance(owner, ast.ClassDef) else values.names.own
+    for statement in returns_of(values.names, function):
+        if statement.value is None:
+            continue
+        if isinstance(statement.value, ast.Tuple):
+            for index, part in enumerate(statement.value.elts):
+                if makes_initialiser(values, part):
+                    project.initialisers.add(f"{home}.{function.name}[{index}]")
+        elif makes_initialiser(values, statement.value):
+            project.initialisers.add(f"{home}.{function.name}")
+
+
+def note_passed_initialiser(project: Project, values: Values, name: str, call: ast.Call) -> None:
+    """Record `module.function(parameter)`."""
+    for _, parameter, value in passed_in(project, name, [("", call)]):
+        if makes_initialiser(values, value):
+            project.initialisers.add(f"{name}({parameter})")
+
+
+def makes_initialiser(values: Values, node: ast.expr) -> bool:
+    """A call of global_variables_initializer, by name, in a group or in a list."""
+    made = values.origin(node)
+    if isinstance(made, ast.List | ast.Tuple):
+        return any(makes_initialiser(values, part) for part in made.elts)
+    if not isinstance(made, ast.Call):
+        return False
+    name = values.names.qualified(made.func)
+    return name in INITIALIZERS or (
+        name in GROUPS and any(makes_initialiser(values, argument) for argument in made.args)
+    )
+
+
+def note_fed(project: Project, values: Values, call: ast.Call, run: str) -> None:
+    """Record which of train, evaluate and predict a function of the project gives its data to."""
+    given = [keyword.value for keyword in call.keywords if keyword.arg == "input_fn"]
+    given += [
+        value
+        for item in call.keywords
+        if item.arg is None
+        for value in unpack_dictionary(values, item.value, "input_fn")
+    ]
+    estimator = isinstance(call.func, ast.Attribute) and values.kind(call.func.value) in ("estimator", "npu_estimator")
+    if not given and call.args and (estimator or not isinstance(call.func, ast.Attribute)):
+        given = call.args[:1]
+    for value in given:
+        for name in functions_of(values, value):
+            project.fed.setdefault(name, set()).add(run)
+
+
+def unpack_dictionary(values: Values, value: ast.expr, wanted: str) -> Iterator[ast.expr]:
+    """Yield what `**value` passes under a name, where it is a dictionary that can be seen."""
+    made = values.origin(value)
+    if isinstance(made, ast.Dict):
+        pairs = zip(made.keys, made.values, strict=True)
+        yield from (held for key, held in pairs if isinstance(key, ast.Constant) and key.value == wanted)
+    elif isinstance(made, ast.Call) and values.names.qualified(made.func) in (None, "dict", "builtins.dict"):
+        yield from (keyword.value for keyword in made.keywords if keyword.arg == wanted)
+
+
+def functions_of(values: Values, value: ast.expr, depth: int = 0) -> Iterator[str]:
+    """Yield the functions that an expression may be, or that it calls: by their names, methods as `*.name`."""
+    made = values.origin(value) or value
+    if depth > DEEPEST:
+        return
+    if isinstance(made, ast.Lambda):
+        yield from functions_of(values, made.body, depth + 1)
+    elif isinstance(made, ast.IfExp):
+        yield from functions_of(values, made.body, depth + 1)
+        yield from functions_of(values, made.orelse, depth + 1)
+    elif isinstance(made, ast.BoolOp):
+        yield from (name for part in made.values for name in functions_of(values, part, depth + 1))
+    elif isinstance(made, ast.Call):
+        called = values.names.qualified(made.func)
+        if called in ("functools.partial", "functools.partialmethod") and made.args:
+            yield from functions_of(values, made.args[0], depth + 1)
+        else:
+            yield from functions_of(values, made.func, depth + 1)
+    elif (name := values.names.qualified(made)) is not None:
+        yield name
+    elif isinstance(made, ast.Attribute):
+        yield f"*.{made.attr}"
+
+
+def asks_for_rank(name: str) -> bool:
+    """Return True for a call that returns a rank or a size."""
+    if name.startswith("horovod."):
+        return name.rpartition(".")[2] in RANK_CALLS
+    return name.startswith(COLLECTIVES)
+
+
+def note_optimizers(project: Project, names: Names) -> None:
+    """Classes that derive from an optimizer of TensorFlow."""
+    for node in names.source.tree.body:
+        if isinstance(node, ast.ClassDef) and node.bases:
+            bases = [names.qualified(base) or "" for base in node.bases]
+            if any(kind_of_call(base) == "optimizer" or base in project.optimizers for base in bases):
+                project.optimizers.add(f"{names.own}.{node.name}")
+
+
+def note_config_helper(project: Project, values: Values, value: ast.expr | None) -> None:
+    """Functions of the project that make the ConfigProto of some session: they are edited, not each session."""
+    made = values.origin(value) if value is not None else None
+    helper = values.names.qualified(made.func) if isinstance(made, ast.Call) else None
+    if helper is not None and helper in project.functions:
+        project.config_helpers.add(helper)
+
+
+def config_argument(call: ast.Call, keyword: str, place: int) -> ast.expr | None:
+    """Return what a call that opens a session is given as its ConfigProto."""
+    for given in call.keywords:
+        if given.arg == keyword:
+            return given.value
+    return call.args[place] if 0 <= place < len(call.args) else None
+
+
+def functions(names: Names) -> list[ast.AST]:
+    """Return the functions of a file."""
+    return [node for node in names.source.parents if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+
+def estimator_cycle(function: ast.AST, values: Values) -> list[ast.Call]:
+    """Calls of an Estimator's train and evaluate that others follow: in a loop, or further down."""
+    found: list[tuple[ast.Call, bool]] = []
+    for node in ast.walk(function):
+        if isinstance(node, ast.Call) and runs_estimator(node.func, values):
+            found.append((node, in_loop(node, function, values)))
+    found.sort(key=lambda pair: (pair[0].lineno, pair[0].col_offset))
+    return [call for index, (call, again) in enumerate(found) if again or index + 1 < len(found)]
+
+
+def runs_estimator(called: ast.expr, values: Values) -> bool:
+    if not isinstance(called, ast.Attribute) or called.attr not in ESTIMATOR_RUNS:
+        return False
+    return values.kind(called.value) in ("estimator", "npu_estimator")
+
+
+def in_loop(node: ast.AST, function: ast.AST, values: Values) -> bool:
+    """Return True for a node in a loop of its function."""
+    for parent in values.names.source.ancestors(node):
+        if parent is function:
+            return False
+        if isinstance(parent, ast.For | ast.AsyncFor | ast.While):
+            return True
+    return False
+
+
+def imported_modules(names: Names) -> Iterator[str]:
+    """Yield the modules that a file imports."""
+    for node in names.source.of_kinds(ast.Import, ast.ImportFrom):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = names.imported_from(node)
+            yield base
+            yield from (f"{base}.{alias.name}" for alias in node.names)

@@ -1,0 +1,107 @@
+"""Where a report may be written: over nothing, or over an earlier report of its own kind. Asked before the work."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from viaduct.errors import BadValue
+from viaduct.migration.walk import is_script
+
+HEAD = 4096
+"""Bytes within which a page says who made it."""
+PAGE = re.compile(rb'<meta name="generator" content="viaduct [^"]* migrate">')
+
+
+def check_places(path: Path, places: Mapping[str, Path | None], out: Path | None, force: bool) -> None:
+    """`places`: flag -> file."""
+    taken: dict[Path, str] = {}
+    for flag, entry in places.items():
+        if entry is None:
+            continue
+        aim = resolve_parent(entry)
+        if aim in taken:
+            raise BadValue(f"{taken[aim]} and {flag} both name {entry}.", "Give each report a file of its own.")
+        taken[aim] = flag
+        check_place(path, flag, entry, out, force)
+
+
+def check_place(path: Path, flag: str, place: Path, out: Path | None, force: bool) -> None:
+    """Refuse a place for a report that is a folder or somebody's file."""
+    if os.path.isdir(place) or (out is not None and resolve_parent(place) == out.resolve()):
+        raise BadValue(f"{flag} {place} is a folder.", "Name the file to write.")
+    if not os.path.isdir(place.parent) and not (out is not None and resolve_parent(place).parent == out.resolve()):
+        raise BadValue(f"{flag} {place}: there is no folder {place.parent}.", "Make it first, or name another.")
+    there = occupant(path, place, out)
+    if there is None:
+        return
+    if os.path.islink(place) or not os.path.isfile(there):
+        raise BadValue(f"{flag} {place} is there and is not a plain file.", "Name a new file.")
+    if belongs(path, there) and is_script(there):
+        raise BadValue(f"{flag} {place} is a script of the project.", "Name another file.")
+    if not force and not is_earlier(flag, there):
+        raise BadValue(
+            f"{flag} {place} is there and is no earlier report of this kind.", "Name another file; --force replaces it."
+        )
+
+
+def resolve_parent(place: Path) -> Path:
+    """A link at the place itself is replaced, not followed."""
+    return place.parent.resolve() / place.name
+
+
+def occupant(path: Path, place: Path, out: Path | None) -> Path | None:
+    """Return what would be overwritten: the file that is there, or that --out will have put there."""
+    if os.path.lexists(place):
+        return place
+    if out is None or resolve_parent(place).parent != out.resolve():
+        return None
+    copied = path / place.name if path.is_dir() else path
+    return copied if copied.name == place.name and os.path.lexists(copied) else None
+
+
+def belongs(path: Path, file: Path) -> bool:
+    """Return True for a file of the project."""
+    project, aim = path.resolve(), file.resolve()
+    return aim == project or project in aim.parents
+
+
+# ---- what we wrote ourselves
+
+
+def is_earlier(flag: str, file: Path) -> bool:
+    """Return True for an earlier report of this kind."""
+    try:
+        return OURS[flag](file)
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return False
+
+
+def is_page(file: Path) -> bool:
+    """Return True for a page that viaduct wrote."""
+    with open(file, "rb") as stream:
+        head = stream.read(HEAD)
+    return PAGE.search(head) is not None
+
+
+def is_sarif(file: Path) -> bool:
+    """Return True for a SARIF file that viaduct wrote."""
+    return bool(content(file)["runs"][0]["tool"]["driver"]["name"] == "viaduct migrate")
+
+
+def is_record(file: Path) -> bool:
+    """Return True for a JSON report that viaduct wrote."""
+    found = content(file)
+    return bool(found["tool"]["name"] == "viaduct" and "findings" in found)
+
+
+def content(file: Path) -> Any:
+    """Return what a JSON file holds."""
+    return json.loads(file.read_bytes())
+
+
+OURS: dict[str, Callable[[Path], bool]] = {"--report": is_page, "--sarif": is_sarif, "--json": is_record}

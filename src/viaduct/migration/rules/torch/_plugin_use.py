@@ -1,0 +1,30 @@
+"""Signs that a file uses the card, and so needs the plug-in's import."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from viaduct.cards import Card
+from viaduct.migration.rule import Site
+
+
+def imported_elsewhere(site: Site, target: Card) -> bool:
+    """Return True if another file of the project imports the plug-in."""
+    return bool(site.work.project.files_with(f"import {target.module}") - {site.work.path})
+
+
+def uses_the_card(site: Site, target: Card) -> bool:
+    """Return True if the file needs the plug-in: a rule asked for it, or a name of the card is there."""
+    return target.module in site.work.effects or any(True for _ in signs(site, target))
+
+
+def signs(site: Site, target: Card) -> Iterator[ast.AST]:
+    """Yield what cannot work before the plug-in is imported: its names, its methods, its devices."""
+    for name in (target.method, target.is_attr, target.activity):
+        yield from site.source.attributes.get(name, ())
+    yield from (node for node in site.source.of_kind(ast.Name) if node.id == target.module)
+    for node in site.source.of_kind(ast.Constant):
+        is_device = isinstance(node.value, str) and node.value.partition(":")[0] == target.device
+        if is_device and not isinstance(site.source.parents[node], ast.Expr):  # a docstring
+            yield node

@@ -1,0 +1,101 @@
+"""Name code for one vendor's card in a source that is to run on every machine.
+
+    import torch
+    import torch_npu
+    torch.npu.synchronize()
+
+Without the plug-in the import fails. The helper imports it where it is installed, so here it may go; and what the
+script asks of torch.npu or torch.mlu it can ask of the helper. What is tried (`try`) or stands in a branch (`if`) is
+left alone; a condition that itself asks torch.npu is not, unless it asks `hasattr(torch, "npu")` first.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from viaduct.cards import CARDS
+from viaduct.migration.predicates import imports_torch
+from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.torch._imports import PATCHES, imported_names
+
+rule = Rule(__name__, spec="P1 6", kind="report", targets=("any",), former=("any_vendor_code",), last=True)
+
+PLUGINS = tuple(card.module for card in CARDS.values())
+ROOTS = tuple(f"{card.root}.*" for card in CARDS.values())
+METHODS = tuple(card.method for card in CARDS.values())
+
+
+@rule.node(ast.Import, ast.ImportFrom, words=PLUGINS)
+def plugin(site: Site) -> None:
+    names = [name for name in imported_names(site.node) if name.partition(".")[0] in PLUGINS]
+    if not names or is_conditional(site):
+        return
+    if names[0] in PATCHES:
+        site.manual(
+            f"{names[0]} redirects CUDA to one vendor's card: remove it, the source supports every card now",
+            zh=f"{names[0]} 会把 CUDA 替换为某一厂商的设备:源码现已适用于各种加速卡,请去掉",
+            risk="high",
+        )
+        return
+    site.manual(
+        f"{names[0]} is not on every machine: the helper imports the plug-in where it is, so remove "
+        "this line or wrap it in try",
+        zh=f"并非每台机器都有 {names[0]}:辅助模块会在有插件时导入,请去掉此行或用 try 保护",
+        risk="high",
+    )
+
+
+@rule.call(*ROOTS)
+def report_call(site: Site) -> None:
+    report_vendor_name(site, site.name)
+
+
+@rule.reference(*ROOTS)
+def report_reference(site: Site) -> None:
+    report_vendor_name(site, site.name)
+
+
+def report_vendor_name(site: Site, name: str) -> None:
+    if not is_conditional(site):
+        site.manual(
+            f"{name} is one vendor's: write accelerator.{name.split('.', 2)[2]}",
+            zh=f"{name} 仅适用于某一厂商的设备:请改为 accelerator.{name.split('.', 2)[2]}",
+            risk="high",
+        )
+
+
+@rule.method(METHODS[0])
+def moved_to_npu(site: Site) -> None:
+    report_move(site)
+
+
+@rule.method(METHODS[1])
+def moved_to_mlu(site: Site) -> None:
+    report_move(site)
+
+
+def report_move(site: Site) -> None:
+    if imports_torch(site) and not is_conditional(site):
+        site.manual(
+            f".{site.name}() moves to one vendor's card: write .to(accelerator.device())",
+            zh=f".{site.name}() 只移动到某一厂商的设备:请改为 .to(accelerator.device())",
+        )
+
+
+def is_conditional(site: Site) -> bool:
+    """Return True in a branch or a `try`; a question in a condition is asked whatever the answer is."""
+    child: ast.AST = site.node
+    for parent in site.source.ancestors(site.node):
+        asks = (
+            isinstance(parent, ast.If | ast.IfExp)
+            and child is parent.test
+            and "hasattr" not in ast.unparse(parent.test)
+        )
+        if isinstance(parent, ast.Try | ast.If | ast.IfExp) and not asks and not is_main(parent):
+            return True
+        child = parent
+    return False
+
+
+def is_main(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test).startswith("__name__")

@@ -1,0 +1,158 @@
+"""How symbols of TensorFlow 1.15 stand on the accelerator: what the vendor's own table says of the ones that matter.
+
+Only what was read or tried is listed; a symbol that is not here is neither promised nor refused. `rule` names the rule
+that deals with a symbol; those without one are reported by `unsupported_api`. A name that ends with `.*` stands for
+all below it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+from viaduct.cards.limits import Risk
+
+Standing = Literal["after migration", "no effect", "unsupported", "under analysis"]
+
+
+@dataclass(frozen=True)
+class Symbol:
+    name: str
+    standing: Standing
+    rule: str = ""
+    instead: str = ""
+    instead_zh: str = ""
+    risk: Risk = "high"
+
+
+def each(
+    names: tuple[str, ...],
+    standing: Standing,
+    rule: str = "",
+    english: str = "",
+    chinese: str = "",
+    risk: Risk = "high",
+) -> list[Symbol]:
+    return [Symbol(f"tensorflow.{name}", standing, rule, english, chinese, risk) for name in names]
+
+
+CANNED = tuple(
+    f"estimator.{family}{kind}"
+    for family in ("Baseline", "DNN", "DNNLinearCombined", "Linear")
+    for kind in ("Classifier", "Regressor")
+)
+FINITE = tuple(f"{home}{name}" for home in ("", "math.") for name in ("is_finite", "is_inf", "is_nan"))
+STRATEGIES = ("MirroredStrategy", "OneDeviceStrategy", "experimental.MultiWorkerMirroredStrategy")
+GENERATORS = (
+    *("random.experimental.Generator", "random.experimental.create_rng_state"),
+    *("random.experimental.get_global_generator", "random.experimental.set_global_generator"),
+)
+TPU = tuple(
+    f"estimator.tpu.{name}"
+    for name in (
+        *("rewrite", "replicate", "shard", "batch_parallel", "initialize_system", "shutdown_system"),
+        *("outside_compilation", "cross_replica_sum", "bfloat16_scope", "core"),
+    )
+)
+SYMBOLS: tuple[Symbol, ...] = (
+    *each(("estimator.RunConfig",), "after migration", "estimator_run_config"),
+    *each(("estimator.Estimator",), "after migration", "estimator_class"),
+    *each(CANNED, "after migration", "estimator_canned"),
+    *each(("estimator.tpu.TPUEstimator", "estimator.tpu.RunConfig"), "after migration", "tpu_estimator"),
+    *each(("estimator.tpu.TPUEstimatorSpec", "estimator.tpu.CrossShardOptimizer"), "after migration", "tpu_spec"),
+    *each(("Session", "InteractiveSession"), "after migration", "session_config"),
+    *each(("train.MonitoredTrainingSession",), "after migration", "session_config"),
+    *each(("nn.dropout",), "after migration", "dropout"),
+    *each(tuple(f"distribute.{name}" for name in STRATEGIES), "after migration", "distribute_strategy"),
+    *each(("train.experimental.FixedLossScale",), "after migration", "loss_scale_managers"),
+    *each(("train.experimental.MixedPrecisionLossScaleOptimizer",), "after migration", "loss_scale_optimizer"),
+    *each(("train.experimental.enable_mixed_precision_graph_rewrite",), "after migration", "precision_graph_rewrite"),
+    *each(("GPUOptions",), "no effect", "session_gpu_options"),
+    *each(("WholeFileReader", "LMDBReader", "IdentityReader"), "unsupported", "dataset_advice"),
+    *each(FINITE, "unsupported", "model_advice"),
+    *each(("enable_eager_execution", "enable_v2_behavior"), "unsupported", "keras_unsupported"),
+    *each(("keras.layers.CuDNNLSTM", "keras.layers.CuDNNGRU"), "under analysis", "keras_unsupported"),
+    *each(("contrib.cudnn_rnn.CudnnLSTM", "contrib.cudnn_rnn.CudnnGRU"), "unsupported", "model_advice"),
+    *each(("train.SyncReplicasOptimizer", "train.Server"), "unsupported", "distribute_servers"),
+    *each(("distribute.experimental.TPUStrategy",), "unsupported", "distribute_servers"),
+    *each(
+        TPU,
+        "unsupported",
+        "",
+        "there is no TPU: remove it, or make sure that this branch is not taken",
+        "没有 TPU:请删除,或确保不会执行到该分支",
+    ),
+    *each(
+        ("distribute.cluster_resolver.TPUClusterResolver", "contrib.cluster_resolver.TPUClusterResolver"),
+        "unsupported",
+        "",
+        "there is no TPU: make sure that this branch is not taken",
+        "没有 TPU:请确保不会执行到该分支",
+        risk="medium",
+    ),
+    *each(
+        GENERATORS,
+        "under analysis",
+        "",
+        "its kernels are not confirmed for the device: use tf.random.uniform or tf.random.normal with a seed",
+        "设备上未确认支持:请使用带 seed 的 tf.random.uniform 或 tf.random.normal",
+    ),
+    *each(
+        ("CriticalSection",),
+        "under analysis",
+        "",
+        "not confirmed for the device: keep it out of the training graph",
+        "设备上未确认支持:请勿放入训练图",
+        risk="medium",
+    ),
+    *each(
+        ("contrib.nccl.*",),
+        "unsupported",
+        "",
+        "NCCL supports NVIDIA GPUs only: use hccl_ops.allreduce, or NPUDistributedOptimizer",
+        "NCCL 仅支持 NVIDIA 设备:请使用 hccl_ops.allreduce 或 NPUDistributedOptimizer",
+    ),
+    *each(
+        ("contrib.tensorrt.*", "python.compiler.tensorrt.*"),
+        "unsupported",
+        "",
+        "TensorRT is NVIDIA's: convert the frozen graph with the accelerator's own compiler",
+        "TensorRT 仅支持 NVIDIA 设备:请使用昇腾的模型转换工具",
+    ),
+    *each(
+        ("test.is_gpu_available", "test.gpu_device_name", "python.client.device_lib.list_local_devices"),
+        "no effect",
+        "",
+        "it finds no GPU, and the accelerator is not listed: see where the answer leads",
+        "查询不到 GPU,也不会列出昇腾设备:请检查后续分支",
+        risk="medium",
+    ),
+    *each(
+        ("config.experimental.list_physical_devices", "config.list_physical_devices"),
+        "no effect",
+        "",
+        "it lists no GPU, and the accelerator is not listed: see where the answer leads",
+        "列不出 GPU,也不会列出昇腾设备:请检查后续分支",
+        risk="low",
+    ),
+)
+
+
+@lru_cache(maxsize=1)
+def by_name() -> dict[str, Symbol]:
+    return {symbol.name: symbol for symbol in SYMBOLS}
+
+
+def standing_of(name: str) -> Symbol | None:
+    """Return the entry of a qualified name: its own, or that of what it lies under."""
+    found = by_name().get(name)
+    while found is None and "." in name:
+        name = name.rpartition(".")[0]
+        found = by_name().get(f"{name}.*")
+    return found
+
+
+def reported_names() -> tuple[str, ...]:
+    """The names that no other rule deals with."""
+    return tuple(symbol.name for symbol in SYMBOLS if not symbol.rule)

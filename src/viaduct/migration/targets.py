@@ -1,0 +1,129 @@
+"""What a migration is for, as `--to` names it: how a rule writes a device, a backend or a move for it.
+
+A rule finds a construct once and asks `site.target` for the text that replaces it. For `npu` and `mlu` that is a name
+of the card (`"npu:0"`, `"hccl"`); for `any` it is a call of the helper module, which asks the machine at run time.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from viaduct.cards import CARDS, Card
+from viaduct.migration.helper_cell import find_pasted_helper
+from viaduct.migration.neutral import NAME
+from viaduct.migration.options import Options
+
+if TYPE_CHECKING:
+    from viaduct.migration.rule import Site
+
+Texts = tuple[str, str]
+"""A message in English and Chinese."""
+
+
+def card(options: Options) -> Card:
+    """Return the card that a migration is for; rules for `--to any` do not ask."""
+    return CARDS[options.to]
+
+
+def cards(options: Options) -> tuple[Card, ...]:
+    """Return every card that the result is to run on: reports speak of each."""
+    return tuple(CARDS.values()) if options.to == "any" else (card(options),)
+
+
+@dataclass(frozen=True)
+class CardTarget:
+    """One vendor's card: names are written as they are, and its plug-in is imported."""
+
+    card: Card
+    is_any: bool = False
+
+    def select(self, for_card: Texts, for_any: Texts) -> Texts:
+        """Return the message for this kind of target, with the card's names filled in."""
+        names = {
+            name: getattr(self.card, name) for name in ("title", "device", "backend", "method", "visible", "module")
+        }
+        english, chinese = for_card
+        return english.format(**names), chinese.format(**names)
+
+    def render_device(self, site: Site, at: ast.AST | None = None) -> str:
+        """Return the expression for the current device."""
+        return f'"{self.card.device}"'
+
+    def render_host_location(self, site: Site) -> str:
+        """Return the `map_location` that loads a checkpoint on the host."""
+        return '"cpu"'
+
+    def render_backend(self, site: Site, at: ast.AST | None = None) -> str:
+        """Return the expression for the collective backend."""
+        return f'"{self.card.backend}"'
+
+    def require_plugin(self, site: Site) -> None:
+        """Ask for the import of the plug-in, without which the written name means nothing."""
+        site.work.effects.add(self.card.module)
+
+
+@dataclass(frozen=True)
+class AnyTarget:
+    """Every card: names are calls of the helper, which asks at run time which card there is."""
+
+    is_any: bool = True
+
+    @property
+    def card(self) -> Card:
+        """No card in particular: a rule that needs one is not for `--to any`."""
+        raise KeyError("any")
+
+    def select(self, for_card: Texts, for_any: Texts) -> Texts:
+        """Return the message for this kind of target."""
+        return for_any
+
+    def render_device(self, site: Site, at: ast.AST | None = None) -> str:
+        """Return the expression for the current device."""
+        return f"{helper(site, at)}.device()"
+
+    def render_host_location(self, site: Site) -> str:
+        """Return the `map_location` that loads a checkpoint on the host; on CUDA it changes nothing."""
+        return f"{helper(site)}.map_location()"
+
+    def render_backend(self, site: Site, at: ast.AST | None = None) -> str:
+        """Return the expression for the collective backend."""
+        return f"{helper(site, at)}.backend()"
+
+    def require_plugin(self, site: Site) -> None:
+        """Do nothing: the helper imports the plug-in of the card there is."""
+
+
+Target = CardTarget | AnyTarget
+ANY = AnyTarget()
+CARD_TARGETS = {name: CardTarget(card) for name, card in CARDS.items()}
+
+
+def target_of(options: Options) -> Target:
+    """Return the target that `--to` names."""
+    return ANY if options.to == "any" else CARD_TARGETS[options.to]
+
+
+def helper(site: Site, at: ast.AST | None = None) -> str:
+    """Return the local name of the helper's `accelerator`; it will be imported if it is not yet."""
+    work = site.work
+    full = f"{work.project.helper_of(work.path)}.{NAME}"
+    known = work.names.local(full) or find_pasted_helper(site.source.tree)
+    if known is not None and not work.names.hides(known, at or site.node):
+        return known
+    known = next((local for local, what in work.names.added.items() if what == full), None)
+    if known is not None:
+        return known
+    local = NAME if NAME not in work.names.taken or is_ours(site, full) else work.free_name(f"any_{NAME}")
+    work.needed[local] = full
+    work.names.taken.add(local)
+    work.names.added[local] = full
+    return local
+
+
+def is_ours(site: Site, full: str) -> bool:
+    """Return True if functions import the helper each for itself, and nothing else has its name."""
+    names = site.work.names
+    bound = [scope.bound[NAME] for scope in names.scopes.values() if NAME in scope.bound]
+    return bool(bound) and all(names.agreed(binding) == full for binding in bound)

@@ -1,0 +1,48 @@
+"""The record of a model family: everything the other packages know about its networks.
+
+A family is a file in this folder with `family = Family(...)`; being in the folder is registration. Adding a network
+means adding its file and its test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from viaduct.models.links import Link
+
+Layouts = dict[str, "list[Link]"]
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+def find_no_options(shapes: Shapes) -> dict[str, Any]:
+    """Return no options: the size of the network does not depend on the checkpoint."""
+    return {}
+
+
+@dataclass(frozen=True)
+class TensorflowNames:
+    """Names of a network's tensors in the checkpoints of its TensorFlow reference."""
+
+    scope: str  # how its variables begin
+    claims: Callable[[nn.Module], bool]  # True for the networks that these names are for
+    layouts: Callable[[nn.Module], Layouts]  # the links of each layout; a single layout is called ""
+    default_layout: str = ""  # the layout that is exported
+    find_options: Callable[[Shapes], dict[str, Any]] = find_no_options  # build options that a checkpoint implies
+
+
+@dataclass(frozen=True)
+class Family:
+    """One model family: its variants and what is known of them."""
+
+    variants: Mapping[str, Callable[..., nn.Module]]  # name -> builder(classes, **options)
+    input_size: int = 224  # pixels
+    classes: int = 1001  # as the reference has
+    preprocess: str = "official"  # how the reference prepares its images (data/preprocess.py)
+    tensorflow: TensorflowNames | None = None
+    torchvision_names: Callable[[nn.Module], dict[str, str]] | None = None  # tensor -> its name there; empty: none
+    peers: Mapping[str, str] = field(default_factory=dict)  # variant -> the same network in torchvision and timm

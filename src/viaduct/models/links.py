@@ -1,0 +1,68 @@
+"""How one tensor of a network is called and laid out in a TensorFlow checkpoint.
+
+TensorFlow keeps convolution kernels as height, width, in, out and dense ones as in, out; PyTorch as out, in, height,
+width and out, in. A grouped kernel that TensorFlow keeps as one variable per group has several sources: they are
+joined on the output axis, in order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+Layout = Literal["conv", "dense", "plain"]
+
+
+@dataclass(frozen=True)
+class Link:
+    """A parameter or buffer, and the variables that hold it."""
+
+    target: str
+    sources: tuple[str, ...]
+    layout: Layout = "plain"
+    trained: bool = True  # False: a moving statistic
+
+    def source_shape(self, shape: torch.Size | tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of each source, from the target's."""
+        moved = order(tuple(shape), self.layout)
+        return (*moved[:-1], moved[-1] // len(self.sources)) if len(self.sources) > 1 else moved
+
+    def to_torch(self, values: list[Tensor]) -> Tensor:
+        joined = torch.cat(values, dim=-1) if len(values) > 1 else values[0]
+        return joined.permute(order(tuple(range(joined.ndim)), self.layout, back=True)).contiguous()
+
+    def to_tf(self, value: Tensor) -> list[Tensor]:
+        moved = value.permute(order(tuple(range(value.ndim)), self.layout))
+        return [part.contiguous() for part in moved.chunk(len(self.sources), dim=-1)]
+
+
+def order(axes: tuple[int, ...], layout: Layout, back: bool = False) -> tuple[int, ...]:
+    """Return PyTorch's axes in TensorFlow's order, or back."""
+    if layout == "conv":
+        return (axes[3], axes[2], axes[0], axes[1]) if back else (axes[2], axes[3], axes[1], axes[0])
+    return (axes[1], axes[0]) if layout == "dense" else axes
+
+
+def link_conv(module: str, *sources: str) -> Link:
+    return Link(f"{module}.weight", sources, "conv")
+
+
+def link_norm(module: str, scope: str) -> list[Link]:
+    return [
+        Link(f"{module}.weight", (f"{scope}/gamma",)),
+        Link(f"{module}.bias", (f"{scope}/beta",)),
+        Link(f"{module}.running_mean", (f"{scope}/moving_mean",), trained=False),
+        Link(f"{module}.running_var", (f"{scope}/moving_variance",), trained=False),
+    ]
+
+
+def link_dense(module: str, scope: str, kernel: str = "kernel", bias: str = "bias") -> list[Link]:
+    return [Link(f"{module}.weight", (f"{scope}/{kernel}",), "dense"), Link(f"{module}.bias", (f"{scope}/{bias}",))]
+
+
+def number_layer(name: str, number: int) -> str:
+    """Return a layer's name as TensorFlow numbers it: conv2d, conv2d_1, conv2d_2 …"""
+    return f"{name}_{number}" if number else name

@@ -1,0 +1,122 @@
+"""MobileNetV2 (Sandler et al., https://arxiv.org/abs/1801.04381), padded as torchvision's.
+
+Inverted residuals: 1x1 to six times the channels, 3x3 depthwise with the stride, 1x1 back without an activation.
+Channels are multiples of 8 after they were scaled; the last 1280 never shrink. Activations are ReLU6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from torch import Tensor, nn
+
+from viaduct.models.family import Family
+from viaduct.models.resnet import at_least_float32
+
+# Expansion, channels, blocks and stride of each stage (table 2 of the paper).
+STAGES = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
+FIRST, LAST = 32, 1280
+
+
+def round_channels(channels: float, divisor: int = 8) -> int:
+    """Return the nearest multiple of the divisor that loses at most a tenth of the channels."""
+    rounded = max(divisor, int(channels + divisor / 2) // divisor * divisor)
+    return rounded + divisor if rounded < 0.9 * channels else rounded
+
+
+class ConvNormAct(nn.Sequential):
+    """A convolution padded evenly, a batch norm and ReLU6."""
+
+    def __init__(self, inputs: int, outputs: int, kernel: int, stride: int = 1, groups: int = 1) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, groups=groups, bias=False)
+        self.norm = nn.BatchNorm2d(outputs)
+        self.activation = nn.ReLU6(inplace=True)
+
+
+class InvertedResidual(nn.Module):
+    """Expand, filter each channel, project; the input is added where the shape stays."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int, expansion: int) -> None:
+        super().__init__()
+        width = inputs * expansion
+        self.expand = ConvNormAct(inputs, width, 1) if expansion > 1 else nn.Identity()
+        self.filter = ConvNormAct(width, width, 3, stride, groups=width)
+        self.project = nn.Conv2d(width, outputs, 1, bias=False)
+        self.norm = nn.BatchNorm2d(outputs)
+        self.adds_input = stride == 1 and inputs == outputs
+
+    def forward(self, x_NCHW: Tensor) -> Tensor:
+        branch: Tensor = self.norm(self.project(self.filter(self.expand(x_NCHW))))
+        return x_NCHW + branch if self.adds_input else branch
+
+
+class MobileNetV2(nn.Module):
+    """Stem, inverted residuals, 1x1 to the last width, mean over the image, dropout, classifier."""
+
+    def __init__(self, classes: int, *, width: float = 1.0, dropout: float = 0.2) -> None:
+        super().__init__()
+        channels = round_channels(FIRST * width)
+        self.stem = ConvNormAct(3, channels, 3, stride=2)
+        self.stages = nn.Sequential()
+        for expansion, filters, count, stride in STAGES:
+            outputs = round_channels(filters * width)
+            blocks = nn.Sequential()
+            for index in range(count):
+                blocks.append(InvertedResidual(channels, outputs, stride if index == 0 else 1, expansion))
+                channels = outputs
+            self.stages.append(blocks)
+        last = round_channels(LAST * max(1.0, width))
+        self.last = ConvNormAct(channels, last, 1)
+        self.dropout = nn.Dropout(dropout)
+        self.head = nn.Linear(last, classes)
+        self.apply(initialise)
+
+    def forward(self, images_NCHW: Tensor) -> Tensor:
+        features = self.last(self.stages(self.stem(images_NCHW)))
+        return at_least_float32(self.head(self.dropout(features.mean((2, 3)))))
+
+
+def initialise(layer: nn.Module) -> None:
+    """Draw weights as torchvision does: Kaiming over the outputs, a narrow normal for the classifier."""
+    if isinstance(layer, nn.Conv2d):
+        nn.init.kaiming_normal_(layer.weight, mode="fan_out")
+    elif isinstance(layer, nn.Linear):
+        nn.init.normal_(layer.weight, std=0.01)
+        nn.init.zeros_(layer.bias)
+
+
+def name_for_torchvision(model: nn.Module) -> dict[str, str]:
+    """Return torchvision's name of each tensor."""
+    if not isinstance(model, MobileNetV2):
+        return {}
+    blocks = [name for name, module in model.named_modules() if isinstance(module, InvertedResidual)]
+    places = {"stem": "features.0", "last": f"features.{len(blocks) + 1}", "head": "classifier.1"}
+    for number, name in enumerate(blocks, start=1):
+        # A block without an expansion has its layers one place earlier.
+        first = 0 if name == "stages.0.0" else 1
+        inside = f"features.{number}.conv"
+        places |= {f"{name}.expand": f"{inside}.0", f"{name}.filter": f"{inside}.{first}"}
+        places |= {f"{name}.project": f"{inside}.{first + 1}", f"{name}.norm": f"{inside}.{first + 2}"}
+    return {name: rename_tensor(name, places) for name in model.state_dict()}
+
+
+def rename_tensor(name: str, places: dict[str, str]) -> str:
+    module = max((path for path in places if name.startswith(path + ".")), key=len)
+    layer, _, leaf = name.removeprefix(module + ".").rpartition(".")
+    within = {"conv": "0.", "norm": "1.", "": ""}[layer]
+    return f"{places[module]}.{within}{leaf}"
+
+
+variants: dict[str, Callable[..., nn.Module]] = {
+    "mobilenet_v2": partial(MobileNetV2),
+    "mobilenet_v2_140": partial(MobileNetV2, width=1.4),
+}
+family = Family(
+    variants,
+    classes=1000,
+    preprocess="v15",
+    torchvision_names=name_for_torchvision,
+    peers={"mobilenet_v2": "mobilenet_v2"},
+)

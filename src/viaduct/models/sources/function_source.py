@@ -1,0 +1,105 @@
+"""A function of an installed package, or of a module in the working directory: `package.module:function`.
+
+It is called with the number of classes: as `num_classes` or `classes` where a parameter has that name, otherwise as
+its only argument.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from viaduct.errors import BadValue, UnknownName, ViaductError
+from viaduct.models.sources import InputSettings
+
+CLASS_PARAMETERS = ("num_classes", "classes")
+
+
+def build(name: str, classes: int, **options: Any) -> Any:
+    """Return what the function makes."""
+    from torch import nn
+
+    function = find_function(name)
+    keyword = find_class_parameter(name, function, options)
+    try:
+        network = function(**{keyword: classes}, **options) if keyword else function(classes, **options)
+    except ViaductError:
+        raise
+    except Exception as error:
+        raise BadValue(f"{name} fails: {type(error).__name__}: {error}") from error
+    if not isinstance(network, nn.Module):
+        raise BadValue(f"{name} made a {type(network).__name__}, not a torch.nn.Module.")
+    return network
+
+
+def list_names() -> list[str]:
+    """Return no names: functions are not registered."""
+    return []
+
+
+def read_input(name: str) -> InputSettings:
+    """Return ImageNet's usual settings: a function has none of its own."""
+    return InputSettings()
+
+
+def find_function(name: str) -> Callable[..., Any]:
+    """Import the module, also from the working directory, and return its function."""
+    module_name, _, attribute = name.partition(":")
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name and (module_name == error.name or module_name.startswith(error.name + ".")):
+            raise BadValue(
+                f"there is no module {module_name!r} to take the network {name!r} from.",
+                "Other sources are timm:NAME and torchvision:NAME; a module must be installed or lie in this folder.",
+            ) from None
+        raise BadValue(f"{module_name} cannot be imported: {error}.") from error
+    except Exception as error:
+        raise BadValue(f"{module_name} cannot be imported: {type(error).__name__}: {error}") from error
+    function = getattr(module, attribute, None)
+    if function is None:
+        known = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+        raise UnknownName(f"function of {module_name}", attribute, known)
+    if not callable(function):
+        raise BadValue(f"{name} is a {type(function).__name__}, not a function that makes a network.")
+    made: Callable[..., Any] = function
+    return made
+
+
+def find_class_parameter(name: str, function: Callable[..., Any], options: dict[str, Any]) -> str:
+    """Return the keyword of the number of classes; empty: it is the first positional argument.
+
+    Refuses a function that takes no classes, or needs more than these.
+    """
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):  # a built-in function without a signature
+        return ""
+    keyword = next((key for key in CLASS_PARAMETERS if key in parameters), "")
+    by_position = [
+        key for key, value in parameters.items() if value.kind in (value.POSITIONAL_ONLY, value.POSITIONAL_OR_KEYWORD)
+    ]
+    takes_all = any(value.kind in (value.VAR_POSITIONAL, value.VAR_KEYWORD) for value in parameters.values())
+    needed = [
+        key
+        for key, value in parameters.items()
+        if value.default is value.empty and value.kind not in (value.VAR_POSITIONAL, value.VAR_KEYWORD)
+    ]
+    supplied = {keyword or (by_position[0] if by_position else ""), *options}
+    missing = [key for key in needed if key not in supplied]
+    if missing:
+        raise BadValue(
+            f"{name} needs more arguments than the number of classes: {', '.join(missing)}.",
+            "Write a function of your own that gives them: def make(classes): return …",
+        )
+    if not keyword and not by_position and not takes_all:
+        raise BadValue(f"{name} takes no number of classes.", "Give it a parameter called num_classes or classes.")
+    if not keyword and takes_all and not by_position:
+        return "num_classes"
+    return keyword

@@ -1,0 +1,45 @@
+"""Networks of timm (PyTorch Image Models)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from viaduct.errors import UnknownName
+from viaduct.models.sources import InputSettings, import_package
+
+
+def build(name: str, classes: int, **options: Any) -> Any:
+    """Return a fresh network of timm."""
+    timm = import_package("timm")
+    refuse_unknown(timm, name)
+    return timm.create_model(name, pretrained=False, num_classes=classes, **options)
+
+
+def list_names() -> list[str]:
+    """Return the names of all networks."""
+    return list(import_package("timm").list_models())
+
+
+def read_input(name: str) -> InputSettings:
+    """Return the settings of the pretrained configuration; ImageNet's usual ones where there is none."""
+    timm = import_package("timm")
+    refuse_unknown(timm, name)
+    settings, usual = timm.get_pretrained_cfg(name), InputSettings()
+    if settings is None:
+        return usual
+    interpolation = settings.interpolation if settings.interpolation in ("bilinear", "bicubic") else "bicubic"
+    share = float(settings.crop_pct or usual.crop_share)
+    return InputSettings(
+        size=int(settings.input_size[-1]),
+        interpolation=interpolation,
+        crop_share=share if math.isfinite(share) and 0 < share <= 1 else usual.crop_share,
+        mean=tuple(map(float, settings.mean)),  # type: ignore[arg-type]
+        deviation=tuple(map(float, settings.std)),  # type: ignore[arg-type]
+    )
+
+
+def refuse_unknown(timm: Any, name: str) -> None:
+    if not timm.is_model(name):
+        hint = "`viaduct models --source timm 'PATTERN*'` shows them."
+        raise UnknownName("network of timm", name, timm.list_models(), hint)

@@ -1,0 +1,21 @@
+"""Any classifier, begun with trained weights, on images of one's own: AdamW at a low rate under a cosine.
+
+The network is what `--model` says: one of ours, `timm:NAME`, `torchvision:NAME` or `package.module:function`. Images
+are prepared as the network's source prepares them. A classifier of another number of classes begins anew;
+`--freeze 'all but head'` trains it alone.
+
+    viaduct train finetune --model timm:convnext_tiny --data records/ --init pretrained.safetensors
+"""
+
+from viaduct.recipes import AdamW, Checkpoint, Cosine, CrossEntropy, Recipe, Records
+
+recipe = Recipe(
+    model="resnet50_v15",
+    data=Records(global_batch=128, size=224, classes=1000, label_shift=-1, preprocess="source"),
+    optimizer=AdamW(lr=1e-4, weight_decay=0.05, decay="weights"),
+    schedule=Cosine(warmup_epochs=1),
+    loss=CrossEntropy(label_smoothing=0.1),
+    epochs=20,
+    clip_norm=1.0,
+    checkpoint=Checkpoint(every_minutes=10, keep=3),
+)

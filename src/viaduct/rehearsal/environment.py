@@ -1,0 +1,106 @@
+"""Environment variables of a rehearsal's processes.
+
+Nothing is changed in our own environment, or it is put back: torch's agent hands its own on to the ranks.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import viaduct
+from viaduct.cluster.generate import make_table as make_table
+from viaduct.cluster.ranktable import parse_table
+from viaduct.rehearsal import limits
+from viaduct.rehearsal.files import scratch_folder
+from viaduct.rehearsal.plan import VARIABLE, Plan
+
+HOOK = Path(__file__).parents[1] / "scripts" / "hook"
+ROOT = Path(viaduct.__file__).parents[1]
+OTHER_JOBS = {
+    "TF_CONFIG", "RANK", "RANK_ID", "RANK_SIZE", "RANK_TABLE_FILE", "DEVICE_ID",
+    "ASCEND_DEVICE_ID", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR",
+    "MASTER_PORT", "NODE_RANK", "CM_WORKER_SIZE", "HOROVOD_RANK", "HOROVOD_SIZE",
+}  # fmt: skip
+HOST = "192.0.2.1"  # kept for documents (RFC 5737): a rank table holds no loopback address
+TABLE = "rank_table.json"
+JOB = "10087"  # the number that vendors' start scripts use
+
+
+def make_environment(plan: Plan) -> dict[str, str]:
+    """Return the variables of every process of the rehearsal."""
+    given = {name: value for name, value in os.environ.items() if name not in OTHER_JOBS}
+    given = {name: value for name, value in given.items() if not name.startswith("TORCHELASTIC_")}
+    paths = [os.path.abspath(path) for path in given.get("PYTHONPATH", "").split(os.pathsep) if path]
+    return {
+        **given,
+        **({"TMPDIR": make_scratch(plan)} if plan.view in ("overlay", "mirror") else {}),
+        "PYTHONPATH": os.pathsep.join([str(HOOK), *paths]),
+        "PYTHONUNBUFFERED": "1",  # output of several ranks, and of one that is ended, arrives
+        "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",  # a real plug-in would take the stand-in's place
+        "TF_CPP_MIN_LOG_LEVEL": given.get("TF_CPP_MIN_LOG_LEVEL", "2"),
+        **({"PYTHONHASHSEED": str(plan.seed % 2**32)} if plan.seed is not None else {}),
+        **own_variables(plan),
+        **(single_rank_variables(plan) if plan.processes == 1 and plan.on == "npu" else {}),
+    }
+
+
+def make_scratch(plan: Plan) -> str:
+    """Make the rehearsal's temporary folder. In the common one, random names beside a project that lies there would be
+    taken for files of the user."""
+    scratch = scratch_folder(plan)
+    scratch.mkdir(exist_ok=True)
+    return str(scratch)
+
+
+def own_variables(plan: Plan) -> dict[str, str]:
+    """Return the variables that viaduct itself reads."""
+    return {
+        VARIABLE: str(Path(plan.record) / "plan.json"),
+        "VIADUCT_REHEARSAL_PYTHON": plan.python,
+        limits.RECORD: plan.record,
+        limits.PROJECT: os.pathsep.join(dict.fromkeys([plan.tree or plan.project, plan.project, plan.work])),
+        limits.SWITCHES: plan.limits,
+        limits.LANGUAGE: plan.language,
+    }
+
+
+def single_rank_variables(plan: Plan) -> dict[str, str]:
+    """Return the variables of a single NPU process, as the vendors' scripts set them."""
+    if plan.stage == "torch":
+        return {}
+    return {"RANK_ID": "0", "RANK_SIZE": "1", "DEVICE_ID": "0", "JOB_ID": os.environ.get("JOB_ID", JOB)}
+
+
+def rank_variables(plan: Plan, given: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of one of several ranks that HCCL reads, from a rank table of this machine."""
+    if plan.on != "npu":
+        return {}
+    path = Path(plan.record) / TABLE
+    table = parse_table(path.read_bytes(), path=path)
+    known = table.environment(int(given["RANK"]), job=os.environ.get("JOB_ID", JOB))
+    return {name: known[name] for name in ("RANK_ID", "RANK_SIZE", "DEVICE_ID", "RANK_TABLE_FILE", "JOB_ID")}
+
+
+def write_table(plan: Plan) -> None:
+    """Write the rank table; raise where no server may have so many devices."""
+    (Path(plan.record) / TABLE).write_text(make_table([HOST], list(range(plan.ranks)), ["auto"]), encoding="utf-8")
+
+
+@contextmanager
+def replaced_environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Replace the environment within the block."""
+    before = dict(os.environ)
+    set_environment(variables)
+    try:
+        yield
+    finally:
+        set_environment(before)
+
+
+def set_environment(variables: Mapping[str, str]) -> None:
+    """Replace the environment."""
+    os.environ.clear()
+    os.environ.update(variables)

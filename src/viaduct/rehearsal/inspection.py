@@ -1,0 +1,257 @@
+"""Inspection of a PyTorch script, to explain why two runs of it differ.
+
+    RECORD/observed/rank-0/facts.json     modules, optimizers, loaders: what they were made with, and in which line
+    RECORD/observed/rank-0/forward.npz    what networks were given in the first step; what each module gave
+
+A fact is {"kind": "module", "name": "bn1", "what": {"eps": 1e-05, …}, "at": ["train.py", 12]}. Large outputs are
+thinned: every nth element is enough to see a difference.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from viaduct.rehearsal import limits
+
+if TYPE_CHECKING:
+    import numpy
+    import torch
+    from torch import nn
+
+FACTS, FORWARD = "facts.json", "forward.npz"
+ELEMENTS = 1 << 16  # of an output that are kept
+CALLS = 4096  # outputs that are kept
+LOADERS = 64
+RANKS = "ranks"  # the kind of the fact whether ranks train together
+IDLE = "idle"  # the kind of an optimizer that took no step
+LAST_RATE = "last rate"  # the kind of a learning rate with which the next step would begin
+_CREATED_AT = "_viaduct_made"
+_locations: dict[int, tuple[str, int]] = {}  # by id, of what is no module
+_PLAIN = (bool, int, float, str, type(None))
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One object of a script: its kind, its settings, and the line that created it."""
+
+    kind: str
+    name: str
+    what: dict[str, Any]
+    at: tuple[str, int] | None = None
+
+
+@dataclass
+class Inspection:
+    """Records objects and outputs from the first line to the end of the first step."""
+
+    facts: list[Fact] = field(default_factory=list)
+    _calls: list[tuple[Any, str, numpy.ndarray[Any, Any]]] = field(default_factory=list)  # module, name, output
+    _optimizers: list[weakref.ref[torch.optim.Optimizer]] = field(default_factory=list)  # all that were made
+    _schedules: list[Any] = field(default_factory=list)
+    together: bool = False  # this rank has a process group with others
+    _over: bool = False
+    _handle: Any = None
+
+    def start(self) -> None:
+        """Wrap the constructors and register the forward hook."""
+        import torch
+        from torch.nn.modules.module import register_module_forward_hook
+        from torch.utils.data import DataLoader
+
+        remember_line(torch.nn.Module)
+        remember_line(torch.optim.Optimizer, lambda optimizer: self._optimizers.append(weakref.ref(optimizer)))
+        remember_line(torch.optim.lr_scheduler.LRScheduler, self._schedules.append)
+        remember_line(torch.optim.lr_scheduler.ReduceLROnPlateau, self._schedules.append)
+        remember_line(torch.amp.GradScaler, self._record_scaler)
+        remember_line(DataLoader, self._record_loader)
+        self._handle = register_module_forward_hook(self._on_forward)
+
+    def _record_loader(self, loader: Any) -> None:
+        if len(self.facts) < LOADERS:
+            what = {"batch_size": loader.batch_size, "drop_last": loader.drop_last}
+            what |= {"sampler": type(loader.sampler).__name__, "workers": loader.num_workers}
+            self.facts.append(Fact("loader", f"DataLoader {len(self.facts)}", what, creation_line(loader)))
+
+    def _record_scaler(self, scaler: Any) -> None:
+        what = {"enabled": scaler.is_enabled()}
+        if scaler.is_enabled():
+            what |= {"init_scale": scaler._init_scale, "growth_interval": scaler._growth_interval}
+        self.facts.append(Fact("scaler", "GradScaler", what, creation_line(scaler)))
+
+    def record_inputs(self, module: nn.Module, args: Any) -> None:
+        """Record the inputs of an outermost module."""
+        if self._is_active():
+            for number, tensor in enumerate(iterate_tensors(args)):
+                self._calls.append((module, f"input {number}", thin_tensor(tensor)))
+
+    def _on_forward(self, module: nn.Module, args: Any, output: Any) -> None:
+        if self._is_active() and not any(True for _ in module.children()):
+            for tensor in iterate_tensors(output):
+                self._calls.append((module, "", thin_tensor(tensor)))
+
+    def record_loss(self) -> None:
+        """Record the line of the first backward call."""
+        if not self._over and not any(fact.kind == "loss" for fact in self.facts):
+            location = limits.users_line()
+            self.facts.append(Fact("loss", "loss", {}, (location.file, location.line) if location else None))
+
+    def _is_active(self) -> bool:
+        import torch
+
+        return not self._over and torch.is_grad_enabled() and len(self._calls) < CALLS
+
+    def _alive(self) -> list[torch.optim.Optimizer]:
+        """Return the optimizers that still exist."""
+        return [optimizer for made in self._optimizers if (optimizer := made()) is not None]
+
+    def finish_step(self, optimizers: list[torch.optim.Optimizer]) -> None:
+        """Record the optimizers and stop recording outputs."""
+        self.together = self.together or has_others()
+        if self._over:
+            return
+        self._over = True
+        self._handle.remove()
+        waiting = [created for created in self._alive() if not any(created is stepped for stepped in optimizers)]
+        for number, optimizer in enumerate([*optimizers, *waiting]):
+            for number_of_group, group in enumerate(optimizer.param_groups):
+                what = {"class": type(optimizer).__name__, **plain_values(group)}
+                self.facts.append(
+                    Fact("optimizer", f"optimizer {number} group {number_of_group}", what, creation_line(optimizer))
+                )
+
+    def record_network(self, name: str, module: nn.Module, wrapper: nn.Module) -> None:
+        """Record a trained network, and how it was called: itself or through a wrapper."""
+        if not any((fact.kind, fact.name) == ("network", name) for fact in self.facts):
+            self.facts.append(Fact("network", name, {"called as": type(wrapper).__name__}, creation_line(wrapper)))
+
+    def _final_facts(self, stepped: list[torch.optim.Optimizer]) -> Iterator[Fact]:
+        """Schedules, the rates that they leave, and optimizers that took no step."""
+        for number, schedule in enumerate({id(item): item for item in self._schedules}.values()):
+            what = {"class": type(schedule).__name__, **plain_values(vars(schedule))}
+            if hasattr(schedule, "milestones") and hasattr(schedule.milestones, "elements"):
+                what["milestones"] = sorted(schedule.milestones.elements())
+            yield Fact("schedule", f"{type(schedule).__name__} {number}", what, creation_line(schedule))
+        for number, optimizer in enumerate(stepped):
+            for number_of_group, group in enumerate(optimizer.param_groups):
+                if "lr" in group:
+                    what = {"lr": float(f"{float(group['lr']):.9g}")}
+                    yield Fact(
+                        LAST_RATE,
+                        f"optimizer {number} group {number_of_group} at the end",
+                        what,
+                        creation_line(optimizer),
+                    )
+        alive = self._alive()
+        for number, optimizer in enumerate(alive, 1):
+            if not any(optimizer is item for item in stepped):
+                name = f"optimizer {number} of {len(alive)}"
+                yield Fact(IDLE, name, {"class": type(optimizer).__name__}, creation_line(optimizer))
+
+    def write(self, folder: Path, networks: Mapping[str, nn.Module], stepped: list[torch.optim.Optimizer]) -> None:
+        """Write facts.json and forward.npz."""
+        from viaduct.rehearsal.observe import save_arrays
+
+        names = {
+            id(module): f"{name}{inner}" for name, top in networks.items() for inner, module in top.named_modules()
+        }
+        loose = {id(module): type(module).__name__ for module, _, _ in self._calls if id(module) not in names}
+        known = {**loose, **names}
+        modules = {id(module): module for top in networks.values() for module in top.modules()}
+        modules |= {id(module): module for module, _, _ in self._calls}
+        for key, module in modules.items():
+            what = {"class": type(module).__name__, **plain_values(vars(module))}
+            self.facts.append(Fact("module", known[key] or "(network)", what, creation_line(module)))
+        self.facts += [*self._final_facts(stepped), describe_ranks(self.together)]
+        write_facts(folder, self.facts)
+        arrays = (
+            (f"{number:05d} {' '.join(filter(None, (known[id(module)], name)))}", array)
+            for number, (module, name, array) in enumerate(self._calls)
+        )
+        save_arrays(folder / FORWARD, dict(arrays))
+
+
+def describe_ranks(together: bool) -> Fact:
+    """Return the fact that ranks train together or alone."""
+    return Fact(RANKS, "ranks", {"together": together})
+
+
+def write_facts(folder: Path, facts: list[Fact]) -> None:
+    """Write facts.json."""
+    text = json.dumps([asdict(fact) for fact in facts], ensure_ascii=False)
+    (folder / FACTS).write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
+
+
+def remember_line(kind: Any, then: Callable[[Any], None] = lambda thing: None) -> None:
+    """Wrap a constructor so that objects know the user's line that created them."""
+    plain = kind.__init__
+
+    @functools.wraps(plain)
+    def init(self: Any, *args: Any, **named: Any) -> None:
+        if creation_line(self) is None and (location := limits.users_line()) is not None:
+            remember(self, (location.file, location.line))
+        plain(self, *args, **named)
+        then(self)
+
+    kind.__init__ = init
+
+
+def creation_line(created: Any) -> tuple[str, int] | None:
+    """Return the line that created an object; None if unknown."""
+    return vars(created).get(_CREATED_AT) or _locations.get(id(created))
+
+
+def remember(created: Any, location: tuple[str, int]) -> None:
+    """Store an object's line: in a module itself, so that copies know it; of others outside, not to be saved."""
+    import torch
+
+    if isinstance(created, torch.nn.Module):
+        created.__dict__[_CREATED_AT] = location
+    else:
+        _locations[id(created)] = location
+        weakref.finalize(created, _locations.pop, id(created), None)
+
+
+def plain_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return numbers, strings and short tuples of them."""
+    return {name: value for name, value in values.items() if not name.startswith("_") and is_plain(name, value)}
+
+
+def is_plain(name: str, value: Any) -> bool:
+    """Return True for a value that is compared as a fact."""
+    if isinstance(value, (tuple, list)):
+        return len(value) <= 8 and all(isinstance(part, _PLAIN) for part in value)
+    return isinstance(value, _PLAIN) and name != "training"
+
+
+def has_others() -> bool:
+    """Return True inside a process group of several ranks."""
+    from torch import distributed
+
+    return distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
+
+
+def iterate_tensors(value: Any) -> Iterator[torch.Tensor]:
+    """Yield the non-empty tensors of nested containers."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        if value.numel():
+            yield value
+    elif isinstance(value, dict):
+        yield from (tensor for part in value.values() for tensor in iterate_tensors(part))
+    elif isinstance(value, (list, tuple)):
+        yield from (tensor for part in value for tensor in iterate_tensors(part))
+
+
+def thin_tensor(tensor: torch.Tensor) -> numpy.ndarray[Any, Any]:
+    """Return every nth element of a tensor."""
+    from viaduct.rehearsal.observe import as_array
+
+    array = as_array(tensor).reshape(-1)
+    return array[:: -(-array.size // ELEMENTS)].copy()

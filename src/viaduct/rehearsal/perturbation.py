@@ -1,0 +1,45 @@
+"""Perturbation of weights by about one unit in the last place.
+
+A migration may change the order of a sum, and so its last bit; training magnifies that. A run of the original with
+perturbed weights shows by how much: the tolerance for the migrated run.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy
+    from torch import nn
+
+
+def perturb_network(network: nn.Module) -> None:
+    """Perturb the weights in place, without using the script's generators; equal on every rank."""
+    import torch
+
+    with torch.no_grad():
+        for name, parameter in network.named_parameters():
+            if parameter.is_floating_point():
+                unit = torch.finfo(parameter.dtype).eps
+                factor = torch.from_numpy(1.0 + unit * random_signs(name, tuple(parameter.shape)))
+                parameter.copy_(parameter.detach().cpu().double().mul(factor).to(parameter.dtype))
+
+
+def perturb_array(name: str, value: numpy.ndarray[Any, Any]) -> numpy.ndarray[Any, Any]:
+    """Return an array moved by about one unit in the last place; integers stay as they are."""
+    import numpy
+
+    if value.dtype.kind != "f":
+        return value
+    factor = 1.0 + float(numpy.finfo(value.dtype).eps) * random_signs(name, value.shape)
+    moved: numpy.ndarray[Any, Any] = (value.astype(numpy.float64) * factor).astype(value.dtype)
+    return moved
+
+
+def random_signs(name: str, shape: tuple[int, ...]) -> numpy.ndarray[Any, Any]:
+    """Return random signs, seeded by the weight's name."""
+    import numpy
+
+    drawn: numpy.ndarray[Any, Any] = numpy.random.RandomState(zlib.crc32(name.encode())).randint(0, 2, size=shape)
+    return 2.0 * drawn - 1.0

@@ -1,0 +1,122 @@
+"""Inspection of a graph, to explain why two runs differ; and the perturbation of its weights.
+
+Every operator of the graph that trains is a fact: its type, its constants and attributes, the line that made it. Of
+functions (a data set's pipeline is one) the operators inside are facts too.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from viaduct.rehearsal.inspection import Fact
+from viaduct.rehearsal.perturbation import perturb_array
+from viaduct.rehearsal.tf1_stage import sessions
+from viaduct.rehearsal.tf1_stage.inputs import users_line_of
+from viaduct.rehearsal.tf1_stage.reach import uses_weights
+from viaduct.rehearsal.tf1_stage.variables import find_variables
+
+OPERATORS = 50_000
+EVALUATIONS = 10_000  # runs that are kept
+SMALL = 16  # elements of a constant that are kept as numbers
+LONG = 200  # letters of an attribute
+# What follows from something else, or is a name that TensorFlow makes up.
+LEFT_OUT = {"container", "shared_name", "output_shapes", "output_types", "metadata", "Toutput_types", "f", "func"}
+
+
+class GraphInspection(sessions.Observer):
+    """The facts of the graph that takes the first training step."""
+
+    def __init__(self) -> None:
+        self.facts: list[Fact] = []
+
+    def begins(self, run: sessions.Pass) -> None:
+        """Record the operators of the first training step."""
+        if run.training and not self.facts:
+            self.facts = [*operators(run.graph), *inside_functions(run.graph)]
+
+
+class Evaluations(sessions.Observer):
+    """Sums over what the script fetches without training, of runs that use weights: metrics, predictions."""
+
+    def __init__(self) -> None:
+        self.sums: list[list[float]] = []
+
+    def receive_result(self, run: sessions.Pass, result: Any) -> None:
+        """Record sums of what an evaluation returns."""
+        if run.training or len(self.sums) >= EVALUATIONS or not uses_weights(run.graph, run.reach):
+            return
+        arrays = [np.asarray(value) for value in numbers_in(result)]
+        if arrays:
+            wide = [array.astype(np.float64) for array in arrays]
+            self.sums.append([float(part) for array in wide for part in (array.sum(), np.abs(array).sum())])
+
+
+def numbers_in(result: Any) -> Iterator[Any]:
+    """Every number or array of numbers in what a run returned."""
+    if isinstance(result, dict):
+        result = list(result.values())
+    if isinstance(result, (list, tuple)):
+        for part in result:
+            yield from numbers_in(part)
+    elif isinstance(result, (bool, int, float, np.generic, np.ndarray)) and np.asarray(result).dtype.kind in "biuf":
+        yield result
+
+
+class Perturbation(sessions.Observer):
+    """Moves every weight a little, before the first training step."""
+
+    def __init__(self) -> None:
+        self.done = False
+
+    def begins(self, run: sessions.Pass) -> None:
+        """Perturb the variables before the first training step."""
+        if not run.training or self.done:
+            return
+        self.done = True
+        session = run.opened.session
+        with sessions.internal_run():
+            for variable in find_variables(run.graph, "trainable_variables"):
+                name = variable.op.name
+                source = variable._graph_element if hasattr(variable, "_graph_element") else variable
+                value = perturb_array(name, np.asarray(session.run(source)))
+                assign = getattr(variable.initializer, "op", variable.initializer)  # restoring makes it a tensor
+                session.run(assign, {assign.inputs[1]: value})
+
+
+def operators(graph: Any) -> Iterator[Fact]:
+    for op in graph.get_operations()[:OPERATORS]:
+        yield Fact("op", op.name, describe_node(op.node_def), users_line_of(op))
+
+
+def inside_functions(graph: Any) -> Iterator[Fact]:
+    """By their order: TensorFlow's names of functions are not the same twice."""
+    try:
+        library = graph.as_graph_def().library
+    except ValueError:  # more than a protocol buffer holds
+        return
+    for number, function in enumerate(library.function):
+        for node in function.node_def:
+            yield Fact("op", f"function {number}/{node.name}", describe_node(node))
+
+
+def describe_node(node: Any) -> dict[str, Any]:
+    """Return the type and attributes of a node."""
+    kept = {name: value for name, value in node.attr.items() if name not in LEFT_OUT and not name.startswith("_")}
+    return {"type": node.op, **{name: readable(value) for name, value in sorted(kept.items())}}
+
+
+def readable(value: Any) -> Any:
+    from tensorflow.python.framework import tensor_util
+
+    if value.WhichOneof("value") != "tensor":
+        text = " ".join(str(value).split())
+        return text if len(text) <= LONG else f"{zlib.crc32(text.encode()):08x}"
+    array = tensor_util.MakeNdarray(value.tensor)
+    if array.dtype.kind in "biuf" and array.size <= SMALL:
+        return array.tolist()
+    data = repr(array.tolist()).encode() if array.dtype.kind == "O" else array.tobytes()
+    return f"{array.dtype} {list(array.shape)} {zlib.crc32(data):08x}"

@@ -1,0 +1,121 @@
+"""Choices of a bank in a training run: found when it begins, written into recipe.json, the same ones after a resume.
+
+A run that is continued takes what is written there and asks no bank: other variants round differently, and a resumed
+run must have the same bits. Without entries for this device and software nothing changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from viaduct.devices.base import first_line
+from viaduct.errors import BadRun
+from viaduct.training.layout import keep_unchanged
+from viaduct.training.loop import Training
+from viaduct.training.tuned import choose_for_training, read_built_in
+from viaduct.training.tuning_worker import find_module_obstacle, make_step_signature
+from viaduct.tuning.applying import Applied, Call, apply_choices, observe_calls
+from viaduct.tuning.bank import Choice, Stored, decode_choice
+from viaduct.tuning.fingerprint import read_fingerprint
+from viaduct.tuning.location import Location
+
+FIELD = "tuning"
+"""Where recipe.json has the choices of a run; null: it was begun without."""
+
+
+def apply_bank(training: Training, location: Location | None, recipe_name: str) -> str | None:
+    """Apply what a bank has for a run that begins; return a line for the user, None where there is nothing to say."""
+    if location is None or training.recipe.evaluation.eval_only:
+        return None
+    stored = read_banks(training, location)
+    step = make_step_signature(training, recipe_name)
+    choices = choose_for_training(stored, step.key)
+    asked = location.origin != "default"
+    if training.group.ranks > 1:
+        return (
+            f"Bank {location.describe()}: not used, choices are measured with one rank." if choices or asked else None
+        )
+    if not choices:
+        return (
+            f"Bank {location.describe()}: nothing is applied; {explain_nothing(stored, location)}." if asked else None
+        )
+    applied = apply_to_training(training, choices, step.key)
+    if not applied.choices:
+        reason = find_module_obstacle(training) or "no choice fits an operator of this run"
+        return f"Bank {location.describe()}: nothing is applied; {reason}." if asked else None
+    training.tuned = {"bank": str(location.path.resolve()), "choices": {k: dict(c) for k, c in applied.choices.items()}}
+    return f"Bank {location.describe()}: {applied.describe()}."
+
+
+def restore_choices(training: Training, record: Mapping[str, Any], location: Location | None, name: str) -> str | None:
+    """Apply the choices that a run was begun with; return a line for the user, None where there is nothing to say."""
+    stored = record.get(FIELD)
+    if stored is None:
+        if location is None or location.origin == "default":
+            return None
+        return f"Bank {location.describe()}: not used, this run was begun without and keeps its bits."
+    try:
+        choices = {str(key): decode_choice(choice, key) for key, choice in stored["choices"].items()}
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise BadRun(
+            f"{training.run.path / 'recipe.json'} is damaged: its tuning is not one of ours ({error})."
+        ) from None
+    training.tuned = dict(stored)
+    if training.group.ranks > 1:
+        return (
+            "The run was begun on one rank with tuned operators; several ranks use the defaults, which round otherwise."
+        )
+    applied = apply_to_training(training, choices, make_step_signature(training, name).key)
+    lacking = len(choices) - len(applied.choices)
+    rest = f" {lacking} of those it was begun with fit no operator now." if lacking else ""
+    return f"Tuned as the run was begun, {applied.describe()}.{rest}"
+
+
+def read_banks(training: Training, location: Location) -> Stored:
+    """Return the entries for this device: the custom bank's before those that are shipped."""
+    fingerprint = read_fingerprint(training.torch_device.type)
+    built_in = read_built_in(fingerprint)
+    custom = location.bank.read(fingerprint)
+    return replace(
+        custom,
+        entries={**built_in.entries, **custom.entries},
+        verdicts={**built_in.verdicts, **custom.verdicts},
+    )
+
+
+def explain_nothing(stored: Stored, location: Location) -> str:
+    """Return why a bank has no choice for a run."""
+    if stored.entries:
+        return f"its {len(stored.entries)} entries for this device have no gain in a whole step (`viaduct tune show`)"
+    others = location.bank.read_others(stored.fingerprint)
+    if not others:
+        return "it is empty (`viaduct tune run` fills it)"
+    differences = "; ".join(", ".join(stored.fingerprint.list_differences(other)) for other in others[:3])
+    return f"its entries are of another device or version ({differences})"
+
+
+def apply_to_training(training: Training, choices: Mapping[str, Choice], step_key: str) -> Applied:
+    """Put choices to work in a training that has taken no step yet."""
+    obstacle = find_module_obstacle(training)
+    calls = [] if obstacle else find_calls(training)
+    return apply_choices(calls, training.optimizer, choices, step_key, bool(training.computation.fused))
+
+
+def find_calls(training: Training) -> list[Call]:
+    """Return how a training step will call its modules: one forward pass of blank images that leaves no trace."""
+    recipe = training.recipe
+    count = len(training.parallel.positions) // recipe.accumulate
+    images = torch.zeros(count, 3, recipe.data.size, recipe.data.size, device=training.torch_device)
+    images = images.contiguous(memory_format=torch.channels_last)
+    computation = training.computation
+    with keep_unchanged(computation.network):
+        computation.network.train()
+        try:
+            return observe_calls(computation.network, lambda: computation.outputs(images))
+        except Exception as error:  # a network of the user's own may want images, not blanks
+            training.print_note(f"Modules keep their default: a pass of blank images fails ({first_line(error)}).")
+            return []

@@ -1,0 +1,129 @@
+"""What a training step asks of an optimizer beyond torch's interface: above all, whether its step can be captured.
+
+An optimizer class declares its support:
+
+    class LarsOptimizer(torch.optim.Optimizer):
+        support = LarsSupport
+
+The declaration holds for that class alone. A subclass may compute something else, so the host drives its steps until it
+declares a support of its own.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from viaduct.training.tensor_lists import decayed_gradients, descend
+
+if TYPE_CHECKING:
+    from viaduct.training.lars import FullNorms
+    from viaduct.training.precision import Computation
+
+
+class OptimizerSupport:
+    """Support of an optimizer that declares none: the host drives it."""
+
+    def __init__(self, optimizer: Any) -> None:
+        self.optimizer = optimizer
+
+    @property
+    def name(self) -> str:
+        """Name of the optimizer's class."""
+        return type(self.optimizer).__name__
+
+    @property
+    def is_fused(self) -> bool:
+        """Return True if torch's fused kernel updates all parameters: it reads tensor rates on the device."""
+        return all(group.get("fused") for group in self.optimizer.param_groups)
+
+    def find_capture_obstacle(self, skips_steps: bool) -> str | None:
+        """Return why a step cannot be captured, None if it can; `skips_steps`: overflowing steps must be skipped."""
+        return f"{self.name} may ask the host for its rate"
+
+    def step_with_device_rates(self) -> None:
+        """Update the parameters with learning rates that are tensors on the device."""
+        self.optimizer.step()
+
+    def count_device_steps(self, most: int) -> int:
+        """Return how many of the coming steps, up to `most`, need nothing from the host."""
+        return most
+
+    def count_device_step(self) -> None:
+        """Count a step that ran on the device, where a replay runs no Python."""
+
+    def set_epoch(self, epoch: float) -> None:
+        """Prepare for the step that ends at this epoch."""
+
+    def watch_passes(self, computation: Computation, scale: float) -> AbstractContextManager[None]:
+        """Observe the forward pass of the last part of a step, where the optimizer needs to."""
+        return nullcontext()
+
+    def use_full_norms(self, full_norms: FullNorms) -> None:
+        """Take norms of layers that are split over the ranks from this function."""
+
+
+class SgdSupport(OptimizerSupport):
+    """Support of torch's SGD: fused, or computed here where torch's own would read its rate from the host."""
+
+    def find_capture_obstacle(self, skips_steps: bool) -> str | None:
+        return None if self.is_fused else find_skip_obstacle(self.name, skips_steps)
+
+    def step_with_device_rates(self) -> None:
+        if self.is_fused:
+            self.optimizer.step()
+            return
+        for group in self.optimizer.param_groups:
+            step_sgd(group, self.optimizer.state)
+
+
+class AdamWSupport(OptimizerSupport):
+    """Support of torch's AdamW, whose fused form can be captured."""
+
+    def find_capture_obstacle(self, skips_steps: bool) -> str | None:
+        return None if self.is_fused else find_fused_obstacle(self.name)
+
+
+class DeviceRateSupport(OptimizerSupport):
+    """Support of an optimizer that computes with tensor rates, but cannot skip a step by itself."""
+
+    def find_capture_obstacle(self, skips_steps: bool) -> str | None:
+        return find_skip_obstacle(self.name, skips_steps)
+
+
+TORCH_SUPPORT: dict[type, type[OptimizerSupport]] = {torch.optim.SGD: SgdSupport, torch.optim.AdamW: AdamWSupport}
+
+
+def support_optimizer(optimizer: torch.optim.Optimizer) -> OptimizerSupport:
+    """Return the support that this optimizer's own class declares; the base class where it declares none."""
+    kind = type(optimizer)
+    declared: type[OptimizerSupport] = vars(kind).get("support", TORCH_SUPPORT.get(kind, OptimizerSupport))
+    return declared(optimizer)
+
+
+def find_skip_obstacle(name: str, skips_steps: bool) -> str | None:
+    """Return the obstacle of an optimizer that cannot skip a step on the device."""
+    return f"{name} cannot skip a step by itself, as fp16 needs it" if skips_steps else None
+
+
+def find_fused_obstacle(name: str) -> str:
+    """Return the obstacle of an optimizer that can be captured in its fused form only."""
+    return f"{name} has no fused form on this device, which could read its rate there"
+
+
+@torch.no_grad()
+def step_sgd(group: dict[str, Any], state: dict[Any, Any]) -> None:
+    """Update a group as torch's SGD does, after a first step that has made the momenta."""
+    parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
+    if not parameters:
+        return
+    updates = decayed_gradients(parameters, group["weight_decay"])
+    if group["momentum"]:
+        momenta = [state[parameter]["momentum_buffer"] for parameter in parameters]
+        torch._foreach_mul_(momenta, group["momentum"])
+        torch._foreach_add_(momenta, updates)
+        onward = torch._foreach_add(updates, momenta, alpha=group["momentum"]) if group["nesterov"] else momenta
+        updates = list(onward)
+    descend(parameters, updates, group["lr"])

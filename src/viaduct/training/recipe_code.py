@@ -1,0 +1,139 @@
+"""Parts of a recipe that its author wrote: what is wrong with them is told in two lines, with the place in the file.
+
+`made_by("optimizer", recipe.optimizer, parameters)` is what such a function makes. What a network, a loss or an
+optimizer cannot do shows only in a step: each runs within `explain_recipe_errors(recipe, step)`.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import CodeType, FrameType
+from typing import Any
+
+import torch
+from torch import nn
+
+from viaduct.devices.base import first_line
+from viaduct.errors import BadValue, ViaductError, lacks_memory
+from viaduct.recipes import Recipe
+from viaduct.training.distributed import is_lost_connection
+
+PARTS = ("model", "loss", "optimizer", "schedule")
+KINDS: dict[str, tuple[type, str]] = {
+    "model": (nn.Module, "torch.nn.Module"),
+    "optimizer": (torch.optim.Optimizer, "torch.optim.Optimizer"),
+}
+ONE_VALUE = "more than 1 value per channel"  # of a batch norm: the batch is too small, whoever wrote the network
+
+
+def call_recipe_part(what: str, function: Callable[..., Any], *given: Any) -> Any:
+    """Return what a part of the recipe builds from its arguments."""
+    with explain_part_errors(what, function):
+        made = function(*given)
+    kind, name = KINDS[what]
+    if not isinstance(made, kind):
+        raise BadValue(f"the recipe's {what} made a {type(made).__name__}, not a {name}.")
+    return made
+
+
+@contextmanager
+def explain_part_errors(what: str, function: Any) -> Iterator[None]:
+    """Explain what goes wrong in the author's function for a part of the recipe."""
+    try:
+        yield
+    except ViaductError:
+        raise
+    except (Exception, SystemExit) as error:
+        if lacks_memory(error):
+            raise
+        raise BadValue(f"the recipe's {what} fails: {first_line(error)}", *place_of(error, [function])) from error
+
+
+@contextmanager
+def explain_recipe_errors(recipe: Recipe, step: int | None) -> Iterator[None]:
+    """Explain what the recipe's own parts do wrong in a step, the first being 0, or (None) in an evaluation.
+
+    In the first step everything that fails is put down to them. Later only what happened in their code, in a layer of
+    their network or in their optimizer is: the rest is a bug of ours, and keeps its traceback.
+    """
+    own = {part: made for part in PARTS if callable(made := getattr(recipe, part))}
+    try:
+        yield
+    except ViaductError:
+        raise
+    except (Exception, SystemExit) as error:
+        if not own or lacks_memory(error) or ONE_VALUE in str(error):
+            raise
+        if isinstance(error, RuntimeError) and is_lost_connection(
+            error
+        ):  # another rank is gone, which a layer was the first to see
+            raise
+        evidence = [*layer_of(error, own.get("model")), *place_of(error, list(own.values()))]
+        if step != 0 and not evidence and not (is_in_optimizer(error) and "optimizer" in own):
+            raise
+        source = recipe.data
+        when = "the evaluation" if step is None else "the first step" if step == 0 else f"step {step + 1}"
+        raise BadValue(
+            f"{when} of {source.global_batch} pictures of {source.size} pixels fails: {first_line(error)}",
+            *evidence,
+            f"Parts that the recipe brings along: {', '.join(own)}.",
+        ) from error
+
+
+def layer_of(error: BaseException, model: Callable[..., Any] | None) -> list[str]:
+    """The innermost layer of the author's network that was being computed, by its name, and what it was given."""
+    calls = [frame.f_locals for frame in frames_of(error) if isinstance(frame.f_locals.get("self"), nn.Module)]
+    if model is None or not calls:
+        return []
+    names = {id(layer): name for name, layer in calls[0]["self"].named_modules()}
+    inner = next((call for call in reversed(calls) if id(call["self"]) in names), calls[0])
+    layer, name = inner["self"], names[id(inner["self"])]
+    given = next((call["args"] for call in reversed(calls) if call["self"] is layer and "args" in call), ())
+    shapes = [shape_of(value) for value in given if isinstance(value, torch.Tensor)]
+    where = f"in layer {name!r}" if name else "in the network itself"
+    kind = first_line_of(repr(layer)) if not list(layer.children()) else type(layer).__name__
+    line = f"{where}, {kind}" + (f", given {' and '.join(shapes)}" if shapes else "")
+    return [line + made_in(model)]
+
+
+def made_in(model: Callable[..., Any]) -> str:
+    """Return where the network is built: a layer that is only listed there has no line of its own in a traceback."""
+    code = code_of(model)
+    return f"; the network is made in {code.co_filename}, line {code.co_firstlineno}" if code else ""
+
+
+def shape_of(tensor: torch.Tensor) -> str:
+    return "x".join(map(str, tensor.shape)) or "a scalar"
+
+
+def first_line_of(text: str) -> str:
+    return text.splitlines()[0] if text else text
+
+
+def is_in_optimizer(error: BaseException) -> bool:
+    return any(isinstance(frame.f_locals.get("self"), torch.optim.Optimizer) for frame in frames_of(error))
+
+
+def frames_of(error: BaseException) -> list[FrameType]:
+    """The frames that the error has passed through, the outermost first; also those of what it was made from."""
+    found, trace = list[FrameType](), error.__traceback__
+    while trace is not None:
+        found.append(trace.tb_frame)
+        trace = trace.tb_next
+    cause = error.__cause__ or error.__context__
+    return [*found, *(frames_of(cause) if cause is not None else [])]
+
+
+def place_of(error: BaseException, functions: list[Callable[..., Any]]) -> list[str]:
+    """The last line of the author's file that took part, if one did."""
+    files = {code.co_filename for function in functions if (code := code_of(function))}
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files]
+    return [f"{frames[-1].filename}, line {frames[-1].lineno}: {frames[-1].line}"] if frames else []
+
+
+def code_of(function: Any) -> CodeType | None:
+    """Return the code object of a function, or of a class's __init__."""
+    begins = vars(function).get("__init__") if isinstance(function, type) else function
+    return getattr(getattr(begins, "func", begins), "__code__", None)  # func: of a functools.partial

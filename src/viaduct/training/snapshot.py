@@ -1,0 +1,109 @@
+"""State of a run at one step: taken for a checkpoint, restored from one, or sent from rank 0 to the other ranks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from viaduct.devices.base import Device
+from viaduct.errors import BadRun
+from viaduct.training import checkpoint
+from viaduct.training.ema import AveragedWeights
+from viaduct.training.parallel import SingleRank
+from viaduct.training.precision import Computation, LossScale
+from viaduct.training.progress import Progress, Stopwatch
+from viaduct.training.random_state import read_random_states, restore_random_states, seed_new_rank
+
+Tensors = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Weights, averaged weights and everything else that a run needs to continue bit by bit."""
+
+    model: Tensors
+    state: dict[str, Any]
+    averages: Tensors | None
+
+
+class RunState:
+    """The objects of a run that have a state."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        computation: Computation,
+        optimizer: Any,
+        scale: LossScale,
+        ema: AveragedWeights | None,
+        progress: Progress,
+        stopwatch: Stopwatch,
+        parallel: SingleRank,
+        device: Device,
+    ) -> None:
+        self.model, self.computation, self.optimizer, self.scale, self.ema = model, computation, optimizer, scale, ema
+        self.progress, self.stopwatch, self.parallel, self.device = progress, stopwatch, parallel, device
+        self._random_states_of_others: list[dict[str, Any]] = []
+
+    def take_snapshot(self) -> Snapshot:
+        """Return a snapshot with full tensors on rank 0. All ranks call it."""
+        self.computation.gather_statistics()
+        averages = self.ema.tensors(self.model) if self.ema else None
+        others = self.parallel.group.gather(read_random_states(self.device))[1:]
+        state = self.read_state() | {"random_of_others": others}
+        model, state = self.parallel.gather_full(self.model.state_dict(), state, averages)
+        return Snapshot(model, state, averages)
+
+    def read_state(self) -> dict[str, Any]:
+        """Return everything but the weights, as this rank has it."""
+        recipe = self.progress.recipe
+        return {
+            **self.progress.state(),
+            "optimizer": self.optimizer.state_dict(),
+            "scale": self.scale.state(),
+            "ema_updates": self.ema.updates if self.ema else 0,
+            "random": read_random_states(self.device),
+            "seconds": dict(self.stopwatch.seconds),
+            "position": {"seed": recipe.seed, "samples": self.progress.step * recipe.data.global_batch},
+        }
+
+    def restore(self, snapshot: Snapshot, source: Path) -> None:
+        """Continue from a snapshot with full tensors; `source` is named in errors."""
+        state = self.parallel.take_rows(snapshot.model, snapshot.state, snapshot.averages)
+        checkpoint.load_model(self.model, snapshot.model, source)
+        try:
+            self.optimizer.load_state_dict(state["optimizer"])
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+            raise BadRun(f"{source} was written with another optimizer: {error}") from None
+        self.progress.restore(state)
+        self.stopwatch.seconds = state["seconds"]
+        self.scale.restore(state["scale"])
+        if self.ema and snapshot.averages is not None:
+            self.ema.restore(snapshot.averages, state["ema_updates"])
+        self.computation.publish_weights()
+        self.computation.publish_statistics()
+        self.restore_random_states(state)
+
+    def restore_random_states(self, state: dict[str, Any]) -> None:
+        """Restore this rank's random states; a rank that did not exist then gets a seed of its own."""
+        self._random_states_of_others = state.get("random_of_others", [])
+        states = [state["random"], *self._random_states_of_others]
+        rank = self.parallel.group.rank
+        if rank < len(states):
+            restore_random_states(states[rank], self.device)
+        else:
+            seed_new_rank(self.progress.recipe.seed, self.progress.step, rank)
+
+    def broadcast(self, source: Path) -> None:
+        """Restore rank 0's state on all other ranks: only rank 0 has read the checkpoint. All ranks call it."""
+        group = self.parallel.group
+        if group.ranks == 1:
+            return
+        state = self.read_state() | {"random_of_others": self._random_states_of_others}
+        averages = checkpoint.on_host(self.ema.tensors(self.model)) if self.ema else None
+        received = self.parallel.broadcast(checkpoint.on_host(self.model.state_dict()), state, averages)
+        if not group.first:
+            self.restore(Snapshot(*received), source)

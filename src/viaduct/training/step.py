@@ -1,0 +1,202 @@
+"""One optimizer step over a global batch: forward, backward, clip, update. Host and captured steps share it.
+
+`TrainingStep.run` is the sequence. What differs between a step that the host drives and one that a graph of kernels is
+captured of is an `Update`: where the loss scale, the learning rates and the decay of averaged weights come from.
+`HostUpdate` takes them from Python; `device_step.DeviceStep` from tensors on the device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from viaduct.data.batches import Batch
+from viaduct.recipes import Recipe
+from viaduct.training.ema import AveragedWeights
+from viaduct.training.mixup import mixing_rows, mixing_weights
+from viaduct.training.optimizer_support import OptimizerSupport
+from viaduct.training.parallel import SingleRank
+from viaduct.training.precision import Computation, LossScale, all_finite, unscale
+from viaduct.training.progress import Progress
+from viaduct.training.step_marks import StepMarks
+from viaduct.training.watchdog import Pulse
+
+
+class Update(Protocol):
+    """Treatment of gradients after the backward pass, on the host or on the device alone."""
+
+    @property
+    def loss_scale(self) -> float | Tensor:
+        """Factor of the loss before the backward pass."""
+        ...
+
+    def remove_scale(self) -> bool:
+        """Take the loss scale out of the gradients; False if the host knows that the step must be skipped."""
+        ...
+
+    def step_optimizer(self) -> None:
+        """Update the master weights."""
+        ...
+
+    def average_weights(self) -> None:
+        """Update the averaged weights, where the run has them."""
+        ...
+
+
+class TrainingStep:
+    """The step of a run, with everything that takes part in it."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        computation: Computation,
+        support: OptimizerSupport,
+        scale: LossScale,
+        ema: AveragedWeights | None,
+        parallel: SingleRank,
+        progress: Progress,
+        pulse: Pulse,
+        emit: Callable[..., None],
+    ) -> None:
+        """Put the parts together; `emit` calls the callbacks of an event."""
+        self.recipe, self.computation, self.support, self.scale, self.ema = recipe, computation, support, scale, ema
+        self.parallel, self.progress, self.pulse, self.emit = parallel, progress, pulse, emit
+        self.optimizer: torch.optim.Optimizer = support.optimizer
+        self.parameters = [parameter for parameter in computation.master.parameters() if parameter.requires_grad]
+        self.loss = parallel.build_loss()
+        self.marks = StepMarks()  # replaced while a profile is taken
+        self.results: list[tuple[Tensor, Tensor]] = []  # loss and hits of steps, on the device until a log line is due
+        self.host_update = HostUpdate(self)
+
+    def run_on_host(self, batch: Batch, round_rates: bool) -> None:
+        """Take the coming step, driven by the host; `round_rates` to fp32 as a captured step reads them."""
+        self.set_rates(self.progress.step, round_rates)
+        self.set_network_progress()
+        self.optimize(batch)
+
+    def optimize(self, batch: Batch) -> None:
+        """Mix the batch, run the step on the host, and keep its loss and hits."""
+        images, targets = self.mix_batch(batch)
+        observed = batch if self.is_observed(self.progress.step + 1) else None
+        # Left on the device: reading them here would make the host wait for every step.
+        self.results.append(self.run(images, targets, self.host_update, observed))
+
+    def run(self, images: Tensor, targets: Any, update: Update, observed: Batch | None = None) -> tuple[Tensor, Tensor]:
+        """Forward, backward, clip, update; returns mean loss and hits. Callbacks see the gradients of `observed`."""
+        results = self.run_passes(images, targets, update.loss_scale)
+        self.pulse.at("the update", self.progress.step + 1)
+        self.computation.gather_gradients()
+        if update.remove_scale():
+            if self.recipe.clip_norm:
+                self.parallel.clip_gradients(self.parameters, self.recipe.clip_norm)
+            if observed is not None:
+                self.emit("gradients", observed.images, observed.labels)
+            update.step_optimizer()
+            self.computation.publish_weights()
+            update.average_weights()
+        self.optimizer.zero_grad(set_to_none=True)
+        return results
+
+    def run_passes(self, images: Tensor, targets: Any, scale: float | Tensor) -> tuple[Tensor, Tensor]:
+        """Forward and backward, part by part; returns the mean loss and how many images were right."""
+        parts, step = self.recipe.accumulate, self.progress.step + 1
+        losses, hits = [], []
+        for number, (part, labels) in enumerate(zip(images.chunk(parts), targets.chunk(parts), strict=True)):
+            last = number == parts - 1
+            self.pulse.at("forward", step)
+            self.marks.begin_forward()
+            with self.computation.part(last):
+                with self.support.watch_passes(self.computation, self.scale.value / parts) if last else nullcontext():
+                    logits, *auxiliary = self.computation.outputs(part)
+                loss = self.compute_loss(logits, auxiliary, labels)
+                self.emit("forward", labels, loss)
+                self.pulse.at("backward", step)
+                scaled = loss * (scale / parts * self.parallel.loss_weight)
+                self.marks.watch_backward(scaled)
+                scaled.backward()  # type: ignore[no-untyped-call]
+            self.marks.end_backward()
+            losses.append(loss.detach())
+            hits.append(self.parallel.count_correct(logits.detach(), labels))
+        return torch.stack(losses).mean(), torch.stack(hits).sum(0)
+
+    def compute_loss(self, logits: Tensor, auxiliary: list[Tensor], labels: Any) -> Tensor:
+        """Return the loss with that of the auxiliary heads, without weight decay."""
+        weights = self.progress.loss_weights
+        extra = [weights["auxiliary"] * self.loss(heads, labels) for heads in auxiliary]
+        main = self.loss(logits, labels)
+        return sum(extra, main if weights["main"] == 1 else main * weights["main"])
+
+    def mix_batch(self, batch: Batch) -> tuple[Tensor, Any]:
+        """Return images and labels as the recipe mixes them."""
+        if not self.recipe.mixes_images:
+            return batch.images, batch.labels
+        weights = self.draw_mixing_weights().to(self.computation.device, non_blocking=True)
+        return self.parallel.mix_batch(batch.images, batch.labels, weights)
+
+    def draw_mixing_weights(self) -> Tensor:
+        """Return mixup's weights of the coming step for this rank's images, still on the host."""
+        recipe = self.recipe
+        step, count = self.progress.step, recipe.data.global_batch
+        if recipe.cutmix:
+            rows = mixing_rows(recipe.mixup, recipe.cutmix, recipe.seed, step, count, recipe.data.size)
+            return torch.from_numpy(rows[self.parallel.positions])
+        weights = mixing_weights(recipe.mixup, recipe.seed, step, count)
+        return torch.from_numpy(weights[self.parallel.positions])
+
+    def is_observed(self, step: int) -> bool:
+        """Return True if callbacks look at the gradients and images of this step, counted from 1."""
+        every = self.recipe.log.tensorboard_every or self.recipe.log.every_steps
+        return bool(self.recipe.log.observed & {"images", "histograms"}) and step % every == 0
+
+    def set_rates(self, step: int, round_rates: bool) -> None:
+        """Give the optimizer the learning rates of a step."""
+        for group, rate in zip(self.optimizer.param_groups, self.progress.rates_at(step), strict=True):
+            group["lr"] = float(np.float32(rate)) if round_rates else rate
+        self.support.set_epoch((step + 1) / self.progress.pace.steps_per_epoch)
+
+    def set_network_progress(self) -> None:
+        """Tell a network that drops more and more paths how far the run has come."""
+        for network in {self.computation.master, self.computation.network}:
+            set_progress = getattr(network, "set_progress", None)
+            if callable(set_progress):
+                set_progress(self.progress.step / self.progress.steps)
+
+    def read_results(self) -> tuple[list[float], list[int]]:
+        """Return losses, as means over the ranks, and summed hits of the steps since the last call; waits for them."""
+        losses = torch.stack([loss.double() for loss, _ in self.results])
+        hits = torch.stack([hits for _, hits in self.results]).sum(0)
+        self.results.clear()
+        losses, hits = self.parallel.reduce_results(losses, hits)
+        return losses.tolist(), [int(count) for count in hits.tolist()]
+
+
+class HostUpdate:
+    """Update with a loss scale, rates and averages that Python knows."""
+
+    def __init__(self, step: TrainingStep) -> None:
+        self.step = step
+
+    @property
+    def loss_scale(self) -> float:
+        return self.step.scale.value
+
+    def remove_scale(self) -> bool:
+        step = self.step
+        unscale(step.parameters, step.scale.value)
+        if not step.scale.watching:
+            return True
+        finite = step.parallel.agree_on_finite(all_finite(step.parameters))
+        step.scale.update(finite)
+        return finite
+
+    def step_optimizer(self) -> None:
+        self.step.optimizer.step()
+
+    def average_weights(self) -> None:
+        if self.step.ema:
+            self.step.ema.update(self.step.computation)

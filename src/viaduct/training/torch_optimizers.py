@@ -1,0 +1,46 @@
+"""torch's SGD and AdamW without importing torch's compiler.
+
+The first optimizer that torch makes in a process imports torch._dynamo, only to exclude a few methods from compilation:
+one second, or three where Python may not cache bytecode. These classes compute the same without that import.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from viaduct.training.optimizer_support import AdamWSupport, SgdSupport
+
+UNCOMPILED_METHODS = ("add_param_group", "load_state_dict", "state_dict", "zero_grad")
+
+
+def unwrap_step(step: Callable[..., Any]) -> Any:
+    """Return a step as torch wrote it, without the wrapper that asks the compiler to begin a new graph there."""
+    return torch.no_grad()(inspect.unwrap(step))
+
+
+class SGD(torch.optim.SGD):
+    """torch's SGD with an unwrapped step."""
+
+    support = SgdSupport
+    step = unwrap_step(torch.optim.SGD.step)
+
+
+class AdamW(torch.optim.AdamW):
+    """torch's AdamW with an unwrapped step."""
+
+    support = AdamWSupport
+    step = unwrap_step(torch.optim.AdamW.step)
+
+
+def exclude_compiler() -> None:
+    """Mark the methods of every optimizer as excluded from compilation, which torch would import its compiler for."""
+    for name in UNCOMPILED_METHODS:
+        method = inspect.unwrap(getattr(torch.optim.Optimizer, name))
+        vars(method).setdefault("__dynamo_disable", method)
+
+
+exclude_compiler()

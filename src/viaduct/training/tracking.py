@@ -1,0 +1,132 @@
+"""Trackers of experiments as callbacks: `--track mlflow`, `--track wandb`, several separated by commas.
+
+Packages are optional and imported when a run begins; where their records go is their own setting (MLFLOW_TRACKING_URI,
+WANDB_MODE, …). RUN/tracking.json keeps a tracker's name of the run, so that a resumed run goes on in the same place.
+TensorBoard's events are written into every run; `--track tensorboard` is accepted and adds nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Protocol
+
+from viaduct.errors import BadValue
+from viaduct.recipes import Recipe
+from viaduct.recipes._fields import to_record
+from viaduct.run_files import read_json_object
+from viaduct.training.callbacks import Callback, LogRecord
+from viaduct.training.rundir import write_json
+
+if TYPE_CHECKING:
+    from viaduct.training.loop import Training
+    from viaduct.training.metrics import Score
+
+FILE = "tracking.json"
+LONGEST = 500  # characters of a parameter's value, as MLflow has it
+LOGGED = ("loss", "total_loss", "top1", "lr", "images_per_s", "loss_scale")
+
+
+class Client(Protocol):
+    """What a tracker's package is asked to do."""
+
+    def begin(self, name: str, earlier: str | None, parameters: dict[str, str]) -> str:
+        """Begin a run, or go on with an earlier one; return its identity."""
+        ...
+
+    def write(self, values: dict[str, float], step: int) -> None: ...
+    def end(self, finished: bool) -> None: ...
+
+
+class MlflowClient:
+    """MLflow, through its current tracking store."""
+
+    def __init__(self) -> None:
+        self.mlflow = import_tracker("mlflow")
+
+    def begin(self, name: str, earlier: str | None, parameters: dict[str, str]) -> str:
+        run = self.mlflow.start_run(run_id=earlier) if earlier else self.mlflow.start_run(run_name=name)
+        if not earlier:
+            self.mlflow.log_params(parameters)
+        return str(run.info.run_id)
+
+    def write(self, values: dict[str, float], step: int) -> None:
+        self.mlflow.log_metrics(values, step=step)
+
+    def end(self, finished: bool) -> None:
+        self.mlflow.end_run(status="FINISHED" if finished else "KILLED")
+
+
+class WandbClient:
+    """Weights & Biases, in the mode that WANDB_MODE says."""
+
+    def __init__(self) -> None:
+        self.wandb = import_tracker("wandb")
+
+    def begin(self, name: str, earlier: str | None, parameters: dict[str, str]) -> str:
+        self.run = self.wandb.init(project="viaduct", name=name, id=earlier, resume="allow", config=parameters)
+        return str(self.run.id)
+
+    def write(self, values: dict[str, float], step: int) -> None:
+        self.run.log(values, step=step)
+
+    def end(self, finished: bool) -> None:
+        self.run.finish(exit_code=0 if finished else 1)
+
+
+CLIENTS: dict[str, type[MlflowClient] | type[WandbClient]] = {"mlflow": MlflowClient, "wandb": WandbClient}
+
+
+class Tracking(Callback):
+    """Sends log lines and evaluations to a tracker."""
+
+    every_step = False
+
+    def __init__(self, name: str) -> None:
+        self.name, self.client = name, CLIENTS[name]()
+
+    def start(self, training: Training) -> None:
+        file = training.run.path / FILE
+        known = read_json_object(file) if file.is_file() else {}
+        path, parameters = training.run.path, flatten(to_record(training.recipe))
+        earlier = known.get(self.name) if training.step else None
+        known[self.name] = self.client.begin(path.resolve().name, earlier, parameters)
+        write_json(file, known)
+
+    def log(self, training: Training, record: LogRecord) -> None:
+        values = {f"train/{key}": float(value) for key, value in asdict(record).items() if key in LOGGED}
+        self.client.write(values, record.step)
+
+    def evaluation(self, training: Training, score: Score) -> None:
+        found = score.headline().items()
+        values = {f"validation/{key}": float(value) for key, value in found if isinstance(value, int | float)}
+        self.client.write(values, training.step)
+
+    def end(self, training: Training, outcome: str) -> None:
+        self.client.end(outcome == "finished")
+
+
+def build_trackers(recipe: Recipe) -> list[Callback]:
+    """Return the callbacks of the recipe's trackers; a package that is not installed is refused."""
+    return [Tracking(name) for name in recipe.log.trackers if name in CLIENTS]
+
+
+def import_tracker(package: str) -> Any:
+    try:
+        return importlib.import_module(package)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != package:
+            raise
+        what = f"--track {package} needs the package {package}, which is not installed."
+        raise BadValue(what, f"pip install {package}") from None
+
+
+def flatten(record: dict[str, Any], prefix: str = "") -> dict[str, str]:
+    """Return the fields of a recipe by path, as text."""
+    found: dict[str, str] = {}
+    for key, value in record.items():
+        if isinstance(value, dict) and "is" in value:
+            found |= flatten(value, f"{prefix}{key}.")
+        elif key != "is":
+            found[prefix + key] = str(value)[:LONGEST]
+    return found

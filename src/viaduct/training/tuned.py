@@ -1,0 +1,348 @@
+"""`viaduct tune run RECIPE`: find the operators of a recipe, search each within its share of the budget, judge a step.
+
+    report = tune_recipe(TuneRequest(loaded, location, mode="RL,GA", budget_s=600), tell=print)
+
+What was found of an operator is in the bank as soon as its search has ended. Training uses it only after the whole step
+was measured to be faster with the choices of the bank.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from viaduct import devices
+from viaduct.errors import BadValue, ViaductError
+from viaduct.profiling.collector import Plan
+from viaduct.recipes import Loaded
+from viaduct.signals import collect_signals
+from viaduct.training.profiled import BATCH, Order
+from viaduct.training.session import check_path
+from viaduct.training.tuning_worker import VERDICT_FEWEST, make_threads_space
+from viaduct.tuning.applying import THREADS
+from viaduct.tuning.bank import Bank, Choice, DamagedBank, Stored, Verdict
+from viaduct.tuning.decision import MOST_OTHERS
+from viaduct.tuning.fingerprint import Fingerprint, read_fingerprint
+from viaduct.tuning.location import BUILT_IN, Location, prepare_writing
+from viaduct.tuning.operators import list_kinds
+from viaduct.tuning.result_file import write_result_file
+from viaduct.tuning.search import MODES, make_searcher
+from viaduct.tuning.signature import Signature, decode_signature
+from viaduct.tuning.space import Parameter, Space
+from viaduct.tuning.tuner import Operator, Outcome, Tuner, collect_choices, divide_budget
+from viaduct.tuning.workers import Interrupted, Worker, WorkerFailed
+
+OBSERVING_LIMIT_S = 900.0
+VERDICT_LIMIT_S = 1800.0
+VERDICT_SHARE = 0.3
+"""Largest share of the budget that is kept for measuring the whole step."""
+VERDICT_MARGIN = 0.01
+COMPILER_S = 90.0
+"""Seconds that an operator must have before compiled variants are tried: each takes tens of seconds to compile."""
+NO_GAIN = "not installed: no gain in the whole step"
+
+
+@dataclass(frozen=True)
+class TuneRequest:
+    """What a user asked for."""
+
+    loaded: Loaded
+    location: Location
+    mode: str = "RL,GA"
+    budget_s: float = 600.0
+    device: str = "auto"
+    data: Path | None = None
+    settings: Sequence[tuple[str, str]] = ()
+    seed: int = 1
+    repeat: bool = False
+
+
+@dataclass
+class TuneReport:
+    """What a tuning run found."""
+
+    request: TuneRequest
+    fingerprint: Fingerprint
+    step_us: float = 0.0
+    outcomes: list[Outcome] = field(default_factory=list)
+    verdict: Verdict | None = None
+    lines: list[str] = field(default_factory=list)
+    result_file: Path | None = None
+    measurements: int = 0
+    replayed: int = 0
+    others: float = 0.0
+    """Share of the processors that other programs used while operators were measured, the median."""
+    seconds: float = 0.0
+    signal: int = 0
+
+    @property
+    def bank_path(self) -> Path:
+        return self.request.location.path
+
+
+def tune_recipe(request: TuneRequest, tell: Callable[[str], None]) -> TuneReport:
+    """Tune; everything that can be refused is refused before anything is written."""
+    began = time.monotonic()
+    make_searcher(request.mode, Space([Parameter("x", (1,))], default={"x": 1}), 1)  # refuses an unknown mode
+    kind = devices.pick(request.device)[1].type
+    order = make_order(request)
+    check_path(order.change_recipe().data, request.data)
+    prepare_writing(request.location)
+    fingerprint = read_fingerprint(kind)
+    open_bank(request.location.bank, fingerprint, tell)
+    report = TuneReport(request, fingerprint)
+    with (
+        tempfile.TemporaryDirectory(prefix="viaduct-tune-") as folder,
+        collect_signals(lambda number: None) as received,
+    ):
+        path = Path(folder) / "order.json"
+        path.write_text(order.encode())
+        command = [sys.executable, "-m", "viaduct.training.tuning_worker", str(path)]
+        worker = Worker(command, is_interrupted=lambda: bool(received))
+        tuning = Session(request, report, worker, kind, began + request.budget_s, tell)
+        try:
+            tuning.conduct()
+        except Interrupted:
+            report.signal = received[0]
+            report.lines.append("Interrupted: what was found is kept; the same command continues.")
+        finally:
+            worker.stop()
+            if report.outcomes:
+                report.result_file = write_result_file(request.location.path, report.outcomes)
+    report.seconds = time.monotonic() - began
+    report.measurements, report.replayed = tuning.tuner.measurements, tuning.tuner.replayed
+    report.others = median(tuning.tuner.others) if tuning.tuner.others else 0.0
+    return report
+
+
+def make_order(request: TuneRequest) -> Order:
+    """Return what the worker is to run; the recipe's own batch is said, for profiling takes a small one on the CPU."""
+    plan = Plan(0, 1, 0)
+    order = Order(request.loaded, Path(), plan, request.device, request.data, list(request.settings))
+    batch = str(order.change_recipe().data.global_batch)
+    # Steps driven by the host: a captured step would go on with the variants that it was captured with.
+    return replace(order, settings=[*request.settings, (BATCH, batch), ("sink", "0")])
+
+
+def open_bank(bank: Bank, fingerprint: Fingerprint, tell: Callable[[str], None]) -> None:
+    """Set a damaged file aside, and say what the bank has for other devices only."""
+    try:
+        stored = bank.read(fingerprint)
+    except DamagedBank as error:
+        aside = bank.set_aside(error.path)
+        tell(f"{error.path} is damaged ({error.why}): set aside as {aside.name}, a new file is begun.")
+        return
+    if not stored.entries and (others := bank.read_others(fingerprint)):
+        differences = "; ".join(", ".join(fingerprint.list_differences(other)) for other in others[:3])
+        tell(f"{bank.path} has entries of other devices or versions only, which are not used ({differences}).")
+
+
+def read_built_in(fingerprint: Fingerprint) -> Stored:
+    """Return what is shipped for this device and software; a damaged file of it is our fault and raises."""
+    return Bank(BUILT_IN).read(fingerprint)
+
+
+class Session:
+    """One tuning run: observe, measure defaults, search, judge."""
+
+    def __init__(
+        self,
+        request: TuneRequest,
+        report: TuneReport,
+        worker: Worker,
+        kind: str,
+        end: float,
+        tell: Callable[[str], None],
+    ) -> None:
+        self.request, self.report, self.worker, self.kind, self.end, self.tell = (
+            request,
+            report,
+            worker,
+            kind,
+            end,
+            tell,
+        )
+        self.bank = request.location.bank
+        self.tuner = Tuner(
+            worker,
+            self.bank,
+            report.fingerprint,
+            read_built_in(report.fingerprint),
+            request.mode,
+            request.seed,
+            request.repeat,
+            tell,
+        )
+
+    def conduct(self) -> None:
+        """Go from the first step to the verdict."""
+        began = time.monotonic()
+        self.tell(f"{self.request.loaded.name} on {self.report.fingerprint.describe()}")
+        observed = self.ask({"do": "observe"}, OBSERVING_LIMIT_S, "observing a step")
+        self.report.step_us = float(observed["step_us"])
+        starting = time.monotonic() - began
+        operators = self.list_operators(observed)
+        if observed["obstacle"]:
+            self.report.lines.append(f"Convolutions and linear layers keep their default: {observed['obstacle']}.")
+        if not operators:
+            why = (
+                observed["obstacle"] or "it has no convolution, linear layer or optimizer with variants on this device"
+            )
+            raise BadValue(f"{self.request.loaded.name} has no tunable operators: {why}.")
+        self.tell(
+            f"a step of {observed['batch']} images takes {self.report.step_us / 1000:.1f} ms ({observed['way']}); "
+            f"{len(operators)} operators with variants"
+        )
+        self.search_all(operators)
+        self.refuse_too_small(starting)
+        self.judge(decode_signature(observed["threads"]))
+
+    def ask(self, request: dict[str, Any], seconds: float, doing: str) -> dict[str, Any]:
+        """Ask the worker for something that must work; a failure is an error with what the worker said."""
+        try:
+            answer = self.worker.ask(request, seconds)
+        except WorkerFailed as error:
+            raise ViaductError(f"{doing} failed: the process that measures was lost ({error}).") from None
+        if "error" in answer:
+            raise ViaductError(f"{doing} failed: {answer['error']}")
+        return answer
+
+    def list_operators(self, observed: dict[str, Any]) -> list[Operator]:
+        """Return the operators of the step that have variants here."""
+        found = []
+        kinds = list_kinds()
+        compiler = self.request.budget_s >= COMPILER_S * len(observed["operators"])
+        for row in observed["operators"]:
+            signature = decode_signature(row["signature"])
+            space = kinds[signature.kind].make_space(signature, self.kind, compiler)
+            found.append(Operator(signature, tuple(row["names"]), int(row["count"]), space))
+        if self.kind == "cpu":
+            signature = decode_signature(observed["threads"])
+            space = make_threads_space(self.report.fingerprint.threads)
+            found.append(Operator(signature, ("the whole step",), 1, space))
+        return [operator for operator in found if operator.space.size > 1]
+
+    def search_all(self, operators: list[Operator]) -> None:
+        """Search each operator, the largest share of the step first; time that is left over goes to those after it."""
+        wanted, outcomes = [], self.report.outcomes
+        for operator in operators:
+            hit = self.tuner.find_hit(operator.signature)
+            if hit is not None and not self.request.repeat:
+                outcomes.append(self.tuner.tune(operator, hit.default_us, 0.0))
+                continue
+            default_us = self.tuner.measure_default(operator) if time.monotonic() < self.end else 0.0
+            if default_us is None:
+                outcomes.append(Outcome(operator, note="the default itself could not be measured"))
+            elif not default_us:
+                outcomes.append(Outcome(operator, note="the budget was spent before it was measured"))
+            else:
+                wanted.append((operator, default_us))
+        step_us = self.report.step_us
+        wanted.sort(key=lambda row: -Outcome(row[0], default_us=row[1]).share(step_us))
+        wanted.sort(key=lambda row: row[0].signature.kind == THREADS)  # last: it takes whole steps
+        end = self.end - self.reserve_for_verdict()
+        for place, (operator, default_us) in enumerate(wanted):
+            shares = {row[0].signature.key: Outcome(row[0], default_us=row[1]).share(step_us) for row in wanted[place:]}
+            seconds = divide_budget(shares, end - time.monotonic())[operator.signature.key]
+            self.tell(f"{operator.signature.kind} {operator.signature.shapes}: {operator.space.size} variants")
+            outcomes.append(self.tuner.tune(operator, default_us, seconds))
+            self.tell(f"  {outcomes[-1].describe()}")
+        outcomes.sort(key=lambda outcome: -outcome.share(step_us))
+
+    def reserve_for_verdict(self) -> float:
+        return min(VERDICT_SHARE * self.request.budget_s, 60 * self.report.step_us / 1e6)
+
+    def refuse_too_small(self, starting: float) -> None:
+        """Refuse a budget in which no variant was measured; what was measured is in the journal."""
+        if any(outcome.entry is not None for outcome in self.report.outcomes):
+            return
+        if all("could not be measured" in outcome.note for outcome in self.report.outcomes):
+            raise ViaductError("no operator could be measured.", *[row.note for row in self.report.outcomes[:1]])
+        raise BadValue(
+            f"--budget {self.request.budget_s:g}s is too small: no variant of an operator could be measured in it.",
+            f"Starting and observing a step took {starting:.0f} s of it; try --budget {max(60, round(8 * starting))}s.",
+        )
+
+    def judge(self, step: Signature) -> None:
+        """Measure the whole step without and with the choices, and install them if it is faster."""
+        choices = collect_choices(self.report.outcomes)
+        stored = self.bank.read(self.report.fingerprint)
+        if not choices:
+            self.report.lines.append("No gain: the default is best for every operator that was searched.")
+            return
+        earlier = stored.verdicts.get(step.key)
+        if earlier is not None and plain(earlier.choices) == plain(choices) and not self.request.repeat:
+            self.report.verdict = earlier
+            self.report.lines.append("The whole step was measured with these choices before; it is not repeated.")
+            return
+        self.tell("measuring the whole step without and with the choices")
+        seconds = max(5.0, min(60.0, self.end - time.monotonic()))
+        try:
+            answer = self.worker.ask({"do": "judge", "choices": plain(choices), "seconds": seconds}, VERDICT_LIMIT_S)
+        except WorkerFailed as error:
+            answer = {"error": str(error)}
+        if "error" in answer:
+            self.report.lines.append(f"The whole step could not be measured ({answer['error']}): nothing is installed.")
+            return
+        if answer["others"] > MOST_OTHERS:
+            self.report.lines.append(
+                f"Other programs used {answer['others']:.0%} of the processors while the whole step was measured: "
+                "its times are not those of a quiet machine."
+            )
+        if answer["turns"] < VERDICT_FEWEST:
+            self.report.lines.append(
+                f"Whole step: undecided, there was time for {answer['turns']} turns of {VERDICT_FEWEST}; nothing is "
+                "installed. The same command measures it again."
+            )
+            return
+        verdict = Verdict(
+            step=step.key,
+            choices=choices,
+            without_us=answer["without_us"],
+            with_us=answer["with_us"],
+            gain=1 / answer["ratio"],
+            turns=answer["turns"],
+            is_gain=answer["is_faster"] and answer["ratio"] <= 1 - VERDICT_MARGIN,
+            date=datetime.now().isoformat(timespec="seconds"),
+        )
+        self.report.verdict = verdict
+        changed = self.bank.update(self.report.fingerprint, lambda bank: install(bank, verdict))
+        for outcome in self.report.outcomes:
+            if outcome.entry is not None:
+                outcome.entry = changed.entries.get(outcome.entry.signature.key, outcome.entry)
+
+
+def plain(choices: Any) -> dict[str, dict[str, Any]]:
+    return {key: dict(choice) for key, choice in choices.items()}
+
+
+def install(stored: Stored, verdict: Verdict) -> Stored:
+    """Return the bank with the verdict, and its choices marked as to be used or as without gain."""
+    entries = dict(stored.entries)
+    for key in verdict.choices:
+        entry = entries.get(key)
+        if entry is None or dict(entry.choice) != dict(verdict.choices[key]):
+            continue
+        if verdict.is_gain:
+            entries[key] = replace(entry, installed=True, note="")
+        elif not entry.installed:
+            entries[key] = replace(entry, note=NO_GAIN)
+    return replace(stored, entries=entries).with_verdict(verdict)
+
+
+def choose_for_training(stored: Stored, step_key: str) -> dict[str, Choice]:
+    """Return the choices that training applies: those of a step that gained by them, else all that are installed."""
+    verdict = stored.verdicts.get(step_key)
+    if verdict is not None:
+        return dict(verdict.choices) if verdict.is_gain else {}
+    return {key: entry.choice for key, entry in stored.entries.items() if entry.installed and not entry.is_default}
+
+
+__all__ = ["MODES", "TuneReport", "TuneRequest", "choose_for_training", "tune_recipe"]

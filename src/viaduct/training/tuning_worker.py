@@ -1,0 +1,233 @@
+"""The tuner's worker for a recipe: `python -m viaduct.training.tuning_worker ORDER`.
+
+Beside single operators it measures whole steps: which operators a step runs, how many threads suit it, and what the
+choices of a bank make of it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+
+from viaduct import devices
+from viaduct.data.batches import Batch
+from viaduct.devices.timing import Clock
+from viaduct.kernels.choices import Key, record_launches
+from viaduct.recipes import Thor
+from viaduct.training.loop import Training
+from viaduct.training.networks import describe_model
+from viaduct.training.profiled import Order, prepare_recipe
+from viaduct.training.rundir import RunDir
+from viaduct.training.session import explain_limits, load_images
+from viaduct.tuning.applying import THREADS, Call, apply_choices, observe_calls
+from viaduct.tuning.bank import Choice
+from viaduct.tuning.measuring import take_turns_until_significant
+from viaduct.tuning.operators import Work, kernel, list_kinds, optimizer
+from viaduct.tuning.signature import Signature
+from viaduct.tuning.space import Parameter, Space
+from viaduct.tuning.worker import Answer, Measuring, serve
+
+WARM_UP_STEPS, TIMED_STEPS = 2, 5
+VERDICT_FEWEST, VERDICT_MOST = 9, 41
+
+
+class RecipeStep:
+    """A recipe's training, taking steps when asked."""
+
+    def __init__(self, order: Order) -> None:
+        self.order = order
+        self.folder = tempfile.TemporaryDirectory(prefix="viaduct-tune-")
+
+    @cached_property
+    def training(self) -> Training:
+        own, place = devices.pick(self.order.device)
+        recipe, _ = prepare_recipe(self.order, place.type, 1)
+        run = RunDir(Path(self.folder.name))
+        with explain_limits(run, recipe):
+            images = load_images(recipe.data, self.order.data)
+            return Training(recipe, run, images, own, place, callbacks=[])
+
+    @cached_property
+    def batches(self) -> Iterator[Batch]:
+        return self.training.prepare()
+
+    @cached_property
+    def calls(self) -> list[Call]:
+        """The tunable modules that a step calls; none where something stands against tuning them."""
+        for _ in range(WARM_UP_STEPS):
+            self.take_step()
+        if find_module_obstacle(self.training):
+            return []
+        return observe_calls(self.training.computation.network, self.take_step)
+
+    def take_step(self) -> None:
+        with explain_limits(self.training.run, self.training.recipe):
+            self.training.advance(self.batches)
+
+    def count_launches(self) -> dict[Key, int]:
+        """Return the launches of tunable kernels of our own in a step, and how often each is made."""
+        if not self.training.computation.fused:
+            return {}
+        with record_launches() as launches:
+            self.take_step()
+        return {key: launches[key] for key in kernel.list_tunable(launches)}
+
+    def observe(self, request: dict[str, Any]) -> Answer:
+        """Return the operators of a step, and how long it takes."""
+        calls, training = self.calls, self.training
+        clock = Clock(training.device, training.torch_device.type)
+        seconds = [clock.seconds(self.take_step) for _ in range(TIMED_STEPS)]
+        operators: dict[str, dict[str, Any]] = {}
+        for call in calls:
+            found = operators.setdefault(
+                call.signature.key, {"signature": call.signature.encode(), "names": [], "count": 0}
+            )
+            found["count"] += 1
+            if call.name not in found["names"]:
+                found["names"].append(call.name)
+        for key, count in self.count_launches().items():
+            signature = kernel.describe(key)
+            operators[signature.key] = {"signature": signature.encode(), "names": [signature.key], "count": count}
+        update = optimizer.describe(training.optimizer)
+        if update is not None:
+            operators[update.key] = {"signature": update.encode(), "names": ["optimizer"], "count": 1}
+        return {
+            "operators": list(operators.values()),
+            "threads": make_step_signature(training, self.order.loaded.name).encode(),
+            "device": training.torch_device.type,
+            "step_us": 1e6 * median(seconds),
+            "obstacle": find_module_obstacle(training),
+            "way": f"{training.plan.compute}, {training.mode} mode",
+            "batch": training.recipe.data.global_batch,
+        }
+
+    def judge(self, request: dict[str, Any]) -> Answer:
+        """Race the step without and with choices of the bank."""
+        training = self.training
+        key = make_step_signature(training, self.order.loaded.name).key
+        fused = bool(training.computation.fused)
+        applied = apply_choices(self.calls, training.optimizer, request["choices"], key, fused)
+
+        def switched(on: bool) -> Any:
+            def run() -> None:
+                applied.switch(on)
+                self.take_step()
+
+            return run
+
+        clock = Clock(training.device, training.torch_device.type)
+        works = {"without": switched(False), "with": switched(True)}
+        try:
+            race = take_turns_until_significant(
+                works, clock, ("with", "without"), VERDICT_FEWEST, VERDICT_MOST, float(request["seconds"])
+            )
+        finally:
+            applied.remove()
+        return {
+            "without_us": race.median_us("without"),
+            "with_us": race.median_us("with"),
+            "ratio": race.ratio("with", "without"),
+            "is_faster": race.is_faster("with", "without"),
+            "turns": len(race.times_us["with"]),
+            "others": race.others,
+            "applied": list(applied.choices),
+            "line": applied.describe(),
+        }
+
+
+class ThreadCounts:
+    """The number of threads of the whole step, as a kind of operator."""
+
+    KIND = THREADS
+    SMALLEST_ERROR = 0.02  # of the loss: other numbers of threads add up in another order
+
+    def __init__(self, step: RecipeStep) -> None:
+        self.step = step
+
+    def make_space(self, signature: Signature, device: str, with_compiler: bool = False) -> Space:
+        return make_threads_space(torch.get_num_threads())
+
+    def make_work(self, signature: Signature, point: Choice, device: str, exact: bool = False) -> Work:
+        wanted, usual = int(point["threads"]), torch.get_num_threads()
+
+        def run() -> None:
+            torch.set_num_threads(wanted)
+            try:
+                self.step.take_step()
+            finally:
+                torch.set_num_threads(usual)
+
+        def read_values() -> list[tuple[str, torch.Tensor]]:
+            training, step = self.step.training, self.step.training.train_step
+            batch = next(training.train_batches.epoch(0, start=0))
+            torch.manual_seed(1)
+            torch.set_num_threads(usual if exact else wanted)
+            try:
+                loss, _ = step.run_passes(*step.mix_batch(batch), training.scale.value)
+            finally:
+                torch.set_num_threads(usual)
+                training.optimizer.zero_grad(set_to_none=True)
+            return [("loss", loss.detach().double())]
+
+        return Work(run, read_values)
+
+
+def make_threads_space(most: int) -> Space:
+    """Return 1, 2, 4 … and the number that torch chose, which is the default."""
+    values = sorted({*(2**power for power in range(most.bit_length())), most} & set(range(1, most + 1)))
+    return Space([Parameter("threads", tuple(values))], default={"threads": most})
+
+
+def make_step_signature(training: Training, recipe_name: str) -> Signature:
+    """Return what identifies the whole step of a recipe."""
+    recipe = training.recipe
+    parameters = sum(parameter.numel() for parameter in training.train_step.parameters)
+    data = recipe.data
+    return Signature.of(
+        THREADS,
+        shown=f"step of {recipe_name}, batch {data.global_batch}, {training.plan.compute}",
+        recipe=recipe_name,
+        model=describe_model(recipe),
+        batch=data.global_batch,
+        size=data.size,
+        accumulate=recipe.accumulate,
+        parameters=parameters,
+        compute=training.plan.compute,
+        mode=training.mode,
+    )
+
+
+def find_module_obstacle(training: Training) -> str | None:
+    """Return why convolutions and linear layers of this run keep their default; None if nothing is known against it."""
+    if training.computation.compilation.compiles:
+        return "the network is compiled, and modules inside of it are not replaced"
+    if isinstance(training.recipe.optimizer, Thor):
+        return "THOR looks at the convolutions themselves"
+    if training.needs_every_step:
+        return "a dump looks into every part of the network"
+    if training.group.ranks > 1:
+        return "choices are measured with one rank"
+    return None
+
+
+def main() -> None:
+    order = Order.decode(Path(sys.argv[1]).read_text())
+    _, place = devices.pick(order.device)
+    step = RecipeStep(order)
+    kinds = {**list_kinds(), THREADS: ThreadCounts(step)}
+    handlers = {**Measuring(place.type, kinds).list_handlers(), "observe": step.observe, "judge": step.judge}
+    serve(handlers)
+    sys.stdout.flush()
+    os._exit(0)  # loader threads are not waited for
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,181 @@
+"""Choices of a bank put to work in a network and its optimizer; parameters, buffers and state_dict stay as they are.
+
+    calls = observe_calls(network, lambda: network(images))        # which operators a forward pass calls
+    applied = apply_choices(network, optimizer, choices, calls)
+    applied.switch(False); applied.switch(True)                    # without and with them, for a comparison
+
+A module's forward pass is replaced on the instance. In training it takes the variant for calls of the tuned shape, type
+and layout, and the default for all others: evaluation, the last batch, another batch size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from viaduct.kernels.choices import Key, clear_choices, set_choices
+from viaduct.tuning.bank import Choice
+from viaduct.tuning.operators import conv2d, kernel, linear, optimizer
+from viaduct.tuning.signature import Signature
+
+MODULE_KINDS = {nn.Conv2d: conv2d, nn.Linear: linear}
+THREADS = "threads"
+MOST_THREADS = 4096
+
+
+@dataclass(frozen=True)
+class Call:
+    """One module as a forward pass called it."""
+
+    name: str
+    module: nn.Module
+    signature: Signature
+    fast_key: tuple[Any, ...]
+
+
+class TunedForward:
+    """The forward pass of one module: a variant for calls that were tuned, the module's own for the others."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module
+        self.default = module.forward
+        self.variants: dict[tuple[Any, ...], Callable[[Any, Tensor], Tensor]] = {}
+        self.on = True
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if self.on and torch.is_grad_enabled():
+            variant = self.variants.get(make_fast_key(x))
+            if variant is not None:
+                return variant(self.module, x)
+        y: Tensor = self.default(x)
+        return y
+
+
+def make_fast_key(x: Tensor) -> tuple[Any, ...]:
+    """Return what tells the calls of one module apart; much cheaper than a signature."""
+    kind = x.device.type
+    autocast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
+    return x.shape, x.stride(), x.dtype, x.requires_grad, autocast, kind
+
+
+def observe_calls(network: nn.Module, run: Callable[[], object]) -> list[Call]:
+    """Return the calls of tunable modules during `run`; modules whose forward pass is replaced already are left out."""
+    calls: list[Call] = []
+    names = {module: name for name, module in network.named_modules()}
+
+    def note(module: nn.Module, arguments: tuple[Any, ...]) -> None:
+        if len(arguments) == 1 and isinstance(arguments[0], Tensor) and torch.is_grad_enabled():
+            signature = MODULE_KINDS[type(module)].describe(module, arguments[0])
+            if signature is not None:
+                calls.append(Call(names[module], module, signature, make_fast_key(arguments[0])))
+
+    candidates = [module for module in names if type(module) in MODULE_KINDS and "forward" not in vars(module)]
+    handles = [module.register_forward_pre_hook(note) for module in candidates]
+    try:
+        run()
+    finally:
+        for handle in handles:
+            handle.remove()
+    return calls
+
+
+@dataclass
+class Applied:
+    """Choices that are at work, and what they replaced."""
+
+    forwards: list[TunedForward] = field(default_factory=list)
+    optimizer: torch.optim.Optimizer | None = None
+    update: Choice | None = None
+    kernels: dict[Key, Choice] = field(default_factory=dict)
+    threads: int | None = None
+    threads_before: int = 0
+    choices: dict[str, Choice] = field(default_factory=dict)
+    modules: int = 0
+
+    def switch(self, on: bool) -> None:
+        """Put the choices to work, or the defaults."""
+        for forward in self.forwards:
+            forward.on = on
+        if self.optimizer is not None and self.update is not None:
+            optimizer.set_implementation(self.optimizer, self.update if on else optimizer.DEFAULT)
+        if self.kernels:
+            set_choices(self.kernels) if on else clear_choices()
+        if self.threads is not None:
+            torch.set_num_threads(self.threads if on else self.threads_before)
+
+    def remove(self) -> None:
+        """Take all of it back."""
+        self.switch(False)
+        for forward in self.forwards:
+            if vars(forward.module).get("forward") is forward:
+                del forward.module.forward
+        self.forwards.clear()
+
+    def describe(self) -> str:
+        """Return what was applied: `3 choices: 12 modules, optimizer implementation=foreach, 1 thread`."""
+        parts = [f"{self.modules} module{'s' * (self.modules != 1)}"] if self.modules else []
+        if self.update is not None:
+            parts.append(f"optimizer {self.update['implementation']}")
+        if self.kernels:
+            parts.append(f"{len(self.kernels)} kernel launches")
+        if self.threads is not None:
+            parts.append(f"{self.threads} thread{'s' * (self.threads != 1)}")
+        return f"{len(self.choices)} choice{'s' * (len(self.choices) != 1)}: {', '.join(parts) or 'nothing'}"
+
+
+def apply_choices(
+    network_calls: Sequence[Call],
+    own_optimizer: torch.optim.Optimizer | None,
+    choices: Mapping[str, Choice],
+    threads_key: str = "",
+    with_kernels: bool = False,
+) -> Applied:
+    """Put the choices that fit to work; keys are those of signatures. The rest of `choices` is left alone.
+
+    `with_kernels`: the network runs on kernels of our own, which read their launch parameters from a table.
+    """
+    applied = Applied()
+    forwards: dict[nn.Module, TunedForward] = {}
+    for call in network_calls:
+        choice = choices.get(call.signature.key)
+        if choice is None:
+            continue
+        kind = MODULE_KINDS[type(call.module)]
+        device = call.fast_key[-1]
+        if dict(choice) == kind.DEFAULT or kind.make_space(call.signature, device, True).explain_invalid(choice):
+            continue  # the default, or what cannot run here: no compiler, another version's variant
+        forward = forwards.get(call.module)
+        if forward is None:
+            forward = forwards[call.module] = TunedForward(call.module)
+            call.module.forward = forward
+        forward.variants[call.fast_key] = kind.make_forward(choice)
+        applied.choices[call.signature.key] = choice
+    applied.forwards = list(forwards.values())
+    applied.modules = len(forwards)
+    apply_update(applied, own_optimizer, choices)
+    if with_kernels:
+        applied.kernels = kernel.select_choices(choices)
+        applied.choices |= {key: choice for key, choice in choices.items() if kernel.read_key(key) is not None}
+    if is_thread_count(choices.get(threads_key)):
+        applied.threads_before, applied.threads = torch.get_num_threads(), int(choices[threads_key]["threads"])
+        applied.choices[threads_key] = choices[threads_key]
+    applied.switch(True)
+    return applied
+
+
+def is_thread_count(choice: Choice | None) -> bool:
+    return choice is not None and isinstance(choice.get("threads"), int) and 1 <= int(choice["threads"]) <= MOST_THREADS
+
+
+def apply_update(applied: Applied, own_optimizer: torch.optim.Optimizer | None, choices: Mapping[str, Choice]) -> None:
+    signature = optimizer.describe(own_optimizer) if own_optimizer is not None else None
+    if signature is None or signature.key not in choices:
+        return
+    choice = choices[signature.key]
+    if dict(choice) != optimizer.DEFAULT and not optimizer.make_space(signature, "").explain_invalid(choice):
+        applied.optimizer, applied.update = own_optimizer, choice
+        applied.choices[signature.key] = choice

@@ -1,0 +1,306 @@
+"""The bank: a folder with one readable JSON file for each device and software version.
+
+    bank = Bank(Path("mybank"))
+    bank.update(fingerprint, lambda stored: stored.with_entry(entry))
+    bank.read(fingerprint).entries[key].choice
+
+Writers merge under a lock and replace the file as a whole, so several may work into one bank, and a process that
+is killed leaves the file as it was. A file that cannot be read is never overwritten: `set_aside` renames it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from viaduct.atomic_files import write_file
+from viaduct.errors import ViaductError
+from viaduct.tuning.fingerprint import Fingerprint, decode_fingerprint
+from viaduct.tuning.signature import Signature, decode_signature
+
+SCHEMA = 1
+RESULT_PREFIX = "tune_result_"
+LARGEST_BYTES = 256 << 20
+Choice = Mapping[str, int | str | bool]
+
+
+class BadBank(ViaductError):
+    """A bank that cannot be used."""
+
+
+class DamagedBank(BadBank):
+    """A file of a bank that cannot be read."""
+
+    def __init__(self, path: Path, why: str) -> None:
+        super().__init__(
+            f"{path} is damaged: {why}.",
+            "Move it away or repair it; `viaduct tune run` sets it aside and begins a new file.",
+        )
+        self.path, self.why = path, why
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What was found out about one operator."""
+
+    signature: Signature
+    choice: Choice
+    default: Choice
+    default_us: float
+    best_us: float
+    spread: float
+    """Distance between the quartiles of the chosen variant's times, as a share of their median."""
+    mode: str = ""
+    seed: int = 0
+    measurements: int = 0
+    date: str = ""
+    installed: bool = False
+    """Whether training applies it: only after a gain of the whole step was measured."""
+    note: str = ""
+    failed: tuple[tuple[Choice, str], ...] = ()
+    """Configurations that crashed, hung or computed wrong values, and how."""
+
+    @property
+    def is_default(self) -> bool:
+        """Return True if no variant was better than the default."""
+        return dict(self.choice) == dict(self.default)
+
+    @property
+    def gain(self) -> float:
+        """How many times faster the choice is than the default, measured in the same turns."""
+        return self.default_us / self.best_us if self.best_us else 1.0
+
+    def describe_choice(self) -> str:
+        """Return what differs from the default."""
+        return describe_choice(self.choice, self.default)
+
+    def encode(self) -> dict[str, Any]:
+        record = asdict(self)
+        record["signature"] = self.signature.encode()
+        record["failed"] = [{"configuration": dict(point), "reason": reason} for point, reason in self.failed]
+        return record
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The whole step of a recipe with and without choices of the bank."""
+
+    step: str
+    choices: Mapping[str, Choice]
+    without_us: float
+    with_us: float
+    gain: float
+    turns: int
+    is_gain: bool
+    date: str = ""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """The contents of one file."""
+
+    fingerprint: Fingerprint
+    entries: Mapping[str, Entry] = field(default_factory=dict)
+    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
+
+    def with_entry(self, entry: Entry) -> Stored:
+        return replace(self, entries={**self.entries, entry.signature.key: entry})
+
+    def with_verdict(self, verdict: Verdict) -> Stored:
+        return replace(self, verdicts={**self.verdicts, verdict.step: verdict})
+
+    def merge(self, other: Stored) -> Stored:
+        """Return the entries of both; of the same operator the one with the larger measured gain."""
+        entries = dict(self.entries)
+        for key, entry in other.entries.items():
+            entries[key] = choose_better(entries[key], entry) if key in entries else entry
+        verdicts = {**self.verdicts}
+        for key, verdict in other.verdicts.items():
+            if key not in verdicts or verdict.date > verdicts[key].date:
+                verdicts[key] = verdict
+        return replace(self, entries=entries, verdicts=verdicts)
+
+    def encode(self) -> str:
+        record = {
+            "schema": SCHEMA,
+            "fingerprint": asdict(self.fingerprint),
+            "entries": {key: entry.encode() for key, entry in sorted(self.entries.items())},
+            "verdicts": {key: asdict(verdict) for key, verdict in sorted(self.verdicts.items())},
+        }
+        return json.dumps(record, indent=1, allow_nan=False) + "\n"
+
+
+def choose_better(first: Entry, second: Entry) -> Entry:
+    """Return the entry with the larger gain over the default; what failed is remembered of both.
+
+    The gain was measured in turns with the default, so a busy hour of the machine does not decide; times would.
+    """
+    better = max(first, second, key=lambda entry: (entry.gain, entry.installed, -entry.best_us))
+    failed = {
+        json.dumps(dict(point), sort_keys=True): (point, reason) for point, reason in (*first.failed, *second.failed)
+    }
+    return replace(better, failed=tuple(failed.values()))
+
+
+def describe_choice(choice: Choice, default: Choice) -> str:
+    changed = [f"{name}={value}" for name, value in choice.items() if default.get(name) != value]
+    return " ".join(changed) or "default"
+
+
+@dataclass(frozen=True)
+class Bank:
+    """A folder of such files."""
+
+    path: Path
+
+    def list_files(self) -> list[Path]:
+        """Return the bank's files, whatever device they are of."""
+        found = sorted(self.path.glob("*.json"))
+        return [file for file in found if not file.name.startswith((RESULT_PREFIX, "."))]
+
+    def find_file(self, fingerprint: Fingerprint) -> Path:
+        return self.path / fingerprint.file_name
+
+    def read(self, fingerprint: Fingerprint) -> Stored:
+        """Return what the bank has for this device and software; nothing where there is no such file."""
+        file = self.find_file(fingerprint)
+        if not file.exists():
+            return Stored(fingerprint)
+        stored = read_bank_file(file)
+        if stored.fingerprint != fingerprint:
+            differences = ", ".join(fingerprint.list_differences(stored.fingerprint))
+            raise DamagedBank(file, f"its name is that of this device, its contents are not ({differences})")
+        return stored
+
+    def read_others(self, fingerprint: Fingerprint) -> list[Fingerprint]:
+        """Return the other devices and versions that the bank has files for; unreadable ones are passed over."""
+        found = []
+        for file in self.list_files():
+            try:
+                other = read_bank_file(file).fingerprint
+            except BadBank:
+                continue
+            if other != fingerprint:
+                found.append(other)
+        return found
+
+    def update(self, fingerprint: Fingerprint, change: Callable[[Stored], Stored]) -> Stored:
+        """Change the file of this device, with what others have written meanwhile; nobody else writes while we do."""
+        with self.lock():
+            changed = change(self.read(fingerprint))
+            write_file(self.find_file(fingerprint), changed.encode().encode())
+        return changed
+
+    def set_aside(self, file: Path) -> Path:
+        """Rename a damaged file, so that nothing of it is lost; return its new name."""
+        with self.lock():
+            stamp = time.strftime("%Y%m%d-%H%M%S")
+            aside = file.with_name(f"{file.name}.damaged-{stamp}")
+            count = 1
+            while aside.exists():
+                count += 1
+                aside = file.with_name(f"{file.name}.damaged-{stamp}-{count}")
+            file.rename(aside)
+        return aside
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Wait until no other process writes to the bank, and keep others from it."""
+        descriptor = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+
+def read_bank_file(file: Path) -> Stored:
+    """Return the contents of a bank's file, all of it checked; DamagedBank says what is wrong."""
+    try:
+        if not file.is_file() or file.stat().st_size > LARGEST_BYTES:
+            raise DamagedBank(file, "it is no file of a bank's size")
+        record = json.loads(file.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise DamagedBank(file, f"it is no JSON ({str(error)[:80]})") from None
+    if not isinstance(record, dict) or not isinstance(record.get("schema"), int):
+        raise DamagedBank(file, "it does not say which schema it has")
+    if record["schema"] > SCHEMA:
+        raise BadBank(
+            f"{file} has schema {record['schema']}; this viaduct knows {SCHEMA}.", "Use the viaduct that wrote it."
+        )
+    try:
+        entries = {key: decode_entry(key, entry) for key, entry in require_object(record, "entries").items()}
+        verdicts = {key: decode_verdict(entry) for key, entry in require_object(record, "verdicts").items()}
+        return Stored(decode_fingerprint(record.get("fingerprint")), entries, verdicts)
+    except ValueError as error:
+        raise DamagedBank(file, str(error)) from None
+
+
+def require_object(record: dict[str, Any], name: str) -> dict[str, Any]:
+    value = record.get(name)
+    if not isinstance(value, dict):
+        raise ValueError(f"its {name} are not an object")
+    return value
+
+
+def decode_entry(key: str, record: Any) -> Entry:
+    if not isinstance(record, dict):
+        raise ValueError(f"entry {key!r:.60} is not an object")
+    signature = decode_signature(record.get("signature"))
+    if signature.key != key:
+        raise ValueError(f"entry {key!r:.60} holds another operator's signature")
+    failed = record.get("failed", [])
+    if not isinstance(failed, list) or not all(isinstance(row, dict) for row in failed):
+        raise ValueError(f"failed of {key!r:.60} is no list of objects")
+    return Entry(
+        signature=signature,
+        choice=decode_choice(record.get("choice"), key),
+        default=decode_choice(record.get("default"), key),
+        default_us=decode_number(record, "default_us", key),
+        best_us=decode_number(record, "best_us", key),
+        spread=decode_number(record, "spread", key),
+        mode=str(record.get("mode", "")),
+        seed=int(decode_number({"seed": record.get("seed", 0)}, "seed", key)),
+        measurements=int(decode_number({"measurements": record.get("measurements", 0)}, "measurements", key)),
+        date=str(record.get("date", "")),
+        installed=record.get("installed") is True,
+        note=str(record.get("note", "")),
+        failed=tuple((decode_choice(row.get("configuration"), key), str(row.get("reason", ""))) for row in failed),
+    )
+
+
+def decode_verdict(record: Any) -> Verdict:
+    if not isinstance(record, dict):
+        raise ValueError("a verdict is not an object")
+    step = str(record.get("step", ""))
+    choices = require_object(record, "choices")
+    return Verdict(
+        step=step,
+        choices={key: decode_choice(choice, step) for key, choice in choices.items()},
+        without_us=decode_number(record, "without_us", step),
+        with_us=decode_number(record, "with_us", step),
+        gain=decode_number(record, "gain", step),
+        turns=int(decode_number(record, "turns", step)),
+        is_gain=record.get("is_gain") is True,
+        date=str(record.get("date", "")),
+    )
+
+
+def decode_choice(value: Any, key: str) -> Choice:
+    if not isinstance(value, dict) or not all(isinstance(part, int | str | bool) for part in value.values()):
+        raise ValueError(f"a configuration of {key!r:.60} is {value!r:.60}")
+    return value
+
+
+def decode_number(record: dict[str, Any], name: str, key: str) -> float:
+    value = record.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e18:
+        raise ValueError(f"{name} of {key!r:.60} is {value!r:.60}")
+    return value

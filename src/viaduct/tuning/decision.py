@@ -1,0 +1,43 @@
+"""The book's decision for one operator: use the bank's choice, or search, and what is written then.
+
+hit and not repeated        use it                                                       hit, reserved
+hit and repeated            search; better than what the banks have?   yes: update       hit, update
+                                                                       no: keep          hit, reserved
+miss                        search; better than the default?           yes: store it     append
+                                                                       no: store the default, so that the next
+                                                                           run does not search again   append
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from viaduct.tuning.bank import Entry
+
+MOST_OTHERS = 0.1
+"""Share of the processors used by other programs beyond which a machine is busy: thread counts are not compared there,
+because waiting for a thread that others hold up makes one thread look best."""
+
+
+@dataclass(frozen=True)
+class Status:
+    """What happened to an operator's record, as the result file has it."""
+
+    bank_append: bool = False
+    bank_hit: bool = False
+    bank_reserved: bool = False
+    bank_update: bool = False
+
+
+def must_search(hit: Entry | None, repeat: bool) -> bool:
+    """Return True if an operator is searched: the bank does not know it, or REPEAT_TUNE asks for it."""
+    return hit is None or repeat
+
+
+def decide(hit: Entry | None, found: Entry | None) -> tuple[Entry | None, Status]:
+    """Return the entry to store, None for none, and the status; `found` is what a search found, None without one."""
+    if hit is None:
+        return found, Status(bank_append=found is not None)
+    if found is not None and found.gain > hit.gain and not found.is_default:
+        return found, Status(bank_hit=True, bank_update=True)
+    return None, Status(bank_hit=True, bank_reserved=True)

@@ -1,0 +1,95 @@
+"""The device and the software that a measurement belongs to: a bank's entries are used where all of it is the same."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from dataclasses import asdict, dataclass, fields
+from functools import cache
+from importlib import metadata
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """What decides which variant of an operator is fastest, beside the operator."""
+
+    device: str
+    name: str
+    capability: str
+    threads: int
+    driver: str
+    torch: str
+    triton: str
+
+    @property
+    def file_name(self) -> str:
+        """Name of the bank's file: readable, and different for every fingerprint."""
+        words = re.sub(r"[^a-z0-9.]+", "-", f"{self.name} torch {self.torch}".lower()).strip("-.")
+        checksum = zlib.crc32(repr(asdict(self)).encode())
+        return f"{self.device}_{words[:80]}_{checksum:08x}.json"
+
+    def describe(self) -> str:
+        """Return the fingerprint in one line."""
+        threads = f"{self.threads} threads" if self.threads > 1 else "1 thread"
+        parts = [self.name, self.capability, threads if self.threads else "", f"torch {self.torch}"]
+        parts += [f"driver {self.driver}"] * bool(self.driver) + [f"triton {self.triton}"] * bool(self.triton)
+        return f"{self.device}: {', '.join(filter(None, parts))}"
+
+    def list_differences(self, other: Fingerprint) -> list[str]:
+        """Return what differs from another fingerprint: `torch 2.11.0, here 2.13.0`."""
+        mine, theirs = asdict(self), asdict(other)
+        return [
+            f"{field} {theirs[field] or 'none'}, here {mine[field] or 'none'}"
+            for field in mine
+            if mine[field] != theirs[field]
+        ]
+
+
+def decode_fingerprint(record: Any) -> Fingerprint:
+    """Return the fingerprint of a bank's file; ValueError says what is wrong with it."""
+    if not isinstance(record, dict):
+        raise ValueError("its fingerprint is not an object")
+    values: dict[str, Any] = {}
+    for field in fields(Fingerprint):
+        value = record.get(field.name)
+        kind = int if field.name == "threads" else str
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise ValueError(f"fingerprint.{field.name} is {value!r:.60}")
+        values[field.name] = value
+    return Fingerprint(**values)
+
+
+@cache
+def read_fingerprint(device: str) -> Fingerprint:
+    """Return the fingerprint of a device of this machine (`cpu`, `cuda`…); its thread count is that of the first call.
+
+    A choice of threads is applied later in the same process, so the answer is kept.
+    """
+    import torch
+
+    from viaduct import devices
+
+    found = devices.get(device)
+    versions = found.versions()
+    if device == "cpu":
+        capability, threads = torch.backends.cpu.get_cpu_capability(), torch.get_num_threads()
+    else:
+        capability = ".".join(map(str, torch.cuda.get_device_capability())) if device == "cuda" else ""
+        threads = 0
+    return Fingerprint(
+        device=device,
+        name=found.description(),
+        capability=capability,
+        threads=threads,
+        driver=versions.get("driver", ""),
+        torch=versions.get("torch", torch.__version__),
+        triton="" if device == "cpu" else find_version("triton"),
+    )
+
+
+def find_version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""

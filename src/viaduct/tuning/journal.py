@@ -1,0 +1,76 @@
+"""Measurements of an unfinished search, line by line on the disk: kill -9 loses none of them.
+
+A search is deterministic for what it is told, so one that was interrupted asks for the same configurations again and is
+told what the journal has, without measuring.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from viaduct.tuning.bank import Bank, Choice
+from viaduct.tuning.fingerprint import Fingerprint
+from viaduct.tuning.signature import Signature
+
+FOLDER = "journal"
+
+
+@dataclass(frozen=True)
+class Journal:
+    """The journal of one operator on one device."""
+
+    path: Path
+    key: str
+
+    @classmethod
+    def of(cls, bank: Bank, fingerprint: Fingerprint, signature: Signature) -> Journal:
+        folder = bank.path / FOLDER / fingerprint.file_name.removesuffix(".json")
+        return cls(folder / f"{signature.kind}_{zlib.crc32(signature.key.encode()):08x}.jsonl", signature.key)
+
+    def read(self) -> dict[str, dict[str, Any]]:
+        """Return what was measured, by configuration; a line that a killed process left unfinished is skipped."""
+        found = {}
+        try:
+            lines = self.path.read_text(errors="replace").splitlines()
+        except OSError:
+            return {}
+        for line in lines:
+            try:
+                record = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(record, dict) and record.get("key") == self.key and isinstance(record.get("point"), dict):
+                found[encode_point(record["point"])] = record
+        return found
+
+    def append(self, point: Choice, result: Mapping[str, Any]) -> None:
+        """Add a measurement; it is on the disk when this returns."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        line = json.dumps({"key": self.key, "point": dict(point), **result})
+        with self.path.open("a") as file:
+            file.write(f"\n{line}\n" if self.ends_amid_line() else f"{line}\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def ends_amid_line(self) -> bool:
+        """Return True if a process was killed while it wrote."""
+        try:
+            with self.path.open("rb") as file:
+                file.seek(-1, os.SEEK_END)
+                return file.read(1) != b"\n"
+        except OSError:  # not there, or empty
+            return False
+
+    def remove(self) -> None:
+        """Forget the search: its result is in the bank."""
+        self.path.unlink(missing_ok=True)
+
+
+def encode_point(point: Choice) -> str:
+    return json.dumps(dict(point), sort_keys=True)

@@ -1,0 +1,96 @@
+"""Which bank is meant: the one that --bank names, else TUNE_BANK_PATH, else the user's own.
+
+Beside it there is a bank that is shipped with viaduct; it is read and never written.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from viaduct.tuning.bank import BadBank, Bank
+
+VARIABLE = "TUNE_BANK_PATH"
+REPEAT = "REPEAT_TUNE"
+NONE = Path("none")
+BUILT_IN = Path(__file__).parent / "built_in"
+Origin = Literal["--bank", "TUNE_BANK_PATH", "default"]
+
+
+@dataclass(frozen=True)
+class Location:
+    """A bank's folder and who named it."""
+
+    bank: Bank
+    origin: Origin
+
+    @property
+    def path(self) -> Path:
+        return self.bank.path
+
+    def describe(self) -> str:
+        named = {"--bank": "--bank", VARIABLE: VARIABLE, "default": "your default bank"}[self.origin]
+        return f"{self.path} ({named})"
+
+
+def find_default_path(environment: Mapping[str, str]) -> Path:
+    """Return the folder of the user's own bank: $XDG_DATA_HOME/viaduct/bank, usually ~/.local/share/viaduct/bank."""
+    base = environment.get("XDG_DATA_HOME")
+    return (Path(base) if base else Path.home() / ".local" / "share") / "viaduct" / "bank"
+
+
+def locate_bank(given: Path | None, environment: Mapping[str, str] = os.environ) -> Location:
+    """Return the bank that is meant; a folder that TUNE_BANK_PATH names must be usable."""
+    if given is not None:
+        return Location(Bank(given), "--bank")
+    if named := environment.get(VARIABLE, ""):
+        path = Path(named)
+        check_shared_folder(path)
+        return Location(Bank(path), "TUNE_BANK_PATH")
+    return Location(Bank(find_default_path(environment)), "default")
+
+
+def check_shared_folder(path: Path) -> None:
+    """Refuse a TUNE_BANK_PATH that does not exist or may not be read, written and entered."""
+    hint = f"Make the folder, or unset {VARIABLE}."
+    try:
+        exists, is_folder = path.exists(), path.is_dir()
+    except (OSError, ValueError) as error:
+        raise BadBank(f"{VARIABLE}={str(path)[:200]!r} cannot be looked at: {error}.", hint) from None
+    if not exists:
+        raise BadBank(f"{VARIABLE}={str(path)!r} does not exist.", hint)
+    if not is_folder:
+        raise BadBank(f"{VARIABLE}={str(path)!r} is not a folder.", hint)
+    rights = {"read": os.R_OK, "written": os.W_OK, "entered": os.X_OK}
+    if lacking := [name for name, right in rights.items() if not os.access(path, right)]:
+        raise BadBank(f"{VARIABLE}={str(path)!r} may not be {' or '.join(lacking)}.", "Change its rights, or unset it.")
+
+
+def prepare_writing(location: Location) -> None:
+    """Make the folder of a bank that is written to; refuse one that cannot be."""
+    path = location.path
+    if path.exists() and not path.is_dir():
+        raise BadBank(f"the bank {str(path)!r} is a file.", "Name a folder: --bank DIR.")
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadBank(
+            f"the bank {str(path)!r} cannot be made: {error.strerror}.", "Name another with --bank."
+        ) from None
+    if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
+        raise BadBank(
+            f"the bank {str(path)!r} may not be written to.", "Name another with --bank, or change its rights."
+        )
+
+
+def is_repeat_wanted(environment: Mapping[str, str] = os.environ) -> bool:
+    """Return True for REPEAT_TUNE=True: operators that the bank knows are searched again."""
+    text = environment.get(REPEAT, "").strip().lower()
+    if text in ("", "false", "0"):
+        return False
+    if text in ("true", "1"):
+        return True
+    raise BadBank(f"{REPEAT}={environment[REPEAT]!r} is neither True nor False.", "Set it to True, or unset it.")

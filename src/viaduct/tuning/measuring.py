@@ -1,0 +1,219 @@
+"""Measurements that a ranking can rest on: values first, then times in turns until one variant is significantly faster.
+
+    bench = Bench("cpu", kinds)
+    bench.check_values(signature, point)                            # None, or what is wrong
+    bench.race(signature, {"default": …, "candidate": …}, ...)     # times of each, turn by turn
+
+Before every timed run the caches are flushed: a buffer larger than the last one is written. Variants run in turns, each
+turn beginning with another one, so a slow moment of the machine falls on all of them alike, and what counts is the
+ratio within a turn.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+
+from viaduct import devices
+from viaduct.devices.timing import Clock, Sample
+from viaduct.tuning.bank import Choice
+from viaduct.tuning.operators import OperatorKind, Work
+from viaduct.tuning.signature import Signature
+
+MARGIN = 0.03
+"""Share by which a variant must be faster than the default before it is stored."""
+SIGNIFICANT = 0.05
+FEWEST_TURNS, MOST_TURNS = 5, 25
+FEWEST_TIMED, WARM_UPS = 3, 2
+CONFIRMING_TURNS = 11
+ERROR_FACTOR = 4.0
+"""How many times the default's own error, measured against float64, a variant may have."""
+SMALLEST_ERROR = 8 * 2.0**-24
+CACHE_FILES = "/sys/devices/system/cpu/cpu0/cache/index*/size"
+USUAL_CACHE, LARGEST_FLUSH = 32 << 20, 256 << 20
+
+
+@dataclass(frozen=True)
+class Race:
+    """Times of variants that ran in turns, in microseconds."""
+
+    times_us: Mapping[str, list[float]]
+    others: float = 0.0
+    """Share of the processors that other programs used meanwhile."""
+
+    def median_us(self, name: str) -> float:
+        return float(median(self.times_us[name]))
+
+    def spread(self, name: str) -> float:
+        return Sample(self.times_us[name]).spread
+
+    def ratio(self, name: str, base: str) -> float:
+        """Return the median over turns of one variant's time as a share of another's."""
+        return float(median(mine / other for mine, other in zip(self.times_us[name], self.times_us[base], strict=True)))
+
+    def is_faster(self, name: str, base: str) -> bool:
+        """Return True if a sign test over the turns calls one variant faster than another."""
+        return is_significant(self.times_us[name], self.times_us[base])
+
+
+def is_significant(times: list[float], others: list[float]) -> bool:
+    """Return True if `times` are smaller in so many turns that chance would do it in less than one of twenty races."""
+    wins = sum(mine < other for mine, other in zip(times, others, strict=True))
+    losses = sum(mine > other for mine, other in zip(times, others, strict=True))
+    return wins > losses and find_chance(wins, wins + losses) < SIGNIFICANT
+
+
+def find_chance(wins: int, turns: int) -> float:
+    """Return the probability of so many wins or more in fair coin flips."""
+    return sum(math.comb(turns, count) for count in range(wins, turns + 1)) / 2.0**turns
+
+
+class Bench:
+    """Variants of operators on one device, prepared once and measured in turns."""
+
+    def __init__(self, device: str, kinds: Mapping[str, Any]) -> None:
+        self.device = device
+        self.kinds: Mapping[str, OperatorKind] = kinds
+        self.clock = Clock(devices.get(device), device)
+        self.flush_buffer: torch.Tensor | None = None
+        self.signature: Signature | None = None
+        self.works: dict[str, Work] = {}
+        self.reference: list[tuple[str, torch.Tensor]] = []
+        self.own_errors: dict[str, float] = {}
+
+    def select(self, signature: Signature) -> None:
+        """Forget what was prepared of another operator."""
+        if signature != self.signature:
+            self.signature, self.works, self.reference, self.own_errors = signature, {}, [], {}
+
+    def prepare(self, signature: Signature, point: Choice) -> Work:
+        self.select(signature)
+        key = repr(sorted(point.items()))
+        if key not in self.works:
+            self.works[key] = self.kinds[signature.kind].make_work(signature, point, self.device)
+        return self.works[key]
+
+    def check_values(self, signature: Signature, point: Choice, default: Choice) -> str | None:
+        """Return what is wrong with a variant's values; None where they are as close to float64 as the default's."""
+        self.select(signature)
+        kind = self.kinds[signature.kind]
+        if not self.reference:
+            self.reference = list(kind.make_work(signature, default, self.device, exact=True).read_values())
+            own = kind.make_work(signature, default, self.device).read_values()
+            self.own_errors = {
+                name: find_error(found, exact) for (name, found), (_, exact) in zip(own, self.reference, strict=True)
+            }
+        if dict(point) == dict(default):
+            return None
+        values = kind.make_work(signature, point, self.device).read_values()
+        for (name, found), (_, exact) in zip(values, self.reference, strict=True):
+            if found.shape != exact.shape:
+                return f"{name} has the shape {list(found.shape)}, not {list(exact.shape)}"
+            smallest = getattr(kind, "SMALLEST_ERROR", SMALLEST_ERROR)
+            error, allowed = find_error(found, exact), max(ERROR_FACTOR * self.own_errors[name], smallest)
+            if not error <= allowed:
+                return f"{name} is off by {error:.1e}; the default by {self.own_errors[name]:.1e}"
+        return None
+
+    def race(
+        self,
+        signature: Signature,
+        points: Mapping[str, Choice],
+        decide: tuple[str, str],
+        fewest: int = FEWEST_TURNS,
+        most: int = MOST_TURNS,
+        seconds: float = 20.0,
+    ) -> Race:
+        """Let variants run in turns until the ranking of the two in `decide` is significant, or turns or time end."""
+        works = {name: self.prepare(signature, point).run for name, point in points.items()}
+        return take_turns_until_significant(works, self.clock, decide, fewest, most, seconds, self.flush)
+
+    def flush(self) -> None:
+        """Put other data into the caches."""
+        if self.flush_buffer is None:
+            size = min(LARGEST_FLUSH, 2 * find_cache_bytes(self.device))
+            self.flush_buffer = torch.zeros(size // 4, dtype=torch.int32, device=self.device)
+        self.flush_buffer.add_(1)
+
+
+def take_turns_until_significant(
+    works: Mapping[str, Callable[[], object]],
+    clock: Clock,
+    decide: tuple[str, str],
+    fewest: int,
+    most: int,
+    seconds: float,
+    before_each: Callable[[], object] = lambda: None,
+) -> Race:
+    """Time pieces of work in turns until the ranking of the two in `decide` is significant, or turns or time end."""
+    for run in works.values():
+        for _ in range(WARM_UPS):
+            run()
+    times: dict[str, list[float]] = {name: [] for name in works}
+    load = OtherPrograms()
+    names, end = list(works), time.monotonic() + seconds
+    for turn in range(most):
+        first = turn % len(names)
+        for name in names[first:] + names[:first]:
+            before_each()
+            times[name].append(clock.seconds(works[name]) * 1e6)
+        mine, other = (times[name] for name in decide)
+        if turn + 1 >= fewest and (is_significant(mine, other) or is_significant(other, mine)):
+            break
+        if turn + 1 >= FEWEST_TIMED and time.monotonic() > end:
+            break
+    return Race(times, load.share())
+
+
+class OtherPrograms:
+    """What other programs take of the processors from now on, by the kernel's own count; 0 where it does not say."""
+
+    def __init__(self) -> None:
+        self.before = self.read()
+
+    def read(self) -> tuple[float, float, float]:
+        """Return seconds of all processors since the start: all of them, busy ones, those of this process."""
+        try:
+            numbers = [int(word) for word in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+        except (OSError, ValueError, IndexError):
+            return 0.0, 0.0, 0.0
+        tick = os.sysconf("SC_CLK_TCK")
+        idle = numbers[3] + numbers[4]
+        return sum(numbers) / tick, (sum(numbers) - idle) / tick, time.process_time()
+
+    def share(self) -> float:
+        """Return the share of all processors that others used."""
+        total, busy, own = (now - then for now, then in zip(self.read(), self.before, strict=True))
+        return max(0.0, min(1.0, (busy - own) / total)) if total > 0 else 0.0
+
+
+def find_error(found: torch.Tensor, exact: torch.Tensor) -> float:
+    """Return the distance from the exact values as a share of their norm."""
+    size = float(exact.double().norm())
+    distance = float((found.double() - exact.double()).norm())
+    if size == 0.0:
+        return distance
+    return distance / size
+
+
+def find_cache_bytes(device: str) -> int:
+    """Return the size of the last cache before the memory."""
+    if device == "cuda":
+        return int(getattr(torch.cuda.get_device_properties(0), "L2_cache_size", 0)) or USUAL_CACHE
+    units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+    sizes = []
+    for file in Path("/").glob(CACHE_FILES.lstrip("/")):
+        try:
+            text = file.read_text().strip()
+            sizes.append(int(text.rstrip("KMG")) * units.get(text[-1:], 1))
+        except (OSError, ValueError):
+            continue
+    return max(sizes, default=USUAL_CACHE)

@@ -1,0 +1,88 @@
+"""The update of SGD and AdamW: one kernel for all weights, several tensors at a time, or one after the other."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from viaduct.tuning.bank import Choice
+from viaduct.tuning.operators import Work
+from viaduct.tuning.signature import Signature
+from viaduct.tuning.space import Parameter, Space
+
+KIND = "optimizer"
+IMPLEMENTATIONS = {
+    "fused": {"fused": True, "foreach": False},
+    "foreach": {"fused": False, "foreach": True},
+    "loop": {"fused": False, "foreach": False},
+}
+KNOWN = {"SGD": torch.optim.SGD, "AdamW": torch.optim.AdamW}
+RATE = 1e-3
+DEFAULT: Choice = {"implementation": "fused"}
+
+
+def describe(optimizer: torch.optim.Optimizer) -> Signature | None:
+    """Return the signature of an optimizer; None for one that is not torch's SGD or AdamW, or is not fused now."""
+    name = type(optimizer).__name__
+    if name not in KNOWN or not isinstance(optimizer, KNOWN[name]) or not all(map(is_plain, optimizer.param_groups)):
+        return None
+    first = optimizer.param_groups[0]
+    sizes = Counter(tensor.numel() for group in optimizer.param_groups for tensor in group["params"])
+    return Signature.of(
+        KIND,
+        shown=f"{name}, {sum(sizes.values())} tensors, {sum(size * count for size, count in sizes.items()):,} elements",
+        name=name,
+        momentum=str(first.get("momentum", 0)),
+        nesterov=bool(first.get("nesterov", False)),
+        decay=any(group["weight_decay"] for group in optimizer.param_groups),
+        sizes=",".join(f"{size}x{count}" for size, count in sorted(sizes.items())),
+    )
+
+
+def is_plain(group: dict[str, Any]) -> bool:
+    """Return True if the group's parameters are all float32 and it is fused, as our optimizers are by default."""
+    return bool(group.get("fused")) and all(tensor.dtype == torch.float32 for tensor in group["params"])
+
+
+def make_space(signature: Signature, device: str, with_compiler: bool = False) -> Space:
+    return Space([Parameter("implementation", tuple(IMPLEMENTATIONS))], default=DEFAULT)
+
+
+def set_implementation(optimizer: torch.optim.Optimizer, point: Choice) -> None:
+    """Let an optimizer update its weights in this way from the next step on; its state stays."""
+    for group in optimizer.param_groups:
+        group.update(IMPLEMENTATIONS[str(point["implementation"])])
+
+
+def make_work(signature: Signature, point: Choice, device: str, exact: bool = False) -> Work:
+    """Return one update of parameters of these sizes."""
+    generator = torch.Generator().manual_seed(1)
+    parameters: list[torch.nn.Parameter] = []
+    for text in str(signature["sizes"]).split(","):
+        size, count = map(int, text.split("x"))
+        for _ in range(count):
+            value, gradient = (torch.randn(size, generator=generator).to(device) for _ in range(2))
+            parameter = torch.nn.Parameter(value.double() if exact else value)
+            parameter.grad = gradient.to(parameter.dtype)
+            parameters.append(parameter)
+    options: dict[str, Any] = {"lr": RATE, "weight_decay": 1e-4 if signature["decay"] else 0.0}
+    if signature["name"] == "SGD":
+        options |= {"momentum": float(signature["momentum"]), "nesterov": bool(signature["nesterov"])}
+    chosen = IMPLEMENTATIONS["loop" if exact else str(point["implementation"])]
+    optimizer = KNOWN[str(signature["name"])](parameters, **options, **chosen)
+
+    def read_values() -> list[tuple[str, Tensor]]:
+        """Two steps, so that a momentum shows; what moved is compared, not where it ended."""
+        before = [parameter.detach().clone() for parameter in parameters]
+        gradients = [parameter.grad.clone() for parameter in parameters if parameter.grad is not None]
+        for _ in range(2):
+            for parameter, gradient in zip(parameters, gradients, strict=True):
+                parameter.grad = gradient.clone()  # an update may use it as scratch
+            optimizer.step()
+        moved = [parameter.detach() - start for parameter, start in zip(parameters, before, strict=True)]
+        return [("movement of the weights", torch.cat(moved))]
+
+    return Work(lambda: optimizer.step(), read_values)

@@ -1,0 +1,46 @@
+"""Search methods over a finite space, one file a method. Each asks for points and is told their times.
+
+GA           genetic.py      population, crossover, mutation, elitism
+RL           tree.py         Monte Carlo tree search with a network trained online (network.py)
+RL,GA        combined.py     RL first, then GA from what it found
+random       uniform.py      points in random order
+exhaustive   exhaustive.py   all points in the order of the space
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from viaduct.errors import UnknownName
+from viaduct.tuning.search.base import Searcher
+from viaduct.tuning.search.combined import CombinedSearcher
+from viaduct.tuning.search.exhaustive import ExhaustiveSearcher
+from viaduct.tuning.search.genetic import GeneticSearcher
+from viaduct.tuning.search.tree import TreeSearcher
+from viaduct.tuning.search.uniform import UniformSearcher
+from viaduct.tuning.space import Point, Space
+
+__all__ = ["MODES", "Searcher", "make_searcher"]
+
+MODES: dict[str, type[Searcher]] = {
+    "GA": GeneticSearcher,
+    "RL": TreeSearcher,
+    "RL,GA": CombinedSearcher,
+    "random": UniformSearcher,
+    "exhaustive": ExhaustiveSearcher,
+}
+
+
+def make_searcher(
+    mode: str, space: Space, seed: int, budget_measurements: int | None = None, neighbours: Sequence[Point] = ()
+) -> Searcher:
+    """Return a searcher of this mode.
+
+    `budget_measurements` is the number of points it may ask for (None: the whole space). `neighbours` are good points
+    of similar shapes, from the bank; they need not be points of this space.
+    """
+    aliases = {name.lower(): name for name in MODES} | {"ga,rl": "RL,GA", "ga|rl": "RL,GA", "rl|ga": "RL,GA"}
+    name = aliases.get(mode.replace(" ", "").lower())
+    if name is None:
+        raise UnknownName("search mode", mode, MODES)
+    return MODES[name](space, seed, budget_measurements, neighbours)

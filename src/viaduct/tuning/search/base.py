@@ -1,0 +1,102 @@
+"""What every search method shares: asking, telling, never the same point twice.
+
+A searcher is deterministic: the same space, seed, budget and neighbours, and the same calls of `ask` and `tell`, give
+the same points. So an interrupted search resumes by replaying its journal. A point told without having been asked for
+is accepted and not asked for later.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import numpy as np
+
+from viaduct.errors import BadValue
+from viaduct.tuning.space import Code, Point, Space
+
+
+class Searcher(ABC):
+    """Propose points of a space one after the other, from the times of those before."""
+
+    def __init__(
+        self, space: Space, seed: int, budget_measurements: int | None = None, neighbours: Sequence[Point] = ()
+    ) -> None:
+        if budget_measurements is not None and budget_measurements < 1:
+            raise BadValue(
+                f"a search of {budget_measurements} measurements cannot measure anything.", "Give 1 or more."
+            )
+        self.space = space
+        self.random = np.random.default_rng(seed)
+        self.budget = min(space.size, budget_measurements or space.size)
+        self.starts = list_starts(space, neighbours)
+        self.times: dict[Code, float | None] = {}  # in microseconds; None: the point failed
+        self.asked: set[Code] = set()
+
+    def ask(self) -> Point | None:
+        """Return the next point to measure; None if the budget is used up or nothing is left."""
+        if len(self.asked) >= self.budget:
+            return None
+        code = self.propose()
+        if code is None:
+            return None
+        self.mark(code)
+        return self.space.decode(code)
+
+    def tell(self, point: Point, microseconds: float | None) -> None:
+        """Record a point's time; None if it failed. A second time for the same point replaces the first."""
+        if microseconds is not None and not (math.isfinite(microseconds) and microseconds > 0):
+            raise BadValue(f"a time of {microseconds} microseconds is not a measurement; a failure is None.")
+        code = self.space.encode(point)
+        if code not in self.asked:
+            self.mark(code)
+        self.times[code] = microseconds
+        self.learn(code, microseconds)
+
+    @property
+    def best(self) -> tuple[Point, float] | None:
+        """The fastest point so far and its time."""
+        ranked = self.rank_codes()
+        return (self.space.decode(ranked[0]), self.times[ranked[0]] or 0.0) if ranked else None
+
+    def rank_codes(self) -> list[Code]:
+        """Return what worked, fastest first."""
+        worked = [(time, code) for code, time in self.times.items() if time is not None]
+        return [code for _, code in sorted(worked)]
+
+    def draw_unasked(self) -> Code | None:
+        """Return a random point that was not asked for; None if there is none."""
+        codes = self.space.codes
+        for _ in range(64):
+            code = codes[int(self.random.integers(len(codes)))]
+            if code not in self.asked:
+                return code
+        left = [code for code in codes if code not in self.asked]
+        return left[int(self.random.integers(len(left)))] if left else None
+
+    def next_start(self) -> Code | None:
+        """Return the next of the default, the hints and the neighbours; None after the last."""
+        return next((code for code in self.starts if code not in self.asked), None)
+
+    def mark(self, code: Code) -> None:
+        """Take a point out of what is left to ask for."""
+        self.asked.add(code)
+        self.note_asked(code)
+
+    @abstractmethod
+    def propose(self) -> Code | None:
+        """Return a point that was not asked for yet; None if there is none."""
+
+    def learn(self, code: Code, microseconds: float | None) -> None:  # noqa: B027
+        """React to a new time."""
+
+    def note_asked(self, code: Code) -> None:  # noqa: B027
+        """React to a point that is not available any more."""
+
+
+def list_starts(space: Space, neighbours: Sequence[Point]) -> list[Code]:
+    """Return the default, the hints and the neighbours that fit into the space, each once."""
+    adapted = (space.adapt(point) for point in neighbours)
+    points = [space.default, *space.hints, *(point for point in adapted if point is not None)]
+    return list(dict.fromkeys(space.encode(point) for point in points))

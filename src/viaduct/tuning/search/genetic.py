@@ -1,0 +1,71 @@
+"""Genetic search, one child at a time.
+
+The population is the best of everything measured (elitism: the best never leaves). It begins with the default, the
+hints, the neighbours and random points. A child has two parents, picked by tournament; each of its values comes from
+one of them, and some mutate: to an adjacent value of the ordered list, or to any. Children that a rule forbids or that
+were measured before are drawn again. When the neighbourhood of the population is used up, random points come in.
+"""
+
+from __future__ import annotations
+
+from viaduct.tuning.search.base import Searcher
+from viaduct.tuning.space import Code
+
+POPULATION = 16
+RANDOM_START = 24  # random points before the first child, at most a quarter of the budget
+TOURNAMENT = 3
+CROSSOVER = 0.7  # share of children with two parents
+ADJACENT = 0.5  # share of mutations that go to an adjacent value
+IMMIGRANTS = 0.08  # share of random points later on, against premature convergence
+TRIES = 60
+
+
+class GeneticSearcher(Searcher):
+    """Breed points from the fastest so far."""
+
+    def propose(self) -> Code | None:
+        start = self.next_start()
+        if start is not None:
+            return start
+        population = self.rank_codes()[:POPULATION]
+        needed = len(self.starts) + min(RANDOM_START, self.budget // 4)
+        if len(self.asked) < needed or len(population) < 2 or self.random.random() < IMMIGRANTS:
+            return self.draw_unasked()
+        return self.breed(population) or self.draw_unasked()
+
+    def breed(self, population: list[Code]) -> Code | None:
+        """Return a valid child that was not asked for yet; None if many tries find none."""
+        changes = 1.0
+        for _ in range(TRIES):
+            child = self.mutate(self.cross(population), changes)
+            if child not in self.asked and child in self.space.valid_codes:
+                return child
+            changes = min(changes + 0.05, len(self.space.parameters))
+        return None
+
+    def cross(self, population: list[Code]) -> Code:
+        """Return a child of two parents, or of one."""
+        first = self.select(population)
+        if self.random.random() >= CROSSOVER:
+            return first
+        second = self.select(population)
+        takes = self.random.random(len(first)) < 0.5
+        return tuple(a if take else b for a, b, take in zip(first, second, takes, strict=True))
+
+    def select(self, population: list[Code]) -> Code:
+        """Return the best of a few at random; the population is sorted."""
+        return population[int(self.random.integers(len(population), size=TOURNAMENT).min())]
+
+    def mutate(self, code: Code, changes: float) -> Code:
+        """Return the code with about so many values changed."""
+        child = list(code)
+        for i, parameter in enumerate(self.space.parameters):
+            count = len(parameter.values)
+            if count < 2 or self.random.random() >= changes / len(child):
+                continue
+            if self.random.random() < ADJACENT:
+                step = 1 if self.random.random() < 0.5 else -1
+                child[i] = child[i] + step if 0 <= child[i] + step < count else child[i] - step
+            else:
+                child[i] = (child[i] + 1 + int(self.random.integers(count - 1))) % count
+        return tuple(child)

@@ -1,0 +1,187 @@
+"""Reinforcement learning: a configuration as a chain of decisions, searched by a Monte Carlo tree (PUCT).
+
+A state is a prefix: the values of the first parameters. A decision is the value of the next one. A network gives each
+decision a prior probability and each state a value, 1 for the fastest time known and near 0 for slow points and
+failures. Before each measurement simulations go down the tree, by mean and best value below a decision and by the
+prior where little was tried; the decisions visited most give the point. After each measurement the network is trained:
+its values on the times of all points, a prefix by the best point below it, and its priors on the visits of earlier
+searches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import sqrt
+
+import numpy as np
+
+from viaduct.tuning.search.base import Searcher
+from viaduct.tuning.search.network import Array, PolicyValueNetwork, softmax
+from viaduct.tuning.space import Code, Point, Space
+
+RANDOM_START = 20  # random points before the first tree, at most a quarter of the budget
+SIMULATIONS = 40  # for one measurement
+EXPLORATION = 0.6  # weight of the prior in PUCT
+NOISE = 0.25  # share of random noise in the priors of the first decision
+EXPLORED = 0.1  # share of points drawn at random, where the network may be blind
+STEPS = 6  # of training after a measurement
+BATCH = 48
+RECENT = 400  # decisions that the policy is trained on
+
+
+@dataclass
+class Node:
+    """A state of the tree: its possible decisions with their statistics."""
+
+    actions: list[int]
+    priors: list[float]
+    values: list[float]  # by the network, of the state behind each decision
+    visits: list[int]
+    totals: list[float]
+    tops: list[float]
+
+    def rank(self, choice: int) -> tuple[int, float]:
+        """Return what the final decision is made by: visits, then value."""
+        return self.visits[choice], self.rate(choice)
+
+    def rate(self, choice: int) -> float:
+        """Return the value of a decision: mean and best of its simulations, or what the network says before any."""
+        visits = self.visits[choice]
+        return 0.5 * (self.totals[choice] / visits + self.tops[choice]) if visits else self.values[choice]
+
+
+class TreeSearcher(Searcher):
+    """Decide one parameter after the other, by a tree guided by a network."""
+
+    def __init__(
+        self, space: Space, seed: int, budget_measurements: int | None = None, neighbours: Sequence[Point] = ()
+    ) -> None:
+        super().__init__(space, seed, budget_measurements, neighbours)
+        counts = [len(parameter.values) for parameter in space.parameters]
+        self.offsets = [sum(counts[:i]) for i in range(len(counts))]
+        self.counts, self.actions = counts, sum(counts)
+        self.network = PolicyValueNetwork(self.actions + 2 * len(counts), self.actions, self.random)
+        self.left: dict[Code, int] = {}  # points below a prefix that were not asked for
+        for code in space.codes:
+            for length in range(len(code) + 1):
+                self.left[code[:length]] = self.left.get(code[:length], 0) + 1
+        self.features: dict[Code, Array] = {}
+        self.decisions: list[tuple[Code, Array]] = []  # prefix, share of visits of each action
+
+    def note_asked(self, code: Code) -> None:
+        for length in range(len(code) + 1):
+            self.left[code[:length]] -= 1
+
+    def propose(self) -> Code | None:
+        start = self.next_start()
+        if start is not None:
+            return start
+        needed = len(self.starts) + min(RANDOM_START, self.budget // 4)
+        if len(self.asked) < needed or self.best is None or self.random.random() < EXPLORED:
+            return self.draw_unasked()
+        return self.search_tree() if self.left[()] else None
+
+    def search_tree(self) -> Code:
+        """Simulate, then return the point at the end of the most visited decisions."""
+        tree: dict[Code, Node] = {}
+        for _ in range(SIMULATIONS):
+            self.simulate(tree)
+        prefix: Code = ()
+        while len(prefix) < len(self.counts):
+            node = tree.get(prefix) or self.expand(tree, prefix)
+            self.remember_visits(prefix, node)
+            choices = range(len(node.actions))
+            prefix = (*prefix, node.actions[max(choices, key=node.rank)])
+        return prefix
+
+    def simulate(self, tree: dict[Code, Node]) -> None:
+        """Go down to a point and carry its value back up."""
+        prefix: Code = ()
+        path: list[tuple[Node, int]] = []
+        value = 0.0
+        while len(prefix) < len(self.counts):
+            node = tree.get(prefix) or self.expand(tree, prefix)
+            choice = self.select(node)
+            path.append((node, choice))
+            value = node.values[choice]
+            prefix = (*prefix, node.actions[choice])
+        for node, choice in path:
+            node.visits[choice] += 1
+            node.totals[choice] += value
+            node.tops[choice] = max(node.tops[choice], value)
+
+    def select(self, node: Node) -> int:
+        """Return the position of the decision with the highest upper bound."""
+        scale = EXPLORATION * sqrt(sum(node.visits) + 1)
+        bounds = [node.rate(i) + scale * node.priors[i] / (1 + visits) for i, visits in enumerate(node.visits)]
+        return bounds.index(max(bounds))
+
+    def expand(self, tree: dict[Code, Node], prefix: Code) -> Node:
+        """Add a state with the decisions that lead to points not asked for."""
+        depth = len(prefix)
+        actions = [action for action in range(self.counts[depth]) if self.left.get((*prefix, action), 0)]
+        logits, values = self.network.predict(self.describe([prefix, *((*prefix, action) for action in actions)]))
+        offset = self.offsets[depth]
+        priors = softmax(logits[0, [offset + action for action in actions]], np.ones(len(actions)))
+        if depth == 0:
+            priors = (1 - NOISE) * priors + NOISE * self.random.dirichlet(np.full(len(actions), 0.5))
+        none, count = -float("inf"), len(actions)
+        tree[prefix] = Node(actions, priors.tolist(), values[1:].tolist(), [0] * count, [0.0] * count, [none] * count)
+        return tree[prefix]
+
+    def remember_visits(self, prefix: Code, node: Node) -> None:
+        total = sum(node.visits)
+        if total > 0:
+            shares = np.zeros(self.actions)
+            shares[[self.offsets[len(prefix)] + action for action in node.actions]] = np.array(node.visits) / total
+            self.decisions = [*self.decisions[-RECENT + 1 :], (prefix, shares)]
+
+    def describe(self, prefixes: Sequence[Code]) -> Array:
+        """Return features: which value each parameter has, its position in the list, and whether it is decided."""
+        return np.array([self.describe_state(prefix) for prefix in prefixes])
+
+    def describe_state(self, prefix: Code) -> Array:
+        if prefix not in self.features:
+            width = len(self.counts)
+            x = np.zeros(self.actions + 2 * width)
+            for i, action in enumerate(prefix):
+                x[self.offsets[i] + action] = 1.0
+                x[self.actions + i] = 2.0 * action / max(1, self.counts[i] - 1) - 1.0
+                x[self.actions + width + i] = 1.0
+            self.features[prefix] = x
+        return self.features[prefix]
+
+    def learn(self, code: Code, microseconds: float | None) -> None:
+        best = self.best
+        if best is None or len(self.times) < 4:
+            return
+        rewards = {known: 0.0 if time is None else best[1] / time for known, time in self.times.items()}
+        states = self.label_states(rewards)
+        codes = list(rewards)
+        for _ in range(STEPS):
+            self.train_values([codes[i] for i in self.random.integers(len(codes), size=BATCH)], rewards)
+        prefixes = list(states)
+        self.train_values([prefixes[i] for i in self.random.integers(len(prefixes), size=BATCH)], states)
+        self.train_policy()
+
+    def label_states(self, rewards: dict[Code, float]) -> dict[Code, float]:
+        """Return the best reward below every prefix with a measured point."""
+        states: dict[Code, float] = {}
+        for code, reward in rewards.items():
+            for length in range(len(code)):
+                states[code[:length]] = max(reward, states.get(code[:length], 0.0))
+        return states
+
+    def train_values(self, codes: list[Code], targets: dict[Code, float]) -> None:
+        self.network.train_value(self.describe(codes), np.array([targets[code] for code in codes]))
+
+    def train_policy(self) -> None:
+        if not self.decisions:
+            return
+        chosen = [self.decisions[i] for i in self.random.integers(len(self.decisions), size=BATCH)]
+        allowed = np.zeros((len(chosen), self.actions))
+        for row, (prefix, _) in enumerate(chosen):
+            offset = self.offsets[len(prefix)]
+            allowed[row, offset : offset + self.counts[len(prefix)]] = 1.0
+        self.network.train_policy(self.describe([p for p, _ in chosen]), np.stack([s for _, s in chosen]), allowed)

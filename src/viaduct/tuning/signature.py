@@ -1,0 +1,58 @@
+"""What identifies an operator: its kind, shapes, types and attributes; never its name in a network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Value = int | str | bool
+LONGEST_SHOWN = 90
+SHOWN_UNLESS = {"stride": "1x1", "dilation": "1x1", "groups": 1, "layout": "channels_last"}
+
+
+@dataclass(frozen=True)
+class Signature:
+    """A kind of operator and the fields that decide how long it takes."""
+
+    kind: str
+    fields: tuple[tuple[str, Value], ...]
+
+    @classmethod
+    def of(cls, kind: str, **fields: Value) -> Signature:
+        return cls(kind, tuple(fields.items()))
+
+    def __getitem__(self, name: str) -> Any:
+        return dict(self.fields)[name]
+
+    @property
+    def key(self) -> str:
+        """The signature as text, under which the bank has it."""
+        return " ".join([self.kind, *(f"{name}={value}" for name, value in self.fields)])
+
+    @property
+    def shapes(self) -> str:
+        """What a table shows of it."""
+        values = dict(self.fields)
+        text = str(values.get("shown", ""))
+        if self.kind in ("conv2d", "linear") and {"x", "w"} <= values.keys():
+            optional = [
+                f"{name} {values[name]}" for name, usual in SHOWN_UNLESS.items() if values.get(name, usual) != usual
+            ]
+            text = ", ".join([f"{values['x']} by {values['w']}", *optional, str(values.get("compute", ""))])
+        text = text or " ".join(f"{name}={value}" for name, value in values.items())
+        return text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 1] + "…"
+
+    def encode(self) -> dict[str, Value]:
+        return {"kind": self.kind, **dict(self.fields)}
+
+
+def decode_signature(record: Any) -> Signature:
+    """Return a signature that was stored; ValueError says what is wrong with it."""
+    if not isinstance(record, Mapping) or not isinstance(record.get("kind"), str):
+        raise ValueError("a signature has no kind")
+    fields = {name: value for name, value in record.items() if name != "kind"}
+    for name, value in fields.items():
+        if not isinstance(value, int | str | bool):
+            raise ValueError(f"a signature's {name} is {value!r:.60}")
+    return Signature(str(record["kind"]), tuple(fields.items()))

@@ -1,0 +1,173 @@
+"""Tables of a bank and of a tuning run, and the same as records for --json."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from viaduct.tuning.bank import Entry, Stored, Verdict, describe_choice
+from viaduct.tuning.decision import MOST_OTHERS
+from viaduct.tuning.fingerprint import Fingerprint
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from viaduct.tuning.tuner import Outcome
+
+
+class Report(Protocol):
+    """What is printed of a tuning run."""
+
+    outcomes: list[Outcome]
+    step_us: float
+    verdict: Verdict | None
+    lines: list[str]
+    result_file: Path | None
+    measurements: int
+    replayed: int
+    others: float
+    seconds: float
+    fingerprint: Fingerprint
+    signal: int
+
+    @property
+    def bank_path(self) -> Path: ...
+
+
+def describe_state(entry: Entry) -> str:
+    """Return what training does with an entry."""
+    if entry.installed:
+        return "installed"
+    return "default is best" if entry.is_default else entry.note or "not installed: no verdict of a whole step yet"
+
+
+def make_bank_table(stored: Stored) -> Table:
+    """Return the entries of one file, the largest gain first."""
+    from rich.table import Table
+
+    from viaduct.terminal import figure_columns
+
+    figures = figure_columns("default µs", "best µs", "gain", "spread")
+    table = Table("operator", "shapes", *figures, "choice", "state", box=None, pad_edge=False)
+    for entry in sorted(stored.entries.values(), key=lambda entry: -entry.gain):
+        times = f"{entry.default_us:,.0f}", f"{entry.best_us:,.0f}", f"{entry.gain:.2f}x", f"{entry.spread:.1%}"
+        signature = entry.signature
+        table.add_row(signature.kind, signature.shapes, *times, entry.describe_choice(), describe_state(entry))
+    return table
+
+
+def list_verdicts(stored: Stored) -> Iterable[str]:
+    """Return a line for each whole step that was measured with the bank's choices."""
+    for verdict in stored.verdicts.values():
+        times = f"{verdict.without_us / 1000:.2f} ms without, {verdict.with_us / 1000:.2f} ms with the choices"
+        yield f"{describe_step(verdict.step)}: {times}, {verdict.gain:.2f}x{'' if verdict.is_gain else ': no gain'}"
+
+
+def describe_step(key: str) -> str:
+    """Return the readable part of a step's key."""
+    shown = key.partition("shown=")[2].partition(" recipe=")[0]
+    return shown or key
+
+
+def encode_banks(banks: Iterable[Stored]) -> list[dict[str, Any]]:
+    """Return what `tune show --json` prints."""
+    return [
+        {
+            "fingerprint": asdict(stored.fingerprint),
+            "entries": [
+                {**entry.encode(), "gain": entry.gain, "state": describe_state(entry)}
+                for entry in stored.entries.values()
+            ],
+            "verdicts": [asdict(verdict) for verdict in stored.verdicts.values()],
+        }
+        for stored in banks
+    ]
+
+
+def make_outcome_table(outcomes: Sequence[Outcome], step_us: float) -> Table:
+    """Return what became of each operator, the largest share of the step first."""
+    from rich.table import Table
+
+    from viaduct.terminal import figure_columns
+
+    figures = figure_columns("calls", "share", "default µs", "best µs", "gain")
+    table = Table("operator", "shapes", *figures, "choice", "what happened", box=None, pad_edge=False)
+    for outcome in outcomes:
+        entry, found = outcome.entry, outcome.operator
+        share = f"{outcome.share(step_us):.1%}" if outcome.default_us else "-"
+        if entry is None:
+            times = f"{outcome.default_us:,.0f}" if outcome.default_us else "-", "-", "-"
+            choice = "default"
+        else:
+            times = f"{entry.default_us:,.0f}", f"{entry.best_us:,.0f}", f"{entry.gain:.2f}x"
+            choice = entry.describe_choice()
+        table.add_row(
+            found.signature.kind, found.signature.shapes, str(found.count), share, *times, choice, outcome.describe()
+        )
+    return table
+
+
+def list_conclusions(report: Report) -> list[str]:
+    """Return what is said below the table: the verdict, what was stored, what it cost."""
+    lines = [*report.lines]
+    verdict = report.verdict
+    if verdict is not None:
+        times = f"{verdict.without_us / 1000:.2f} ms without, {verdict.with_us / 1000:.2f} ms with the choices"
+        if verdict.is_gain:
+            lines.append(
+                f"Whole step: {times}, {verdict.gain:.3f}x ({verdict.turns} turns). The choices are installed."
+            )
+        else:
+            lines.append(
+                f"Whole step: {times}, {verdict.gain:.3f}x ({verdict.turns} turns): no gain, none is installed."
+            )
+    kept = [outcome for outcome in report.outcomes if outcome.entry is not None and outcome.entry.is_default]
+    if kept:
+        names = ", ".join(dict.fromkeys(outcome.operator.signature.kind for outcome in kept))
+        lines.append(
+            f'Stored as "default is best", not searched again: {len(kept)} operators ({names}); '
+            "REPEAT_TUNE=True searches again."
+        )
+    failed = [(outcome, *row) for outcome in report.outcomes if outcome.found for row in outcome.found.failed]
+    for outcome, point, reason in failed:
+        lines.append(f"Discarded {describe_choice(point, outcome.operator.space.default)}: {reason}")
+    if report.others > MOST_OTHERS:
+        lines.append(
+            f"Other programs used {report.others:.0%} of the processors while operators were measured; "
+            "on a quiet machine REPEAT_TUNE=True may find more."
+        )
+    again = f", {report.replayed} taken over from an interrupted search" if report.replayed else ""
+    lines.append(f"{report.measurements} measurements in {report.seconds:.0f} s{again}. Bank: {report.bank_path}")
+    if report.result_file is not None:
+        lines.append(f"Result file: {report.result_file}")
+    return lines
+
+
+def encode_outcomes(report: Report) -> dict[str, Any]:
+    """Return what `tune run --json` prints."""
+    return {
+        "fingerprint": asdict(report.fingerprint),
+        "step_us": report.step_us,
+        "operators": [
+            {
+                "signature": outcome.operator.signature.encode(),
+                "names": list(outcome.operator.names),
+                "count": outcome.operator.count,
+                "share": outcome.share(report.step_us),
+                "default_us": outcome.default_us,
+                "entry": outcome.entry.encode() if outcome.entry else None,
+                "status": asdict(outcome.status),
+                "outcome": outcome.describe(),
+            }
+            for outcome in report.outcomes
+        ],
+        "verdict": asdict(report.verdict) if report.verdict else None,
+        "measurements": report.measurements,
+        "replayed": report.replayed,
+        "other_programs": report.others,
+        "seconds": report.seconds,
+        "interrupted_by": report.signal or None,
+        "result_file": str(report.result_file) if report.result_file else None,
+    }

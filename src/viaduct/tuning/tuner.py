@@ -1,0 +1,276 @@
+"""The search of one operator: ask, measure in the worker, tell; confirm the winner; decide; store.
+
+Everything that was measured is on the disk before the next measurement begins: a search may be killed at any moment.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from viaduct.tuning.bank import Bank, Choice, Entry, Stored, describe_choice
+from viaduct.tuning.decision import MOST_OTHERS, Status, decide, must_search
+from viaduct.tuning.fingerprint import Fingerprint
+from viaduct.tuning.journal import Journal, encode_point
+from viaduct.tuning.measuring import CONFIRMING_TURNS, FEWEST_TURNS, MARGIN, MOST_TURNS
+from viaduct.tuning.search import make_searcher
+from viaduct.tuning.signature import Signature
+from viaduct.tuning.space import Space
+from viaduct.tuning.workers import Worker, WorkerFailed
+
+MEASUREMENT_LIMIT_S = 60.0
+COMPILING_LIMIT_S = 240.0
+NEIGHBOURS = 4
+
+
+@dataclass(frozen=True)
+class Operator:
+    """An operator of the network and the modules that are it."""
+
+    signature: Signature
+    names: tuple[str, ...]
+    count: int
+    """How often a step runs it."""
+    space: Space
+
+    @property
+    def is_whole_step(self) -> bool:
+        """Return True for the number of threads, which only a quiet machine can tell."""
+        return self.signature.kind == "threads"
+
+
+@dataclass
+class Outcome:
+    """What became of an operator."""
+
+    operator: Operator
+    status: Status = field(default_factory=Status)
+    entry: Entry | None = None
+    """What the bank has of it now."""
+    found: Entry | None = None
+    """What a search of this run has found."""
+    default_us: float = 0.0
+    rounds: list[tuple[float, datetime]] = field(default_factory=list)
+    note: str = ""
+
+    def share(self, step_us: float) -> float:
+        """Share of a step, from the default's own time; flushed caches make it an upper bound."""
+        if self.operator.is_whole_step:
+            return 1.0
+        return self.default_us * self.operator.count / step_us if step_us else 0.0
+
+    def describe(self) -> str:
+        """Return what happened, in a few words."""
+        if self.note:
+            return self.note
+        if self.status.bank_update:
+            return "searched again: better, stored"
+        if self.status.bank_reserved:
+            searched = "searched again: not better, kept" if self.found else "in the bank, not searched again"
+            return f"{searched}{' (default is best)' if self.entry and self.entry.is_default else ''}"
+        if self.status.bank_append:
+            return "default is best, stored" if self.entry and self.entry.is_default else "better, stored"
+        return "not searched"
+
+
+@dataclass
+class Tuner:
+    """Searches operators and keeps what it finds in the bank."""
+
+    worker: Worker
+    bank: Bank
+    fingerprint: Fingerprint
+    built_in: Stored
+    mode: str
+    seed: int
+    repeat: bool
+    tell: Callable[[str], None]
+    measurements: int = 0
+    """Measurements that this run has made."""
+    replayed: int = 0
+    """Measurements that an interrupted run had made."""
+    others: list[float] = field(default_factory=list)
+    """Share of the processors that other programs used, for each measurement."""
+
+    def find_hit(self, signature: Signature) -> Entry | None:
+        """Return what is known of an operator: of the custom bank, else of the one that is shipped."""
+        return self.bank.read(self.fingerprint).entries.get(signature.key) or self.built_in.entries.get(signature.key)
+
+    def measure_default(self, operator: Operator) -> float | None:
+        """Return the default's microseconds, from an interrupted search where there is one; None where it fails."""
+        default = operator.space.default
+        result = self.measure(operator, default, default, FEWEST_TURNS, FEWEST_TURNS)
+        return None if "us" not in result else float(result["us"])
+
+    def tune(self, operator: Operator, default_us: float, seconds: float) -> Outcome:
+        """Search one operator within its share of the budget, and store what came of it."""
+        signature = operator.signature
+        hit = self.find_hit(signature)
+        outcome = Outcome(operator, entry=hit, default_us=default_us)
+        if not must_search(hit, self.repeat):
+            outcome.status = decide(hit, None)[1]
+            return outcome
+        outcome.found = self.search(operator, outcome, hit, time.monotonic() + seconds)
+        stored, outcome.status = decide(hit, outcome.found)
+        if stored is not None:
+            self.bank.update(self.fingerprint, lambda bank: bank.with_entry(stored))
+            outcome.entry = stored
+        if outcome.found is not None:
+            Journal.of(self.bank, self.fingerprint, signature).remove()
+        return outcome
+
+    def search(self, operator: Operator, outcome: Outcome, hit: Entry | None, end: float) -> Entry | None:
+        """Return the entry of the best variant, confirmed against the default; None if no variant could be measured."""
+        space, default = operator.space, operator.space.default
+        searcher = make_searcher(self.mode, space, self.seed, None, self.list_neighbours(operator.signature))
+        searcher.tell(default, outcome.default_us)
+        best: tuple[Choice, float] = (default, 1.0)
+        failed = {encode_point(point): (point, reason) for point, reason in (hit.failed if hit else ())}
+        tried = complete = 0
+        journal = Journal.of(self.bank, self.fingerprint, operator.signature)
+        known = journal.read()
+        while True:
+            point = searcher.ask()
+            if point is None:
+                complete = 1
+                break
+            key = encode_point(point)
+            if key in failed and key not in known:
+                searcher.tell(point, None)
+                continue
+            if key not in known and time.monotonic() > end:
+                break
+            result = self.measure(operator, point, best[0], FEWEST_TURNS, MOST_TURNS)
+            tried += 1
+            if operator.is_whole_step and result.get("others", 0.0) > MOST_OTHERS:
+                outcome.note = f"not compared: other programs used {result['others']:.0%} of the processors"
+                journal.remove()
+                return None
+            if "us" not in result:
+                failed[key] = (point, result["failed"])
+                searcher.tell(point, None)
+                continue
+            searcher.tell(point, outcome.default_us * result["ratio"])
+            if result["beats_incumbent"] and result["ratio"] < best[1]:
+                best = (point, result["ratio"])
+                outcome.rounds.append((outcome.default_us * result["ratio"], datetime.now()))
+                self.tell(f"  {describe_choice(point, default)}: {1 / result['ratio']:.2f}x")
+        if not tried and not complete:
+            outcome.note = "the budget was spent before a variant was measured"
+            return None
+        if not outcome.rounds:
+            outcome.rounds.append((outcome.default_us, datetime.now()))
+        return self.confirm(operator, outcome, best[0], tuple(failed.values()), tried)
+
+    def confirm(
+        self,
+        operator: Operator,
+        outcome: Outcome,
+        winner: Choice,
+        failed: tuple[tuple[Choice, str], ...],
+        tried: int,
+    ) -> Entry:
+        """Measure the winner once more against the default; only a significant gain above the margin counts."""
+        default = operator.space.default
+        entry = Entry(
+            signature=operator.signature,
+            choice=default,
+            default=default,
+            default_us=outcome.default_us,
+            best_us=outcome.default_us,
+            spread=0.0,
+            mode=self.mode,
+            seed=self.seed,
+            measurements=tried + 1,
+            date=datetime.now().isoformat(timespec="seconds"),
+            failed=failed,
+        )
+        if winner == default:
+            measured = Journal.of(self.bank, self.fingerprint, operator.signature).read().get(encode_point(default), {})
+            return replace(entry, spread=float(measured.get("spread", 0.0)))
+        result = self.measure(operator, winner, default, CONFIRMING_TURNS, MOST_TURNS, confirming=True)
+        if "us" not in result:
+            return replace(entry, failed=(*failed, (winner, result["failed"])))
+        gained = result["ratio"] <= 1 - MARGIN and result["beats_default"]
+        if not gained:
+            self.tell(
+                f"  {describe_choice(winner, default)}: {1 / result['ratio']:.2f}x when measured again, not enough"
+            )
+            return replace(
+                entry, spread=result["spread"], default_us=result["default_us"], best_us=result["default_us"]
+            )
+        return replace(
+            entry,
+            choice=winner,
+            default_us=result["default_us"],
+            best_us=result["default_us"] * result["ratio"],
+            spread=result["spread"],
+        )
+
+    def measure(
+        self,
+        operator: Operator,
+        point: Choice,
+        incumbent: Choice,
+        fewest: int,
+        most: int,
+        confirming: bool = False,
+    ) -> dict[str, Any]:
+        """Return the journal's measurement of a configuration, or make it; a failure has a `failed` with the reason."""
+        journal = Journal.of(self.bank, self.fingerprint, operator.signature)
+        known = None if confirming else journal.read().get(encode_point(point))
+        if known is not None and ("us" in known or "failed" in known):
+            self.replayed += 1
+            return known
+        request = {
+            "do": "measure",
+            "signature": operator.signature.encode(),
+            "candidate": dict(point),
+            "default": dict(operator.space.default),
+            "incumbent": dict(incumbent),
+            "fewest": fewest,
+            "most": most,
+            "seconds": MEASUREMENT_LIMIT_S / 4,
+        }
+        compiled = point.get("implementation") == "compiled"
+        try:
+            answer = self.worker.ask(request, COMPILING_LIMIT_S if compiled else MEASUREMENT_LIMIT_S)
+        except WorkerFailed as error:
+            answer = {"failed": str(error)}
+        self.measurements += 1
+        self.others += [float(answer["others"])] if "others" in answer else []
+        if "wrong" in answer:
+            answer = {"failed": f"wrong values: {answer['wrong']}"}
+        elif "error" in answer:
+            answer = {"failed": answer["error"]}
+        if "failed" in answer:
+            self.tell(f"  {describe_choice(point, operator.space.default)}: discarded, {answer['failed']}")
+        if not confirming:
+            journal.append(point, answer)
+        return answer
+
+    def list_neighbours(self, signature: Signature) -> list[Choice]:
+        """Return the choices of similar operators: same kind, most fields the same."""
+        entries = [
+            entry
+            for entry in self.bank.read(self.fingerprint).entries.values()
+            if entry.signature.kind == signature.kind and not entry.is_default
+        ]
+        own = set(signature.fields)
+        entries.sort(key=lambda entry: (-len(own & set(entry.signature.fields)), entry.signature.key))
+        return [entry.choice for entry in entries[:NEIGHBOURS]]
+
+
+def divide_budget(shares: Mapping[str, float], seconds: float) -> dict[str, float]:
+    """Return seconds for each operator, in proportion to its share of the step."""
+    whole = sum(shares.values())
+    return {key: seconds * share / whole for key, share in shares.items()} if whole else {}
+
+
+def collect_choices(outcomes: Sequence[Outcome]) -> dict[str, Choice]:
+    """Return the choices that differ from the default, by key."""
+    entries = (outcome.entry for outcome in outcomes)
+    return {entry.signature.key: entry.choice for entry in entries if entry is not None and not entry.is_default}

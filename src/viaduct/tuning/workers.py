@@ -1,0 +1,104 @@
+"""Starts the process that measures, limits the time of each request, and starts another one where it dies."""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from viaduct.errors import ViaductError
+
+PAUSE_S = 0.2
+SAID_BYTES = 4000
+
+
+class Interrupted(Exception):
+    """Somebody has asked the tuner to end."""
+
+
+class WorkerFailed(Exception):
+    """The process died or hung over a request; the message says how."""
+
+
+class Worker:
+    """A process that answers requests one after the other."""
+
+    def __init__(self, command: Sequence[str], is_interrupted: Callable[[], bool] = lambda: False) -> None:
+        self.command, self.is_interrupted = list(command), is_interrupted
+        self.process: subprocess.Popen[bytes] | None = None
+        self.starts = 0
+
+    def ask(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
+        """Return the answer; WorkerFailed where there is none, after which the next request has a new process."""
+        process = self.start()
+        assert process.stdin is not None
+        try:
+            process.stdin.write(json.dumps(request).encode() + b"\n")
+            process.stdin.flush()
+        except OSError:
+            raise WorkerFailed(self.describe_end()) from None
+        line = self.wait_for_line(process, time.monotonic() + seconds, seconds)
+        answer = json.loads(line)
+        if "refused" in answer:
+            raise ViaductError(answer["refused"], *answer["hints"])
+        return dict(answer)
+
+    def start(self) -> subprocess.Popen[bytes]:
+        if self.process is None:
+            self.starts += 1
+            self.process = subprocess.Popen(
+                self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+            )
+        return self.process
+
+    def wait_for_line(self, process: subprocess.Popen[bytes], end: float, seconds: float) -> bytes:
+        assert process.stdout is not None
+        descriptor, collected = process.stdout.fileno(), b""
+        with selectors.DefaultSelector() as selector:
+            selector.register(descriptor, selectors.EVENT_READ)
+            while True:
+                if self.is_interrupted():
+                    self.stop()
+                    raise Interrupted
+                if selector.select(PAUSE_S):
+                    part = os.read(descriptor, 1 << 16)
+                    if not part:
+                        raise WorkerFailed(self.describe_end())
+                    collected += part
+                    if collected.endswith(b"\n"):
+                        return collected
+                elif time.monotonic() > end:
+                    self.stop()
+                    raise WorkerFailed(f"no answer within {seconds:.0f} s")
+
+    def describe_end(self) -> str:
+        """Return how the process ended, and forget it."""
+        assert self.process is not None
+        code = self.process.wait()
+        self.close_pipes()
+        if code < 0:
+            with suppress(ValueError):
+                return f"killed by {signal.Signals(-code).name}"
+        return f"ended with exit code {code}"
+
+    def stop(self) -> None:
+        """End the process now."""
+        if self.process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+            self.close_pipes()
+
+    def close_pipes(self) -> None:
+        if self.process is not None:
+            for pipe in (self.process.stdin, self.process.stdout):
+                if pipe is not None:
+                    with suppress(OSError):
+                        pipe.close()
+            self.process = None

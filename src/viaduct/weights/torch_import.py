@@ -1,0 +1,188 @@
+"""PyTorch state dicts and safetensors files of other origin into a safetensors file of ours, and ours into theirs.
+
+The network is named (`torchvision:resnet50`, `timm:NAME`, `resnet50_v15`) or, for ours, found by names and shapes. All
+of its tensors must be there: what is missing or misshaped is reported, and nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from viaduct import models
+from viaduct.atomic_files import replace_file
+from viaduct.errors import BadData, BadValue, DiskFull
+from viaduct.models import sources
+from viaduct.weights import recognise, torch_names
+from viaduct.weights.exporting import (
+    Converted,
+    describe,
+    named_network,
+    network_of,
+    recognised,
+    refuse_another_network,
+    write_safetensors,
+)
+from viaduct.weights.importing import Imported
+from viaduct.weights.locate import instead
+from viaduct.weights.recognise import Guess
+from viaduct.weights.stored import Stored, open_weights
+from viaduct.weights.torch_names import Match, describe_differences, describe_tensors, match_tensors, torchvision_names
+
+LEAST = 0.5  # share that must fit before names are taken for somebody else's
+LIKELY = 0.9  # share of a network's tensors that make it worth mentioning
+
+
+@dataclass(frozen=True)
+class Found:
+    """The network that a file is of, and how its tensors match."""
+
+    guess: Guess
+    match: Match
+
+
+def import_torch_file(source: Path, out: Path, *, model: str = "", classes: int = 0, ema: bool = False) -> Converted:
+    """Write a state dict of another origin as a safetensors file with the network's own names."""
+    with open_weights(source, ema=ema) as stored:
+        found = find_network(stored, model, classes)
+        if not found.match.is_complete:
+            raise BadData(
+                f"{stored.path} does not hold {found.guess}.", *found.match.report(), *looks_like(stored, model)
+            )
+        network = network_of(found.guess, stored.path)
+        tensors = {target: stored.read(name) for target, name in found.match.sources.items()}
+        step = stored.facts.step
+    write_safetensors(out, add_counters(network, tensors), describe(found.guess, step, str(source), ema=ema))
+    notes = describe_differences(network) if found.match.names == torch_names.TORCHVISION else []
+    mapped = {name: target for target, name in found.match.sources.items()}
+    done = Imported(mapped, list(found.match.unused), step, [*found.match.report()[:1], *notes])
+    return Converted(found.guess.model, found.guess.classes, len(tensors), not model, done)
+
+
+def find_network(stored: Stored, model: str, classes: int) -> Found:
+    """Return the network that was named, or the one of ours that fits completely."""
+    if model:
+        return match_network(stored, model, classes)
+    candidates = [match_network(stored, name, classes) for name in models.names()]
+    complete = [found for found in candidates if found.match.is_complete]
+    fullest = max((len(found.match.sources) for found in complete), default=0)
+    complete = [found for found in complete if len(found.match.sources) == fullest]
+    if complete and stored.kind == "safetensors file" and has_own_names(complete[0].match):
+        raise BadData(f"{stored.path} has our names.", *instead(stored.path))
+    if len(complete) == 1:
+        return complete[0]
+    if complete:
+        names = ", ".join(found.guess.model for found in complete)
+        raise BadData(f"{stored.path} fits several networks: {names}.", "Say which one it is: --model NAME.")
+    raise BadData(
+        f"{stored.path} fits none of our networks.",
+        describe_tensors(stored.shapes),
+        *looks_like(stored, ""),
+        "Name the network: --model torchvision:NAME, timm:NAME, or one of `viaduct models`.",
+    )
+
+
+def match_network(stored: Stored, model: str, classes: int) -> Found:
+    """Match a file to a network with as many classes as its classifier has there."""
+    count = classes or count_classes(stored, model)
+    network = sketch(model, count)
+    return Found(Guess(model, count, 1.0), match_tensors(network, stored.shapes))
+
+
+def count_classes(stored: Stored, model: str) -> int:
+    """Return how many outputs the classifier has in a file; the usual number where it is not there."""
+    usual = 1000 if sources.is_foreign(model) else models.record_of(model).classes
+    network = sketch(model, usual)
+    classifier = sources.find_classifier(network, usual)
+    names = {f"{classifier}.bias", torchvision_names(network).get(f"{classifier}.bias", "")}
+    for name, shape in stored.shapes.items():
+        if any(name == prefix + own for prefix in torch_names.PREFIXES for own in names) and len(shape) == 1:
+            return shape[0]
+    return usual
+
+
+def sketch(model: str, classes: int) -> nn.Module:
+    """Return a network for its names and shapes; one that cannot be built without values is built with them."""
+    try:
+        return recognise.sketch(model, classes)
+    except (RuntimeError, NotImplementedError):  # some networks compute with values while they are built
+        return models.build(model, classes)
+
+
+def looks_like(stored: Stored, asked: str) -> list[str]:
+    """Say which other network of ours a file is of, where one nearly fits."""
+    best = ("", 0.0)
+    for name in models.names():
+        share = match_network(stored, name, 0).match.share
+        if name != asked and share > best[1]:
+            best = (name, share)
+    return [f"It looks like {best[0]} ({best[1]:.0%} of its tensors fit)."] if best[1] > LIKELY else []
+
+
+class RenamedReader:
+    """A file's tensors under other names."""
+
+    def __init__(self, stored: Stored, sources: dict[str, str]) -> None:
+        self.stored, self.sources = stored, sources
+
+    def read(self, name: str) -> Tensor:
+        return self.stored.read(self.sources.get(name, name))
+
+
+def rename_stored(stored: Stored, network: nn.Module) -> Stored:
+    """Return weights with the network's own names where a file has torchvision's, or a prefix; else as they are."""
+    match = match_tensors(network, stored.shapes)
+    if match.share < LEAST or has_own_names(match):
+        return stored
+    taken = set(match.sources.values())
+    others = {name: info for name, info in stored.infos.items() if name not in taken}
+    infos = {**{target: stored.infos[name] for target, name in match.sources.items()}, **others}
+    return replace(stored, infos=infos, reader=RenamedReader(stored, match.sources))
+
+
+def has_own_names(match: Match) -> bool:
+    """Return True if a file calls every tensor as the network does."""
+    return all(target == name for target, name in match.sources.items())
+
+
+def add_counters(network: nn.Module, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors with the counters of batch norms, which old files do not have."""
+    counters = [name for name in network.state_dict() if name.endswith(torch_names.COUNTER) and name not in tensors]
+    return {**tensors, **{name: torch.tensor(0) for name in counters}}
+
+
+def export_torch_file(stored: Stored, out: Path, *, model: str = "", to: str) -> Converted:
+    """Write weights as a state dict: `torchvision`, under its names for the network; `pytorch`, under their own."""
+    guess = named_network(stored, model)
+    network = network_of(guess, stored.path)
+    refuse_another_network(network, stored, guess)
+    names, notes = choose_names(guess, network, to)
+    held = {name: stored.read(name) for name in stored.infos if name in names}
+    tensors = add_counters(network, held)
+    state = OrderedDict((names[name], tensors[name].contiguous()) for name in names if name in tensors)
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with replace_file(out) as file:
+            torch.save(state, file)
+    except OSError as error:
+        raise DiskFull(f"cannot write {out}: {error.strerror}.") from None
+    step = stored.facts.step
+    return Converted(guess.model, guess.classes, len(state), recognised(stored, model), step=step, notes=tuple(notes))
+
+
+def choose_names(guess: Guess, network: nn.Module, to: str) -> tuple[dict[str, str], list[str]]:
+    """Return the name of each tensor in the file, and what should be said of it."""
+    own = {name: name for name in network.state_dict()}
+    if to == "pytorch" or guess.model.startswith("torchvision:"):
+        return own, []
+    names = torchvision_names(network)
+    if not names:
+        raise BadValue(
+            f"torchvision has no network with the layers of {guess.model}.",
+            "`--to pytorch` writes a state dict with the network's own names.",
+        )
+    return names, describe_differences(network)

@@ -1,0 +1,123 @@
+"""Tensors of PyTorch files matched to a network by name and shape.
+
+    match = match_tensors(network, stored.shapes)
+    match.sources["stem.conv.weight"]      "conv1.weight"
+    match.report()                         how much fits, and what does not
+
+A file may have the network's own names, or those of the same network in torchvision (the family's record has them), and
+any of the usual prefixes before them. What fits best is taken; nothing is guessed by shape alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from torch import nn
+
+from viaduct import models
+from viaduct.models.padding import SameConv2d
+from viaduct.models.resnet import ResNet
+from viaduct.weights.importing import some
+
+Shape = tuple[int, ...]
+PREFIXES = ("", "module.", "model.", "backbone.", "encoder.", "net.", "network.", "_orig_mod.", "ema.", "student.")
+COUNTER = "num_batches_tracked"
+OWN, TORCHVISION = "own names", "torchvision's names"
+
+
+@dataclass(frozen=True)
+class Match:
+    """What a file has of a network's tensors."""
+
+    names: str  # OWN or TORCHVISION
+    sources: dict[str, str]  # tensor of the network -> its name in the file
+    missing: tuple[str, ...]  # names that the file should have
+    misshaped: tuple[str, ...]  # tensors that both have, with both shapes
+    unused: tuple[str, ...]  # tensors of the file that the network does not have
+
+    @property
+    def is_complete(self) -> bool:
+        """True if every tensor of the network is there; counters of batch norms may be missing."""
+        return not self.missing and not self.misshaped
+
+    @property
+    def share(self) -> float:
+        """Share of the network's tensors that fit."""
+        total = len(self.sources) + len(self.missing) + len(self.misshaped)
+        return len(self.sources) / total if total else 0.0
+
+    def report(self) -> list[str]:
+        """Say how much fits, and what does not, in lines."""
+        lines = [f"{len(self.sources):,} tensors fit by name and shape ({self.names})"]
+        for title, names in (
+            ("missing there", self.missing),
+            ("of another shape", self.misshaped),
+            ("not in this network", self.unused),
+        ):
+            if names:
+                lines.append(f"{title}, {len(names):,}: {some(list(names))}")
+        return lines
+
+
+def match_tensors(network: nn.Module, found: Mapping[str, Shape]) -> Match:
+    """Return the names and prefix under which most of a network's tensors are in a file."""
+    shapes = {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
+    candidates = [(OWN, {name: name for name in shapes})]
+    theirs = torchvision_names(network)
+    if theirs:
+        candidates.append((TORCHVISION, theirs))
+    matches = [match_names(kind, names, shapes, found, prefix) for kind, names in candidates for prefix in PREFIXES]
+    return max(matches, key=lambda match: match.share)
+
+
+def match_names(
+    kind: str, names: Mapping[str, str], shapes: Mapping[str, Shape], found: Mapping[str, Shape], prefix: str
+) -> Match:
+    """Return what fits under these names with a prefix."""
+    sources, missing, misshaped = {}, [], []
+    for target, name in names.items():
+        source = prefix + name
+        if source not in found:
+            if not target.endswith(COUNTER):
+                missing.append(source)
+        elif found[source] != shapes[target]:
+            misshaped.append(f"{source} is {found[source]}, here {shapes[target]}")
+        else:
+            sources[target] = source
+    known = {prefix + name for name in names.values()}
+    unused = tuple(name for name in found if name not in known)
+    return Match(kind, sources, tuple(missing), tuple(misshaped), unused)
+
+
+def torchvision_names(network: nn.Module) -> dict[str, str]:
+    """Return what torchvision calls each tensor of one of our networks; empty where it has no such network."""
+    for family in models.families().values():
+        if family.torchvision_names is not None:
+            names = family.torchvision_names(network)
+            if names:
+                return names
+    return {}
+
+
+def describe_differences(network: nn.Module) -> list[str]:
+    """Say how one of our networks computes differently from torchvision's with the same weights."""
+    if not isinstance(network, ResNet):
+        return []
+    differences = []
+    convolutions = [layer for layer in network.modules() if isinstance(layer, nn.Conv2d)]
+    if any(isinstance(layer, SameConv2d) for layer in convolutions):
+        differences.append("strided convolutions pad evenly there, SAME here")
+    differences.append("the max pool pads evenly there, SAME here")
+    if network.style.epsilon != 1e-5:
+        differences.append(f"batch norms have an epsilon of 1e-05 there, {network.style.epsilon:g} here")
+    sizes = "" if network.style.epsilon != 1e-5 else " (equal for images of 32 n + 1 pixels, such as 225)"
+    return [f"not quite torchvision's network: {'; '.join(differences)}{sizes}"]
+
+
+def describe_tensors(found: Mapping[str, Shape]) -> str:
+    """Say what a state dict holds, for whoever wonders why it does not fit."""
+    shown = [f"{name} {'x'.join(map(str, shape)) or 'scalar'}" for name, shape in found.items()]
+    if len(shown) > 3:
+        shown = [*shown[:2], "…", shown[-1]]
+    return f"It holds {len(found):,} tensors: {', '.join(shown)}."

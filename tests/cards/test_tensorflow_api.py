@@ -1,0 +1,21 @@
+from __future__ import annotations
+
+from viaduct.cards.tensorflow_api import COLLECTIVES, HOME, MIGRATED, STAR_BINDS, STAR_NAMES
+
+
+def test_a_name_of_the_adapter_is_found_in_its_module() -> None:
+    assert HOME["hccl_ops"] == "npu_bridge.hccl"
+    assert HOME["get_rank_id"] == "hccl.manage.api"
+    assert HOME["NPUEstimator"] == "npu_bridge.estimator.npu.npu_estimator"
+
+
+def test_the_star_import_binds_only_what_it_is_known_to_bind() -> None:
+    assert STAR_NAMES["tf"] == "tensorflow"
+    assert "NPUShutDownHook" not in STAR_NAMES
+    assert set(STAR_NAMES) < set(STAR_BINDS)
+
+
+def test_collectives_and_migrated_files_are_recognised_by_their_modules() -> None:
+    assert "hccl.manage.api.get_rank_id".startswith(COLLECTIVES)
+    assert not "npu_bridge.npu_init.npu_hooks_append".startswith(COLLECTIVES)
+    assert {"hccl", "npu_bridge", "torch_npu", "torch_mlu"} == set(MIGRATED)

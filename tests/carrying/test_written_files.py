@@ -1,0 +1,269 @@
+"""Files that two sides wrote are compared by what they contain, and what is not compared says why."""
+
+from __future__ import annotations
+
+import argparse
+import pickle
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from carrying.journeys import carried, migrated_text, once, with_copy
+from viaduct.carrying.contents import Unreadable, read_content
+from viaduct.carrying.written_files import Runs, Written, compare_written, list_written
+from viaduct.training.events import EventFile
+from viaduct.weights.bundle import write_bundle
+
+Files = dict[str, Any]
+
+
+def make_run(folder: Path, name: str, files: Files) -> Any:
+    """A run that wrote these files: bytes, text, or a function that writes to a path."""
+    work = folder / name / "work"
+    for path, content in files.items():
+        target = work / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if callable(content):
+            content(target)
+        else:
+            target.write_bytes(content if isinstance(content, bytes) else content.encode())
+    wrote = sorted(str(path.relative_to(work)) for path in work.rglob("*") if path.is_file())
+    plan = SimpleNamespace(work=str(work), record=str(folder / name), tree=str(folder / "tree"))
+    return SimpleNamespace(plan=plan, summary=SimpleNamespace(wrote=wrote))
+
+
+def compare(folder: Path, left: Files, right: Files, again: Files | None = None, **more: Any) -> dict[str, Written]:
+    sides = {"original": left, "migrated": right, "original_again": again or left, "migrated_again": right}
+    made = {name: make_run(folder, name, files) for name, files in sides.items()}
+    if "shaken" in more:
+        more["shaken"] = make_run(folder, "shaken", more["shaken"])
+    return {file.name: file for file in compare_written(Runs(**made, **more))}
+
+
+def saved(**values: Any) -> Any:
+    import torch
+
+    return lambda path: torch.save(values, path)
+
+
+def weights(shift: float = 0.0) -> Any:
+    import torch
+
+    return {"fc.weight": torch.full((3, 2), 1.0 + shift), "steps": torch.tensor(7)}
+
+
+def test_a_checkpoint_is_compared_tensor_by_tensor(tmp_path: Path) -> None:
+    options = argparse.Namespace(lr=0.1, device="cuda:0")
+    other = argparse.Namespace(lr=0.1, device="npu:0")
+    found = compare(
+        tmp_path,
+        {"a.pt": saved(model=weights(), args=options), "b.pt": saved(model=weights())},
+        {"a.pt": saved(model=weights(), args=other), "b.pt": saved(model=weights(0.1))},
+    )
+    assert (found["a.pt"].state, found["a.pt"].count) == ("equal", 4)
+    assert found["b.pt"].state == "differs"
+    assert "model.fc.weight is off by 0.1" in found["b.pt"].detail
+
+
+def test_a_learning_rate_in_a_checkpoint_that_differs_is_named(tmp_path: Path) -> None:
+    found = compare(tmp_path, {"a.pt": saved(lr=0.1, w=weights())}, {"a.pt": saved(lr=0.2, w=weights())})
+    assert "lr is 0.1 in the original, 0.2 after it" in found["a.pt"].detail
+
+
+def test_the_drift_of_the_shaken_file_is_the_yardstick(tmp_path: Path) -> None:
+    left, right = {"a.pt": saved(w=weights())}, {"a.pt": saved(w=weights(1e-4))}
+    assert compare(tmp_path / "without", left, right)["a.pt"].state == "differs"
+    found = compare(tmp_path / "with", left, right, shaken={"a.pt": saved(w=weights(2e-5))}, allowed=1e-3)
+    assert found["a.pt"].state == "rounding"
+
+
+def test_a_pickle_is_never_executed(tmp_path: Path) -> None:
+    marker = tmp_path / "executed"
+
+    class Evil:
+        def __reduce__(self) -> Any:
+            return Path.touch, (marker,)
+
+    for name in ("a.pkl", "a.pt"):
+        path = tmp_path / name
+        if name.endswith("pkl"):
+            path.write_bytes(pickle.dumps(Evil()))
+        else:
+            saved(x=Evil())(path)
+        with pytest.raises(Unreadable, match="not executed"):
+            read_content(path)
+    assert not marker.exists()
+
+
+def test_arrays_in_pickles_numpy_files_and_tensorflow_checkpoints_are_read(tmp_path: Path) -> None:
+    import torch
+
+    (tmp_path / "a.pkl").write_bytes(pickle.dumps({"x": np.arange(3.0), "n": [np.float32(2.5), None]}))
+    assert read_content(tmp_path / "a.pkl").values == {"n.0": "2.5", "n.1": "None"}
+    np.savez(tmp_path / "a.npz", x=np.arange(3))
+    np.save(tmp_path / "b.npy", np.arange(4))
+    assert read_content(tmp_path / "a.npz").arrays["x"].tolist() == [0, 1, 2]
+    assert read_content(tmp_path / "b.npy").arrays["array"].tolist() == [0, 1, 2, 3]
+    write_bundle(tmp_path / "model.ckpt-5", {"dense/bias": torch.ones(2), "half": torch.ones(1, dtype=torch.bfloat16)})
+    found = read_content(tmp_path / "model.ckpt-5.index").arrays
+    assert {name: array.tolist() for name, array in found.items()} == {"dense/bias": [1.0, 1.0], "half": [1.0]}
+
+
+def test_lines_count_where_a_side_repeats_them_and_times_do_not(tmp_path: Path) -> None:
+    log = "2026-11-16 14:51:02 epoch {} loss {} on {} took {} s\n"
+    found = compare(
+        tmp_path,
+        {"a.log": log.format(1, 0.5, "cuda:0", 3.2), "b.csv": "step,loss\n1,0.50\n", "c.txt": "done\n"},
+        {
+            "a.log": log.format(1, 0.5, "npu:0", 9.9).replace("14:51", "14:52"),
+            "b.csv": "step,loss\n1,0.75\n",
+            "c.txt": "done\nextra\n",
+        },
+        again={"a.log": log.format(1, 0.5, "cuda:0", 4.4), "b.csv": "step,loss\n1,0.50\n", "c.txt": "done\n"},
+    )
+    assert found["a.log"].state == "equal"
+    assert (found["b.csv"].state, "'1,0.50' in the original" in found["b.csv"].detail) == ("differs", True)
+    assert found["c.txt"].detail == "only the migrated script writes 'extra'"
+
+
+def test_a_file_of_one_side_differs_unless_its_name_holds_the_time_or_the_device(tmp_path: Path) -> None:
+    found = compare(
+        tmp_path,
+        {"run_20261116-145102/a_cuda.txt": "x\n", "only.txt": "x\n", "once.txt": "x\n"},
+        {"run_20261116-145230/a_npu.txt": "x\n"},
+        again={"run_20261116-145103/a_cuda.txt": "x\n", "only.txt": "x\n"},
+    )
+    assert {name: file.state for name, file in found.items()} == {
+        "run_20261116-145102/a_cuda.txt": "equal",
+        "only.txt": "differs",
+        "once.txt": "not compared",
+    }
+
+
+def test_scalars_of_tensorboard_are_compared_at_the_steps_that_both_have(tmp_path: Path) -> None:
+    def events(**by_step: float) -> Any:
+        def write(path: Path) -> None:
+            file = EventFile(path.parent, 0)
+            for step, loss in by_step.items():
+                file.scalars(int(step[1:]), {"loss": loss})
+            made = next(path.parent.glob("events.out.tfevents.*"))
+            made.rename(path)
+
+        return write
+
+    name = "events.out.tfevents.{}.host"
+    found = compare(
+        tmp_path,
+        {f"a/{name.format(1)}": events(s1=0.5, s2=0.25), f"b/{name.format(1)}": events(s1=0.5)},
+        {f"a/{name.format(2)}": events(s2=0.25, s4=0.1), f"b/{name.format(2)}": events(s1=0.75)},
+    )
+    assert (found[f"a/{name.format(1)}"].state, found[f"a/{name.format(1)}"].count) == ("equal", 1)
+    assert "loss at step 1 is 0.5 in the original" in found[f"b/{name.format(1)}"].detail
+
+
+def test_what_cannot_be_compared_says_why(tmp_path: Path) -> None:
+    found = compare(
+        tmp_path,
+        {"a.bin": b"\0\1", "m.meta": b"\0\1", "same.bin": b"\0", "whole.pt": saved(args=pytest.UsageError("x"))},
+        {"a.bin": b"\0\2", "m.meta": b"\0\2", "same.bin": b"\0", "whole.pt": saved(args=pytest.UsageError("y"))},
+    )
+    assert {name: file.state for name, file in found.items()} == {
+        "a.bin": "not compared",
+        "m.meta": "not compared",
+        "same.bin": "equal",
+        "whole.pt": "not compared",
+    }
+    assert "graph" in found["m.meta"].detail
+    assert "UsageError, which is not executed" in found["whole.pt"].detail
+
+
+def test_a_pickled_network_is_compared_by_the_bytes_of_its_tensors(tmp_path: Path) -> None:
+    import torch
+
+    def whole(value: float, **more: str) -> Any:
+        network = torch.nn.Linear(2, 2)
+        torch.nn.init.constant_(network.weight, value)
+        torch.nn.init.constant_(network.bias, 0.0)
+        return lambda path: torch.save({"network": network, **more}, path)
+
+    found = compare(
+        tmp_path,
+        {"a.pt": whole(1.0, device="cuda"), "b.pt": whole(1.0)},
+        {"a.pt": whole(1.0, device="npu"), "b.pt": whole(2.0)},
+    )
+    assert found["a.pt"].state == "equal"
+    assert "pickled torch.nn.modules.linear.Linear, which is not executed" in found["a.pt"].detail
+    assert (found["b.pt"].state, "the bytes of its tensors differ" in found["b.pt"].detail) == ("not compared", True)
+
+
+def test_caches_of_python_are_no_results(tmp_path: Path) -> None:
+    run = make_run(tmp_path, "original", {"__pycache__/a.pyc": b"x", "a.txt": "x"})
+    assert list(list_written(run)) == ["a.txt"]
+
+
+EVALUATES = """\
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+tf.disable_v2_behavior()
+x = tf.constant(np.random.RandomState(0).normal(size=(8, 4)).astype(np.float32))
+w = tf.get_variable("w", [4, 1])
+loss = tf.reduce_mean(tf.square(tf.matmul(x, w) - 1.0))
+step = tf.train.GradientDescentOptimizer(0.1).minimize(loss)
+metric = tf.reduce_max(tf.matmul(x, w)) * 1.0
+with tf.Session() as sess:
+    sess.run(tf.global_variables_initializer())
+    for number in range(3):
+        sess.run(step)
+    best = sess.run(metric)
+"""
+
+
+@pytest.mark.slow
+def test_an_evaluation_of_tensorflow_that_differs_is_not_proved(tmp_path: Path) -> None:
+    pytest.importorskip("tensorflow_estimator")
+    text = once(migrated_text(EVALUATES, tmp_path, distributed=False), "w)) * 1.0", "w)) * 1.5")
+    journey = with_copy(tmp_path, EVALUATES, text)
+    assert journey.code == 3, journey.said
+    assert "without gradients (an evaluation) of rank 0" in journey.said
+
+
+SAVES = """\
+import json, torch
+from torch import nn
+
+torch.set_num_threads(1)
+net = nn.Linear(4, 2).cuda()
+optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+for step in range(3):
+    x = torch.randn(8, 4).cuda()
+    loss = nn.functional.cross_entropy(net(x), (x.sum(1) > 0).long())
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+schedule = torch.optim.lr_scheduler.StepLR(optimizer, 2)
+states = {"model": net.state_dict(), "schedule": schedule.state_dict(), "optimizer": optimizer.state_dict()}
+torch.save({**states, "device": str(x.device)}, "model.pt")
+with open("result.json", "w") as file:
+    json.dump({"loss": loss.item(), "threshold": 0.5}, file)
+"""
+
+
+@pytest.mark.slow
+def test_files_are_compared_from_end_to_end(tmp_path: Path) -> None:
+    journey = carried(tmp_path, SAVES)
+    assert journey.code == 0, journey.said
+    assert {file["name"]: file["state"] for file in journey.record["files"]} == {
+        "model.pt": "equal",
+        "result.json": "equal",
+    }
+    assert "2 written files" in journey.said
+    (tmp_path / "by_hand").mkdir()
+    copy = (journey.out / "migrated" / "train.py").read_text().replace('"threshold": 0.5', '"threshold": 0.6')
+    (tmp_path / "by_hand" / "train.py").write_text(copy)
+    second = carried(tmp_path, SAVES, "--migrated", "by_hand", "--force")
+    assert second.code == 3
+    assert "result.json: " in second.said

@@ -1,0 +1,83 @@
+"""Candidates of every tunable kernel against PyTorch: the largest relative error of sampled points, by kernel.
+
+    TRITON_INTERPRET=1 python tests/kernels/check_tunable.py [SEED] [POINTS]        on the CPU, as JSON; small shapes
+
+On a card tests/gpu calls the same with its own signatures, also of grouped.cu, which no interpreter runs.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+
+import torch
+
+from viaduct.kernels.choices import Key, record_launches
+from viaduct.kernels.tunable import make_case, make_space
+
+ROWS = ((37, 24, "float32"), (64, 72, "float32"))
+IMAGES = ((2, 24, 7, 5, 3, 2, 0, 0, "float32"), (1, 24, 6, 7, 3, 1, 1, 0, "float32"))
+SIGNATURES: dict[str, tuple[tuple[int | str, ...], ...]] = {
+    **dict.fromkeys(("scale_shift", "scale_shift_add", "scale_shift_add_two", "batch_norm_input_gradient"), ROWS),
+    **dict.fromkeys(("repeat_rows", "sum_terms", "gather_halves", "scatter_halves"), ROWS),
+    "batch_norm_statistics": ((203, 24, 1, "float32"),),
+    "batch_norm_gradient_sums": ((203, 24, 2, "float32"),),
+    "merge_gradients": ((133, 24, 1, "float32"), (133, 24, 4, "float32")),
+    "pooling_forward": IMAGES,
+    "pooling_backward": IMAGES,
+    "max_pooling": ((2, 24, 7, 5, 3, 2, "float32"),),
+    "sum_terms_pooled": ((2, 5, 6, 24, "float32"),),
+    **dict.fromkeys(("stem_convolution", "stem_inference", "stem_pool", "stem_weight"), ((2, 8, 8, "float32"),)),
+    "stem_input": ((2, 8, 8, "float32"),),
+    "stem_sums": ((150, "float32"),),
+    **{
+        f"grouped_{direction}_implementation": (
+            (2, 7, 7, 128, 4, 1, 0, 1, "float32"),
+            (2, 8, 8, 128, 4, 2, 1, 0, "float32"),
+        )
+        for direction in ("forward", "input", "weight")
+    },
+    "library_convolution": ((2, 8, 6, 6, 8, 3, 2, 1, 2, "float32"),),
+}
+
+
+def measure_errors(key: Key, device: torch.device, points: int, draws: random.Random) -> dict[str, float]:
+    """Return the error of the default and of some other points, with what is allowed under `allowed`."""
+    case, space = make_case(key, device), make_space(key, device)
+    with record_launches() as launches:
+        case.run(None)
+    assert key in launches, f"{key} is not what was launched: {list(launches)}"
+    others = [point for point in space.points() if point != space.default]
+    sample = draws.sample(others, min(points, len(others)))
+    errors = {json.dumps(point): case.measure_error(point) for point in (space.default, *sample)}
+    return {"allowed": case.allowed_error, "without a choice": case.measure_error(None), **errors}
+
+
+def record_networks() -> list[Key]:
+    """Return what parts of networks launch in a forward and a backward pass: a stem, bottlenecks, cells."""
+    import checks
+
+    from viaduct.models.resnet import Bottleneck
+
+    with record_launches() as launches:
+        checks.check_stem(same=False)
+        checks.check_blocks(Bottleneck, same=False, filters=16, mean=True)
+        checks.check_cells()
+    return list(launches)
+
+
+def main() -> None:
+    seed, points = (int(value) for value in [*sys.argv[1:], *("0", "3")[len(sys.argv) - 1 :]])
+    torch.set_num_threads(1)
+    draws, device = random.Random(seed), torch.device("cpu")
+    keys = [(kernel, signature) for kernel, signatures in SIGNATURES.items() for signature in signatures]
+    errors = {f"{key[0]} {key[1]}": measure_errors(key, device, points, draws) for key in keys}
+    launched = record_networks()
+    chosen = {key: make_space(key, device).default for key in launched}
+    networks = {f"{key[0]} {key[1]}": measure_errors(key, device, 0, draws) for key in draws.sample(launched, 12)}
+    json.dump({"sampled": errors, "networks": networks, "launched": sorted({key[0] for key in chosen})}, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

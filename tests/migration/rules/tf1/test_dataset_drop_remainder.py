@@ -1,0 +1,264 @@
+from __future__ import annotations
+
+import pytest
+
+from migration.checking import check_noop, check_says, migrated
+
+HEAD = "import tensorflow as tf\n"
+RULE = "dataset_drop_remainder"
+
+
+def said(result: object, status: str) -> str:
+    return " ".join(one.message for one in result.findings if one.status == status)  # type: ignore[attr-defined]
+
+
+OTHERS = """import webdataset as wds
+from datasets import load_dataset
+
+def pipeline(source, n):
+    return source.shuffle(1000).batch(n)
+
+def again(corpus):
+    corpus = corpus.shuffle(seed=3)
+    return corpus.batch(16)
+
+a = pipeline(wds.WebDataset("x.tar"), 3)
+b = wds.WebDataset("x.tar").shuffle(3).batch(3)
+c = load_dataset("imdb")["train"].shuffle().batch(16)
+ds = load_dataset("imdb")["train"]
+d = ds.batch(4)
+e = again(ds)
+"""
+PREDICTION = """
+import functools
+import tensorflow as tf
+def model_fn(features, labels, mode):
+    return tf.estimator.EstimatorSpec(mode, predictions=features)
+est = tf.estimator.Estimator(model_fn)
+"""
+MAKE = "def examples(size=8):\n    return tf.data.Dataset.range(20).batch(size)\n"
+METHOD = "class Job:\n    def examples(self, size=4):\n        return tf.data.Dataset.range(20).batch(size)\n"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "class Loader:\n    def batch(self, n):\n        return n\nLoader().batch(3)\n",
+        "x = tf.train.batch([a], 3)\n",
+        "x = tf.train.shuffle_batch([a], 3, 4, 5)\n",
+        "import loader\nloader.batch(3)\n",
+        "def f(things):\n    return things.batch(3)\n",
+        "d = tf.data.TFRecordDataset(f).batch(3, drop_remainder=True)\n",
+        "d = tf.data.TFRecordDataset(f).batch(3, True)\n",
+        "d = tf.data.TFRecordDataset(f).apply(tf.contrib.data.batch_and_drop_remainder(3))\n",
+        "ds = tf.data.TFRecordDataset(f)\nds = Loader()\nx.batch(3)\n",
+    ],
+)
+def test_what_is_no_dataset_is_left_alone(source: str) -> None:
+    check_noop(RULE, HEAD + source)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("tf.data.TFRecordDataset(f).batch(n)", "tf.data.TFRecordDataset(f).batch(n, drop_remainder=True)"),
+        ("tf.data.Dataset.range(9).batch(n, False)", "tf.data.Dataset.range(9).batch(n, True)"),
+        (
+            "tf.data.Dataset.range(9).batch(n, drop_remainder=x)",
+            "tf.data.Dataset.range(9).batch(n, drop_remainder=True)",
+        ),
+        (
+            "tf.data.Dataset.range(9).padded_batch(n, s, None, False)",
+            "tf.data.Dataset.range(9).padded_batch(n, s, None, True)",
+        ),
+        (
+            "d.apply(tf.data.experimental.map_and_batch(g, batch_size=n))",
+            "d.apply(tf.data.experimental.map_and_batch(g, batch_size=n, drop_remainder=True))",
+        ),
+        (
+            "d.apply(tf.contrib.data.map_and_batch(g, n, 2, False))",
+            "d.apply(tf.contrib.data.map_and_batch(g, n, 2, True))",
+        ),
+    ],
+)
+def test_the_last_batch_is_dropped(before: str, after: str) -> None:
+    assert migrated(f"{HEAD}d = {before}\n", RULE).after.decode() == f"{HEAD}d = {after}\n"
+
+
+def test_a_dataset_is_followed_through_names_branches_and_parameters() -> None:
+    source = (
+        HEAD
+        + """
+def source(files):
+    ds = tf.data.Dataset.from_tensor_slices(files)
+    if shuffled:
+        ds = ds.shuffle(10)
+    return ds.map(parse)
+
+def train(files):
+    d = source(files)
+    d = d.repeat()
+    return d.batch(4)
+
+def pipeline(dataset):
+    return dataset.map(parse, num_parallel_calls=2).batch(4)
+
+class Input:
+    def __init__(self, files):
+        self.ds = tf.data.TFRecordDataset(files)
+    def get(self):
+        return self.ds.batch(4)
+"""
+    )
+    assert migrated(source, RULE).after.decode().count("batch(4, drop_remainder=True)") == 3
+
+
+def test_a_dataset_from_another_file_is_known() -> None:
+    other = HEAD + "def source(files):\n    return tf.data.TFRecordDataset(files)\n"
+    main = HEAD + "from reading import source\nd = source(f).batch(4)\n"
+    assert "drop_remainder=True" in migrated(main, RULE, others={"reading.py": other}).after.decode()
+
+
+def test_a_likely_dataset_is_left_to_a_person() -> None:
+    check_says(RULE, HEAD + "from reading import source\ndataset = source(f)\ndataset.batch(4)\n", "manual", "may be")
+
+
+def test_a_value_from_outside_is_set_here_and_its_callers_are_named() -> None:
+    source = HEAD + "def pipe(files, drop):\n    return tf.data.TFRecordDataset(files).batch(4, drop_remainder=drop)\n"
+    assert "has no effect" in said(migrated(source, RULE), "advice")
+    caller = "import tensorflow as tf\nfrom script import pipe\npipe(f, False)\npipe(f, drop=True)\n"
+    assert "main.py:3, main.py:4" in said(migrated(source, RULE, others={"main.py": caller}), "advice")
+
+
+def test_pictures_lost_in_evaluation_are_mentioned() -> None:
+    source = HEAD + "def eval_input_fn():\n    return tf.data.TFRecordDataset(f).batch(4)\n"
+    assert "lost" in said(migrated(source, RULE), "advice")
+
+
+def test_the_batches_of_other_libraries_are_left_alone() -> None:
+    check_noop(RULE, HEAD + OTHERS)
+
+
+@pytest.mark.parametrize("method", ["shuffle(9)", "repeat()", "prefetch(2)", "flat_map(f)"])
+def test_what_other_datasets_have_too_proves_nothing(method: str) -> None:
+    check_says(RULE, f"{HEAD}def f(source):\n    return source.{method}.batch(3)\n", "manual", "may be a dataset's")
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "interleave(g, 2)",
+        "map(g, num_parallel_calls=2)",
+        "prefetch(tf.data.experimental.AUTOTUNE)",
+        "apply(tf.data.experimental.ignore_errors())",
+        "shuffle(9).padded_batch(2, s, drop_remainder=True)",
+    ],
+)
+def test_what_only_a_tensorflow_dataset_has_proves_it(use: str) -> None:
+    result = migrated(f"{HEAD}def f(source):\n    return source.{use}.batch(3)\n", RULE)
+    assert ".batch(3, drop_remainder=True)" in result.after.decode()
+
+
+def test_an_annotated_parameter_is_a_dataset() -> None:
+    result = migrated(f"{HEAD}def f(x: tf.data.Dataset):\n    return x.batch(3)\n", RULE)
+    assert ".batch(3, drop_remainder=True)" in result.after.decode()
+
+
+def test_a_folder_of_the_project_is_not_the_library_of_its_name() -> None:
+    others = {"datasets/__init__.py": "def load_dataset(x): return x\n"}
+    source = "from datasets import load_dataset\nds = load_dataset('x')\nd = ds.batch(4)\n"
+    check_says(RULE, HEAD + source, "manual", "may be a dataset's", others=others)
+
+
+def test_a_prediction_s_last_batch_is_padded_when_asked_and_evaluation_s_is_not() -> None:
+    source = HEAD + "def {}_input_fn(n):\n    ds = tf.data.TFRecordDataset(f)\n    return ds.batch(n)\n"
+    text = migrated(source.format("predict"), RULE, pad_predict=True).after.decode()
+    assert "return ds.concatenate(ds.repeat().take(n - 1)).batch(n, drop_remainder=True)" in text
+    text = migrated(source.format("eval"), RULE, pad_predict=True).after.decode()
+    assert "return ds.batch(n, drop_remainder=True)" in text
+
+
+@pytest.mark.parametrize(
+    ("batched", "padded"),
+    [
+        (
+            "tf.data.TFRecordDataset(f).map(g).batch(n)",
+            "tf.data.TFRecordDataset(f).map(g).apply(lambda ds: ds.concatenate(ds.repeat().take(n - 1)))"
+            ".batch(n, drop_remainder=True)",
+        ),
+        (
+            "d.apply(tf.contrib.data.map_and_batch(g, batch_size=p['size']))",
+            "d.concatenate(d.repeat().take(p['size'] - 1))"
+            ".apply(tf.contrib.data.map_and_batch(g, batch_size=p['size'], drop_remainder=True))",
+        ),
+    ],
+)
+@pytest.mark.parametrize(
+    "run",
+    [
+        "tf.estimator.Estimator(m).predict(input_fn=builder(2))\n",
+        "e = tf.contrib.tpu.TPUEstimator(m, predict_batch_size=4)\nfn = builder(2)\ne.predict(fn)\n",
+        "any.predict(input_fn=lambda: builder(2))\n",
+        "import functools\nany.predict(input_fn=functools.partial(builder, n=2))\n",
+    ],
+)
+def test_data_that_goes_to_predict_is_padded_whatever_its_function_is_called(
+    batched: str, padded: str, run: str
+) -> None:
+    source = HEAD + "def builder(n, p):\n    def input_fn(params):\n        d = tf.data.TFRecordDataset(f)\n"
+    source += f"        return {batched}\n    return input_fn\n{run}"
+    assert padded in migrated(source, RULE, pad_predict=True).after.decode()
+    assert "are lost" in said(migrated(source, RULE), "manual")
+
+
+def test_data_that_training_shares_with_predict_is_left_to_a_person() -> None:
+    source = HEAD + "def make(n):\n    return tf.data.TFRecordDataset(f).batch(n)\n"
+    others = {"run.py": HEAD + "from script import make\ne.train(input_fn=make)\ne.predict(input_fn=make)\n"}
+    result = migrated(source, RULE, others=others, pad_predict=True)
+    assert "return tf.data.TFRecordDataset(f).batch(n, drop_remainder=True)\n" in result.after.decode()
+    assert "as well as prediction" in said(result, "manual")
+
+
+def test_a_prediction_that_cannot_be_padded_is_left_to_a_person() -> None:
+    source = HEAD + "def predict_fn():\n    return tf.data.TFRecordDataset(f).batch(size())\n"
+    assert "cannot be padded" in said(migrated(source, RULE, pad_predict=True), "manual")
+
+
+def test_a_dataset_that_an_attribute_holds_drops_the_last_batch_however_often_it_is_assigned() -> None:
+    before = HEAD + "class Reader:\n    def __init__(self, files):\n        self.ds = tf.data.TFRecordDataset(files)\n"
+    before += "        self.ds = self.ds.map(f)\n" * 16 + "        self.ds = self.ds.batch(8)\n"
+    assert migrated(before, RULE).after.decode() == before.replace("batch(8)", "batch(8, drop_remainder=True)")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        MAKE + "list(est.predict(input_fn=examples))\n",
+        MAKE + "list(est.predict(lambda: examples(4)))\n",
+        MAKE + "list(est.predict(functools.partial(examples, size=4)))\n",
+        MAKE + "made = functools.partial(examples, 4)\nlist(est.predict(lambda: made()))\n",
+        MAKE + "chosen = examples if FAST else other\nlist(est.predict(chosen))\n",
+        MAKE + "options = {'input_fn': examples}\nlist(est.predict(**options))\n",
+        MAKE + "list(est.predict(**dict(input_fn=examples)))\n",
+        MAKE + "def data():\n    return examples(4).prefetch(1)\nlist(est.predict(data))\n",
+        MAKE
+        + "def data():\n    def inner():\n        return examples(4)\n    return inner\nlist(est.predict(data()))\n",
+        METHOD + "    def run(self):\n        return list(est.predict(self.examples))\n",
+        METHOD + "    def run(self):\n        return list(est.predict(lambda: self.examples(2)))\n",
+        METHOD + "job = Job()\nlist(est.predict(job.examples))\n",
+        "list(est.predict(lambda: tf.data.Dataset.range(20).batch(4)))\n",
+    ],
+)
+def test_data_that_predict_gets_is_never_cut_without_a_word(body: str) -> None:
+    result = migrated(PREDICTION + body, "dataset_drop_remainder")
+    assert b"drop_remainder=True" in result.after
+    assert [finding.status for finding in result.findings if "predict() gets this data" in finding.message] == [
+        "manual"
+    ]
+    padded = migrated(PREDICTION + body, "dataset_drop_remainder", pad_predict=True)
+    assert b".repeat().take(" in padded.after
+
+
+def test_data_of_training_alone_needs_no_padding() -> None:
+    result = migrated(PREDICTION + MAKE + "est.train(examples)\nmodel.predict(others)\n", "dataset_drop_remainder")
+    assert not [finding for finding in result.findings if "predict()" in finding.message]

@@ -1,0 +1,20 @@
+from __future__ import annotations
+
+from textwrap import dedent
+
+from migration.checking import check_noop, check_says, migrated
+
+HEAD = "import tensorflow as tf\n"
+
+
+def after(source: str, rule: str = "", **options: object) -> str:
+    return migrated(dedent(source), rule, **options).after.decode()
+
+
+def test_metrics_in_another_form_go_through_a_comprehension() -> None:
+    source = HEAD + "s = tf.estimator.EstimatorSpec(m, eval_metric_ops=metric_fn(*t))\n"
+    text = after(source, "distribute_metrics", metrics_allreduce=True)
+    assert "for key, (value, update) in metric_fn(*t).items()}" in text
+    source = HEAD + "def f(metrics):\n    return tf.estimator.EstimatorSpec(m, eval_metric_ops=metrics)\n"
+    check_says("distribute_metrics", source, "manual", "average metrics", metrics_allreduce=True)
+    check_noop("distribute_metrics", HEAD + "s = tf.estimator.EstimatorSpec(m, l)\n", metrics_allreduce=True)

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import pytest
+
+from migration.checking import check_noop, check_rewrite, check_says, migrated
+
+HEAD = "import tensorflow as tf\n"
+CONFIG = "from npu_bridge.estimator.npu.npu_config import NPURunConfig\n"
+ESTIMATOR = "from npu_bridge.estimator.npu.npu_estimator import NPUEstimator\n"
+
+
+def said(result: object, status: str) -> list[str]:
+    return [finding.message for finding in result.findings if finding.status == status]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from sklearn.base import Estimator\nEstimator(1)\n",
+        HEAD + "tf.estimator.EstimatorSpec(mode, loss=loss)\n",
+        HEAD + "assert isinstance(e, tf.estimator.Estimator)\n",
+    ],
+)
+def test_other_estimators_are_left_alone(source: str) -> None:
+    check_noop("estimator_class", source)
+
+
+def test_a_config_is_added_where_there_is_none() -> None:
+    check_rewrite(
+        "estimator_class",
+        HEAD + "e = tf.estimator.Estimator(fn, model_dir=FLAGS.dir)\n",
+        HEAD
+        + CONFIG
+        + ESTIMATOR
+        + "e = NPUEstimator(fn, model_dir=FLAGS.dir, config=NPURunConfig(model_dir=FLAGS.dir))\n",
+    )
+    text = migrated(HEAD + "e = tf.estimator.Estimator(fn, None, None)\n", "estimator_class").after.decode()
+    assert "NPUEstimator(fn, None, NPURunConfig())" in text
+
+
+def test_a_config_from_elsewhere_is_followed_through_the_project() -> None:
+    source = HEAD + "from setup import make_config\ne = tf.estimator.Estimator(fn, config=make_config())\n"
+    other = HEAD + CONFIG + "def make_config():\n    return NPURunConfig(model_dir='a')\n"
+    assert not said(migrated(source, "estimator_class", others={"setup.py": other}), "manual")
+    assert said(migrated(source, "estimator_class"), "manual")
+
+
+def test_directories_that_differ_are_reported() -> None:
+    source = (
+        HEAD + CONFIG + "c = NPURunConfig(model_dir='a')\ne = tf.estimator.Estimator(fn, model_dir={!r}, config=c)\n"
+    )
+    assert said(migrated(source.format("b"), "estimator_class"), "manual")
+    assert not said(migrated(source.format("a"), "estimator_class"), "manual")
+
+
+@pytest.mark.parametrize(
+    ("source", "word"),
+    [
+        ("import functools\nmake = functools.partial(tf.estimator.Estimator, model_fn=f)\n", "passed on"),
+        ("classes = {'a': tf.estimator.Estimator}\n", "passed on"),
+        ("e = tf.contrib.learn.Estimator(f)\n", "tf.estimator first"),
+        ("from tensorflow.contrib import learn\ne = learn.DNNClassifier([1])\n", "tf.estimator first"),
+    ],
+)
+def test_estimators_that_cannot_follow_are_named(source: str, word: str) -> None:
+    result = check_says("estimator_class", HEAD + source, "manual", word)
+    assert result.findings[0].risk == "high"
+
+
+def test_a_check_or_an_annotation_still_holds() -> None:
+    source = "def f(x: tf.estimator.Estimator) -> tf.estimator.Estimator:\n    isinstance(x, tf.estimator.Estimator)\n"
+    check_noop("estimator_class", HEAD + source)

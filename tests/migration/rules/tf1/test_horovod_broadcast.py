@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import pytest
+
+from migration.checking import check_rewrite, migrated
+
+HEAD = "import tensorflow as tf\nimport horovod.tensorflow as hvd\n"
+KERAS = "import tensorflow as tf\nimport horovod.tensorflow.keras as hvd\n"
+
+
+def after(source: str, rule: str = "", **options: object) -> str:
+    return migrated(source, rule, **options).after.decode()
+
+
+def test_the_hook_of_a_session_is_replaced() -> None:
+    source = HEAD + (
+        "def f():\n    hook = hvd.BroadcastGlobalVariablesHook(root_rank=1, device='/gpu:0')\n"
+        "    return tf.train.MonitoredTrainingSession(hooks=[hook])\n"
+    )
+    text = after(source, "horovod_broadcast", distributed=True)
+    assert "hook = NPUBroadcastGlobalVariablesHook(1, get_rank_id())" in text
+
+
+@pytest.mark.parametrize(
+    ("before", "later"),
+    [
+        ("h = [hvd.BroadcastGlobalVariablesHook(0)]\n", "h = []\n"),
+        ("h = [a, hvd.BroadcastGlobalVariablesHook(0), b]\n", "h = [a, b]\n"),
+        ("h = [a, hvd.BroadcastGlobalVariablesHook(0)]\n", "h = [a]\n"),
+        ("h.append(hvd.BroadcastGlobalVariablesHook(0))\nx = 1\n", "x = 1\n"),
+    ],
+)
+def test_an_estimator_needs_no_hook(before: str, later: str) -> None:
+    head = HEAD + "e = tf.estimator.Estimator(f)\n"
+    check_rewrite("horovod_broadcast", head + before, head + later)
+
+
+def test_where_something_holds_the_hook_an_empty_one_takes_its_place() -> None:
+    head = HEAD + "e = tf.estimator.Estimator(f)\n"
+    text = after(head + "h = hvd.BroadcastGlobalVariablesHook(0)\np = (h, a)\n", "horovod_broadcast")
+    assert "h = NpuEmptyHook()\n" in text
+
+
+def test_the_estimator_may_live_in_another_file() -> None:
+    others = {"main.py": "import tensorflow as tf\ne = tf.estimator.Estimator(f)\n"}
+    text = after(HEAD + "h = [hvd.BroadcastGlobalVariablesHook(0)]\n", "horovod_broadcast", others=others)
+    assert "h = []\n" in text
+
+
+def test_the_callback_keeps_its_root() -> None:
+    source = KERAS + "c = [hvd.callbacks.BroadcastGlobalVariablesCallback(2)]\n"
+    assert "c = [NPUBroadcastGlobalVariablesCallback(root_rank=2)]" in after(source, "horovod_broadcast")
+
+
+def test_the_operation_assigns_each_variable() -> None:
+    text = after(HEAD + "sess.run(hvd.broadcast_global_variables(0))\n", "horovod_broadcast")
+    assert (
+        "sess.run(tf.group(*[var.assign(hccl_ops.broadcast([var], 0)[0]) for var in tf.trainable_variables()]))" in text
+    )
+    text = after(HEAD + "op = hvd.broadcast_variables(mine, root_rank=0)\n", "horovod_broadcast")
+    assert "op = tf.group(*[var.assign(hccl_ops.broadcast([var], 0)[0]) for var in mine])" in text

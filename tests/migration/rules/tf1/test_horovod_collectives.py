@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import pytest
+
+from migration.checking import check_says, migrated
+
+HEAD = "import tensorflow as tf\nimport horovod.tensorflow as hvd\n"
+
+
+def after(source: str, rule: str = "", **options: object) -> str:
+    return migrated(source, rule, **options).after.decode()
+
+
+@pytest.mark.parametrize(
+    ("before", "later"),
+    [
+        ("hvd.allreduce(x)", 'hccl_ops.allreduce(x, "sum") / get_rank_size()'),
+        ("2 * hvd.allreduce(x, average=True)", '2 * (hccl_ops.allreduce(x, "sum") / get_rank_size())'),
+        ("hvd.allreduce(x)[0]", '(hccl_ops.allreduce(x, "sum") / get_rank_size())[0]'),
+        ("hvd.allreduce(x, False)", 'hccl_ops.allreduce(x, "sum")'),
+        ("hvd.allreduce(a + b, op=hvd.Sum)", 'hccl_ops.allreduce(a + b, "sum")'),
+        ("hvd.allreduce(x, op=hvd.Max, name='m')", 'hccl_ops.allreduce(x, "max")'),
+        (
+            "f(hvd.allreduce(hvd.allreduce(x, average=False)))",
+            'f(hccl_ops.allreduce(hccl_ops.allreduce(x, "sum"), "sum") / get_rank_size())',
+        ),
+        ("hvd.allgather(x)", "hccl_ops.allgather(x, get_rank_size())"),
+        ("hvd.broadcast(x, root_rank=0)", "hccl_ops.broadcast([x], 0)[0]"),
+    ],
+)
+def test_tensors_go_through_hccl(before: str, later: str) -> None:
+    text = after(HEAD + f"def f():\n    return {before}\n", "horovod_collectives", distributed=True)
+    assert f"    return {later}\n" in text, text
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "hvd.allreduce(x, average=flag)",
+        "hvd.allreduce(x, op=hvd.Adasum)",
+        "hvd.allreduce(x, prescale_factor=2)",
+        "hvd.allreduce(*x)",
+    ],
+)
+def test_a_reduction_that_cannot_be_known_is_left_to_a_person(call: str) -> None:
+    check_says("horovod_collectives", HEAD + f"y = {call}\n", "manual", "allreduce")
+
+
+def test_a_comment_within_a_call_is_not_swallowed() -> None:
+    check_says("horovod_collectives", HEAD + "y = hvd.allreduce(\n    x  # the loss\n)\n", "manual", "by hand")

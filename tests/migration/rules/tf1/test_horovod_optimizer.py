@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import pytest
+
+from migration.checking import check_says, migrated
+
+HEAD = "import tensorflow as tf\nimport horovod.tensorflow as hvd\n"
+KERAS = "import tensorflow as tf\nimport horovod.tensorflow.keras as hvd\n"
+
+
+def after(source: str, rule: str = "", **options: object) -> str:
+    return migrated(source, rule, **options).after.decode()
+
+
+def test_other_arguments_are_dropped_and_listed() -> None:
+    before = HEAD + "opt = hvd.DistributedOptimizer(\n    opt,  # inner\n    name='d',\n    sparse_as_dense=True)\n"
+    result = migrated(before, "horovod_optimizer")
+    assert "opt = NPUDistributedOptimizer(\n    opt,  # inner\n    )\n" in result.after.decode()
+    assert "sparse" not in result.after.decode()
+    assert any("dropped: name='d', sparse_as_dense=True" in one.message for one in result.findings)
+
+
+@pytest.mark.parametrize("argument", ["op=hvd.Adasum", "op=hvd.Sum", "backward_passes_per_step=4"])
+def test_arguments_that_change_the_result_are_named(argument: str) -> None:
+    result = migrated(HEAD + f"opt = hvd.DistributedOptimizer(opt, {argument})\n", "horovod_optimizer")
+    assert any(one.status == "manual" and "is lost" in one.message for one in result.findings)
+
+
+def test_an_average_is_what_happens_anyway() -> None:
+    result = migrated(HEAD + "opt = hvd.DistributedOptimizer(opt, op=hvd.Average)\n", "horovod_optimizer")
+    assert {one.status for one in result.findings} == {"changed"}
+
+
+def test_keras_optimizers_have_a_wrapper_of_their_own() -> None:
+    assert "o = KerasDistributeOptimizer(opt)" in after(
+        KERAS + "o = hvd.DistributedOptimizer(opt)\n", "horovod_optimizer"
+    )
+    source = HEAD + "k = tf.keras.optimizers.SGD(0.1)\no = hvd.DistributedOptimizer(k)\n"
+    assert "o = KerasDistributeOptimizer(k)" in after(source, "horovod_optimizer")
+
+
+def test_unpacked_arguments_are_left_to_a_person() -> None:
+    check_says("horovod_optimizer", HEAD + "opt = hvd.DistributedOptimizer(opt, **more)\n", "manual", "NPUDistributed")

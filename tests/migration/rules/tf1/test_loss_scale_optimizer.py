@@ -1,0 +1,12 @@
+from __future__ import annotations
+
+from migration.checking import migrated
+
+HEAD = "import tensorflow as tf\n"
+
+
+def test_a_scale_that_is_no_manager_is_left_to_a_person() -> None:
+    source = HEAD + "o = tf.train.experimental.MixedPrecisionLossScaleOptimizer(opt, loss_scale=8)\n"
+    result = migrated(source, "loss_scale_optimizer")
+    assert "NPULossScaleOptimizer(opt, loss_scale_manager=8)" in result.after.decode()
+    assert any(finding.status == "manual" for finding in result.findings)

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import pytest
+
+from migration.checking import migrated
+
+HEAD = "import tensorflow as tf\n"
+TPU_CONFIG = (
+    "c = tf.contrib.tpu.RunConfig({}tpu_config=tf.contrib.tpu.TPUConfig(iterations_per_loop={}))\n"
+    "e = tf.contrib.tpu.TPUEstimator(f, config=c, train_batch_size=8)\ne.train(fn, {})\n"
+)
+
+
+def test_tpu_kept_is_only_switched_off() -> None:
+    source = HEAD + "e = tf.contrib.tpu.TPUEstimator(use_tpu=FLAGS.tpu, model_fn=f, train_batch_size=8)\n"
+    text = migrated(source, "tpu_estimator", tpu="keep").after.decode()
+    assert "TPUEstimator(use_tpu=False, model_fn=f, train_batch_size=8)" in text
+
+
+@pytest.mark.parametrize(
+    ("params", "result"),
+    [
+        ("params=p, train_batch_size=8", "params=dict(p, batch_size=8)"),
+        ("params={'a': 1}, train_batch_size=8", "params={'a': 1, \"batch_size\": 8}"),
+        ("params={'a': 1,}, train_batch_size=8", "params={'a': 1,\"batch_size\": 8}"),
+        ("params={'batch_size': 4}, train_batch_size=8", "params={'batch_size': 4}"),
+        ("train_batch_size=8", 'params={"batch_size": 8}'),
+        ("use_tpu=True, train_batch_size=8, eval_batch_size=8, config=c", 'config=c, params={"batch_size": 8}'),
+        ("predict_batch_size=4", 'params={"batch_size": 4}'),
+        ("use_tpu=False, eval_batch_size=n, predict_batch_size=4", 'params={"batch_size": n}'),
+        ("train_batch_size=None, predict_batch_size=4, params=None", 'params={"batch_size": 4}'),
+        ("predict_batch_size=FLAGS.size, params=hparams", "params=dict(hparams, batch_size=FLAGS.size)"),
+        ("f, d, c, {'a': 1}, predict_batch_size=4", "f, d, c, {'a': 1, \"batch_size\": 4}"),
+    ],
+)
+def test_batch_sizes_move_into_params(params: str, result: str) -> None:
+    text = migrated(HEAD + f"e = tf.contrib.tpu.TPUEstimator({params})\n", "tpu_estimator").after.decode()
+    assert f"e = NPUEstimator({result})" in text, text
+
+
+@pytest.mark.parametrize(
+    ("saved", "loop", "steps"),
+    [
+        ("save_checkpoints_steps=1000, ", "1000", "max_steps=3000"),
+        ("save_checkpoints_secs=60, ", "10", "steps=20"),
+        ("", "50", "steps=100"),
+    ],
+)
+def test_a_loop_that_divides_all_steps_goes_along(saved: str, loop: str, steps: str) -> None:
+    result = migrated(HEAD + TPU_CONFIG.format(saved, loop, steps), "tpu_estimator")
+    assert f"c = NPURunConfig({saved}iterations_per_loop={loop})\n" in result.after.decode()
+    assert {one.status for one in result.findings} == {"changed", "advice"}
+
+
+@pytest.mark.parametrize(
+    ("saved", "loop", "steps"),
+    [
+        ("", "1000", "max_steps=3000"),  # NPURunConfig saves every 100 steps
+        ("save_checkpoints_steps=1000, ", "1000", "max_steps=2500"),
+        ("save_checkpoints_steps=1000, ", "1000", "max_steps=number"),
+        ("save_checkpoints_steps=FLAGS.save, ", "FLAGS.loop", "max_steps=number"),
+        ("save_checkpoints_steps=1000, ", "FLAGS.loop", "max_steps=3000"),
+    ],
+)
+def test_a_loop_that_may_not_divide_the_steps_is_left_out_and_reported(saved: str, loop: str, steps: str) -> None:
+    result = migrated(HEAD + TPU_CONFIG.format(saved, loop, steps), "tpu_estimator")
+    assert "iterations_per_loop" not in result.after.decode()
+    assert any("iterations_per_loop" in one.message for one in result.findings if one.status == "manual")
+
+
+@pytest.mark.parametrize(
+    "config", ["npu_run_config_init(run_config=tf.estimator.RunConfig('d'))", "npu_run_config_init()"]
+)
+def test_what_the_vendors_converter_wrote_stays(config: str) -> None:
+    source = (
+        "from npu_bridge.npu_init import *\n" + HEAD + f"c = {config}\n"
+        "e = tf.contrib.tpu.TPUEstimator(use_tpu=False, model_fn=f, config=c, train_batch_size=8)\n"
+        f"g = tf.contrib.tpu.TPUEstimator(f, None, {config}, use_tpu=False, train_batch_size=8)\n"
+    )
+    result = migrated(source, "tpu_estimator")
+    assert not result.changed
+    assert not [one for one in result.findings if one.status in ("manual", "unresolved")]

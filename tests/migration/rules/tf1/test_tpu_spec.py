@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import pytest
+
+from migration.checking import check_says, migrated
+
+HEAD = "import tensorflow as tf\n"
+SPEC = "tf.contrib.tpu.TPUEstimatorSpec"
+
+
+def test_metrics_of_a_tpu_that_are_not_written_out_are_left_to_a_person() -> None:
+    source = HEAD + "s = tf.contrib.tpu.TPUEstimatorSpec(mode, loss=l, eval_metrics=metrics)\n"
+    check_says("tpu_spec", source, "manual", "not a pair")
+    pair = HEAD + "s = tf.contrib.tpu.TPUEstimatorSpec(mode, eval_metrics=(f, {'a': a}), scaffold_fn=make)\n"
+    text = migrated(pair, "tpu_spec").after.decode()
+    assert "NPUEstimatorSpec(mode, eval_metric_ops=f(**{'a': a}), scaffold=make() if make else None)" in text
+
+
+@pytest.mark.parametrize(
+    ("before", "metrics"),
+    [
+        ("m = (fn, [a, b])\n", "m[0](*m[1])"),
+        ("m = (fn, {'a': a})\n", "m[0](**m[1])"),
+        ("m = None\nif x:\n    m = (fn, [a, b])\n", "m[0](*m[1]) if m else None"),
+        ("m = None\n", "None"),
+    ],
+)
+def test_a_pair_of_metrics_with_a_name_is_called_by_its_parts(before: str, metrics: str) -> None:
+    text = migrated(f"{HEAD}{before}s = {SPEC}(mode=mode, loss=loss, eval_metrics=m)\n", "tpu_spec").after.decode()
+    assert text.endswith(f"{before}s = NPUEstimatorSpec(mode=mode, loss=loss, eval_metric_ops={metrics})\n")
+
+
+def test_where_one_spec_of_a_function_cannot_follow_none_does() -> None:
+    source = (
+        f"{HEAD}def f(mode, m):\n    if mode:\n        return {SPEC}(mode=mode, loss=loss)\n"
+        f"    return {SPEC}(mode=mode, loss=loss, eval_metrics=m)\n"
+    )
+    result = check_says("tpu_spec", source, "manual", "not a pair")
+    assert [one.line for one in result.findings] == [4, 5]
+
+
+def test_metrics_by_position_are_left_to_a_person() -> None:
+    check_says("tpu_spec", f"{HEAD}s = {SPEC}(mode, None, loss, op, (fn, [a]))\n", "manual", "not a pair")

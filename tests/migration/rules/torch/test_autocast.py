@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import pytest
+
+from migration.checking import check_noop, check_rewrite
+
+HEAD = "import torch\n"
+DONE = "import torch\nimport torch_npu\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import torch\nwith torch.autocast(device_type=device.type): pass\n",
+        "import torch\nwith torch.autocast('cpu', dtype=torch.bfloat16): pass\n",
+        "import torch\ntorch.amp.GradScaler('cpu')\ntorch.amp.GradScaler(**options)\n",
+        "from mylib import autocast\nautocast('cuda')\n",
+        "import torch\nwith torch.autocast(f'{kind}'): pass\n",
+    ],
+)
+def test_a_device_that_is_not_cuda_stays(text: str) -> None:
+    check_noop("torch.autocast", text)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("torch.autocast('cuda')", "torch.autocast('npu')"),
+        ('torch.autocast(device_type="cuda", dtype=d)', 'torch.autocast(device_type="npu", dtype=d)'),
+        ("torch.amp.autocast('cuda', enabled=e)", "torch.amp.autocast('npu', enabled=e)"),
+        ("torch.autocast('cuda' if c else 'cpu')", "torch.autocast('npu' if c else 'cpu')"),
+        ("torch.amp.GradScaler('cuda')", "torch.amp.GradScaler('npu')"),
+        ("torch.amp.GradScaler(device='cuda', enabled=e)", "torch.amp.GradScaler(device='npu', enabled=e)"),
+        ("torch.amp.GradScaler(enabled=e)", 'torch.amp.GradScaler(enabled=e, device="npu")'),
+        ("torch.amp.GradScaler()", 'torch.amp.GradScaler(device="npu")'),
+        ("torch.amp.custom_fwd(device_type='cuda')", "torch.amp.custom_fwd(device_type='npu')"),
+    ],
+)
+def test_the_device_string_is_changed(before: str, after: str) -> None:
+    check_rewrite("torch.autocast", f"{HEAD}x = {before}  # keep\n", f"{DONE}x = {after}  # keep\n")
+
+
+def test_names_imported_from_torch_amp_are_known() -> None:
+    before = "from torch.amp import GradScaler, autocast\nscaler = GradScaler('cuda')\nwith autocast('cuda'): pass\n"
+    after = before.replace("'cuda'", "'mlu'").replace("autocast\n", "autocast\nimport torch_mlu\n", 1)
+    check_rewrite("torch.autocast", before, after, to="mlu")

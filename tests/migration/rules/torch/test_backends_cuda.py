@@ -1,0 +1,18 @@
+from __future__ import annotations
+
+import pytest
+
+from migration.checking import migrated
+
+
+def said(text: str, rule: str = "", **options: object) -> list[tuple[int, str]]:
+    found = migrated(text, rule, **options).findings
+    return [(finding.line, finding.status) for finding in found if finding.rule == f"torch.{rule}"]
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["print(torch.version.cuda)", "torch.backends.cuda.is_built()", "torch.backends.cuda.enable_flash_sdp(True)"],
+)
+def test_what_speaks_of_cuda_alone_is_named(written: str) -> None:
+    assert [line for line, _ in said(f"import torch\n{written}\n", "backends_cuda")] == [2]

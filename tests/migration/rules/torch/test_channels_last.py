@@ -1,0 +1,14 @@
+from __future__ import annotations
+
+from migration.checking import check_noop, migrated
+
+
+def said(text: str, rule: str = "", **options: object) -> list[tuple[int, str]]:
+    found = migrated(text, rule, **options).findings
+    return [(finding.line, finding.status) for finding in found if finding.rule == f"torch.{rule}"]
+
+
+def test_channels_last_gets_advice_on_the_npu_alone() -> None:
+    text = "import torch\nm = m.to(memory_format=torch.channels_last)\n"
+    assert said(text, "channels_last") == [(2, "advice")]
+    check_noop("torch.channels_last", text, to="mlu")

@@ -1,0 +1,16 @@
+from __future__ import annotations
+
+from migration.checking import migrated
+
+
+def said(text: str, rule: str = "", **options: object) -> list[tuple[int, str]]:
+    found = migrated(text, rule, **options).findings
+    return [(finding.line, finding.status) for finding in found if finding.rule == f"torch.{rule}"]
+
+
+def test_a_graph_is_left_on_the_npu_and_moves_on_the_mlu() -> None:
+    text = "import torch\ng = torch.cuda.CUDAGraph()\nwith torch.cuda.graph(g):\n    pass\n"
+    assert said(text, "cuda_graphs") == [(2, "manual"), (3, "manual")]
+    after = migrated(text, to="mlu").after.decode()
+    assert "torch.mlu.MLUGraph()" in after
+    assert "torch.mlu.graph(g)" in after

@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+import pytest
+
+from migration.checking import migrated
+
+
+def said(text: str, rule: str = "", **options: object) -> list[tuple[int, str]]:
+    found = migrated(text, rule, **options).findings
+    return [(finding.line, finding.status) for finding in found if finding.rule == f"torch.{rule}"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import torch\nprint(torch.cuda.get_device_properties(0).major)\n",
+        "import torch\np = torch.cuda.get_device_properties(0)\nprint(p.multi_processor_count)\n",
+        "import torch\nclass A:\n    def f(self):\n        self.p = torch.cuda.get_device_properties(0)\n"
+        "        print(self.p.minor)\n",
+    ],
+)
+def test_properties_that_the_card_lacks_are_named(text: str) -> None:
+    assert [status for _, status in said(text, "properties")] == ["manual"]

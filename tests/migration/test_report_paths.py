@@ -1,0 +1,94 @@
+"""Reports go over nothing, or over an earlier report of their own kind; never over somebody's work."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from migration.small_project import make_project, migrated_project
+from viaduct.errors import BadValue
+from viaduct.migration import report
+from viaduct.migration.jsonreport import as_json
+from viaduct.migration.report_paths import check_places
+from viaduct.migration.sarif import as_sarif
+from viaduct.reporting import Page, write_page
+
+FLAGS = ("--report", "--sarif", "--json")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    return make_project(tmp_path / "project")
+
+
+@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize("flag", FLAGS)
+@pytest.mark.parametrize(
+    ("make", "word"),
+    [
+        (lambda p: p / "train.py", "script of the project"),
+        (lambda p: p / "data" / ".." / "new_folder" / ".." / "train.py", "no folder"),
+        (lambda p: p / "data", "is a folder"),
+        (lambda p: p.parent / "none" / "r.html", "no folder"),
+        (lambda p: p / "README.md" / "r.html", "no folder"),
+        (lambda p: p / "dangling", "not a plain file"),
+        (lambda p: p / "link.html", "not a plain file"),
+        (lambda p: p.parent / "out" / "train.py", "script of the project"),
+        (lambda p: p.parent / "out", "is a folder"),
+    ],
+)
+def test_what_no_report_may_replace(project: Path, make: object, word: str, flag: str, force: bool) -> None:
+    os.symlink("nowhere", project / "dangling")
+    os.symlink("README.md", project / "link.html")
+    place = make(project)  # type: ignore[operator]
+    with pytest.raises(BadValue, match=word):
+        check_places(project, {flag: place}, project.parent / "out", force)
+
+
+@pytest.mark.parametrize("flag", FLAGS)
+def test_other_files_are_replaced_only_with_force(project: Path, flag: str) -> None:
+    for place in (project / "README.md", project.parent / "out" / "README.md"):
+        with pytest.raises(BadValue, match="no earlier report"):
+            check_places(project, {flag: place}, project.parent / "out", False)
+        check_places(project, {flag: place}, project.parent / "out", True)
+
+
+def test_the_script_itself_is_refused_where_it_alone_is_migrated(project: Path) -> None:
+    script, out = project / "plain.py", project.parent / "out"
+    for place in (script, out / "plain.py"):
+        with pytest.raises(BadValue, match="script of the project"):
+            check_places(script, {"--json": place}, out, True)
+    check_places(script, {"--json": out / "README.md"}, out, False)
+
+
+def test_a_new_file_is_welcome_within_the_project_and_within_the_copy(project: Path) -> None:
+    out = project.parent / "out"
+    places = {"--report": project / "r.html", "--json": out / "r.json", "--sarif": None}
+    check_places(project, places, out, False)
+
+
+def test_a_report_replaces_one_of_its_kind_and_no_other(project: Path) -> None:
+    outcome = migrated_project(project)
+    places = {"--report": project / "r", "--sarif": project / "s", "--json": project / "j"}
+    report.write(outcome, places["--report"])
+    places["--sarif"].write_text(as_sarif(outcome), encoding="utf-8")
+    places["--json"].write_text(as_json(outcome), encoding="utf-8")
+    check_places(project, places, None, False)
+    for flag in FLAGS:
+        for place in (place for kind, place in places.items() if kind != flag):
+            with pytest.raises(BadValue, match="no earlier report"):
+                check_places(project, {flag: place}, None, False)
+
+
+def test_a_page_of_another_verb_is_not_ours(tmp_path: Path) -> None:
+    write_page(Page("a run"), tmp_path / "report.html")
+    with pytest.raises(BadValue, match="no earlier report"):
+        check_places(tmp_path, {"--report": tmp_path / "report.html"}, None, False)
+
+
+def test_two_reports_do_not_share_a_file(project: Path) -> None:
+    places = {"--json": project / "r", "--sarif": project / "data" / ".." / "r"}
+    with pytest.raises(BadValue, match="--json and --sarif"):
+        check_places(project, places, None, True)

@@ -1,0 +1,158 @@
+"""A bank's choices in training: said, recorded, the same after a resume; without a bank nothing changes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from training import tiny
+from viaduct import devices
+from viaduct.errors import BadRun
+from viaduct.recipes import Loaded
+from viaduct.training.loop import Training
+from viaduct.training.rundir import RunDir
+from viaduct.training.session import Request, run_training
+from viaduct.training.tuning_worker import make_step_signature
+from viaduct.tuning.applying import observe_calls
+from viaduct.tuning.bank import Bank, Entry, Verdict
+from viaduct.tuning.fingerprint import read_fingerprint
+from viaduct.tuning.location import locate_bank
+from viaduct.tuning.operators import conv2d, optimizer
+from viaduct.verbs.train import choose_bank
+
+NAME = "tiny"
+
+
+@pytest.fixture
+def bank(tmp_path: Path) -> Path:
+    """A bank whose choices are slower, but other bits: contiguous convolutions without oneDNN, updates in a loop."""
+    training = make_training(tmp_path / "scratch")
+    batch = next(training.prepare())
+    calls = observe_calls(training.computation.network, lambda: training.computation.outputs(batch.images))
+    update = optimizer.describe(training.optimizer)
+    assert update is not None
+    choice = {**conv2d.DEFAULT, "layout": "contiguous", "forward_onednn": False, "backward_onednn": False}
+    convolutions = [call.signature for call in calls if call.signature.kind == "conv2d"]
+    entries = [Entry(signature, choice, conv2d.DEFAULT, 2, 1, 0, installed=True) for signature in convolutions]
+    entries.append(Entry(update, {"implementation": "loop"}, optimizer.DEFAULT, 2, 1, 0, installed=True))
+    path = tmp_path / "bank"
+    path.mkdir()
+    for entry in entries:
+        Bank(path).update(read_fingerprint("cpu"), lambda stored, entry=entry: stored.with_entry(entry))
+    return path
+
+
+def recipe() -> Any:
+    return replace(tiny.RECIPE, model=tiny.forgetful)
+
+
+def make_training(path: Path) -> Training:
+    device, place = devices.pick("cpu")
+    path.mkdir()
+    return Training(recipe(), RunDir(path), tiny.make(None), device, place, callbacks=[])
+
+
+def train(run: Path, bank: Path | None, steps: int) -> dict[str, torch.Tensor]:
+    loaded = Loaded(NAME, replace(recipe(), steps=steps), "", None)
+    location = locate_bank(bank) if bank else None
+    run_training(Request(loaded, RunDir(run), None, "cpu", "auto", "viaduct train", bank=location))
+    return load_file(run / "model.safetensors")
+
+
+def read_tuning(run: Path) -> Any:
+    return json.loads((run / "recipe.json").read_text())["tuning"]
+
+
+def same_bits(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> bool:
+    return all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_choices_are_said_recorded_and_the_same_after_a_resume(
+    tmp_path: Path, bank: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    whole = train(tmp_path / "whole", bank, steps=8)
+    said = capfd.readouterr().err
+    assert f"Bank {bank} (--bank): 2 choices: 1 module, optimizer loop." in said
+    recorded = read_tuning(tmp_path / "whole")
+    assert len(recorded["choices"]) == 2
+    train(tmp_path / "parts", bank, steps=4)
+    resumed = train(tmp_path / "parts", None, steps=8)  # asks no bank: what the run was begun with counts
+    assert "Tuned as the run was begun, 2 choices: 1 module, optimizer loop." in capfd.readouterr().err
+    assert same_bits(whole, resumed)
+    assert read_tuning(tmp_path / "parts") == recorded
+    assert json.loads((tmp_path / "parts" / "summary.json").read_text())["tuning"] == recorded
+
+
+def test_a_run_that_was_begun_without_a_bank_keeps_its_bits(
+    tmp_path: Path, bank: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    whole = train(tmp_path / "whole", None, steps=8)
+    assert read_tuning(tmp_path / "whole") is None
+    train(tmp_path / "parts", None, steps=4)
+    resumed = train(tmp_path / "parts", bank, steps=8)
+    assert "not used, this run was begun without" in capfd.readouterr().err
+    assert same_bits(whole, resumed)
+
+
+def test_entries_of_another_version_are_not_used_and_that_is_said(
+    tmp_path: Path, bank: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    here = read_fingerprint("cpu")
+    file = Bank(bank).find_file(here)
+    other = replace(here, torch="1.0.0")
+    file.rename(Bank(bank).find_file(other))
+    moved = Bank(bank).find_file(other)
+    moved.write_text(moved.read_text().replace(f'"torch": "{here.torch}"', '"torch": "1.0.0"'))
+    train(tmp_path / "run", bank, steps=2)
+    assert f"its entries are of another device or version (torch 1.0.0, here {here.torch})" in capfd.readouterr().err
+    assert read_tuning(tmp_path / "run") is None
+
+
+def test_a_step_without_gain_uses_nothing_of_what_other_recipes_installed(
+    tmp_path: Path, bank: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    step = make_step_signature(make_training(tmp_path / "again"), NAME)
+    verdict = Verdict(step.key, {}, 10.0, 10.0, 1.0, 9, False)
+    Bank(bank).update(read_fingerprint("cpu"), lambda stored: stored.with_verdict(verdict))
+    train(tmp_path / "run", bank, steps=2)
+    assert "nothing is applied" in capfd.readouterr().err
+    assert read_tuning(tmp_path / "run") is None
+
+
+def test_recorded_choices_that_are_damaged_are_refused(tmp_path: Path, bank: Path) -> None:
+    train(tmp_path / "run", bank, steps=2)
+    file = tmp_path / "run" / "recipe.json"
+    record = json.loads(file.read_text())
+    record["tuning"] = {"choices": [1]}
+    file.write_text(json.dumps(record))
+    with pytest.raises(BadRun, match="its tuning"):
+        train(tmp_path / "run", None, steps=4)
+
+
+def test_the_users_own_bank_is_used_without_being_named_and_that_is_said(
+    tmp_path: Path, bank: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    own = tmp_path / "data" / "viaduct" / "bank"
+    own.parent.mkdir(parents=True)
+    bank.rename(own)
+    location = locate_bank(None, {"XDG_DATA_HOME": str(tmp_path / "data")})
+    loaded = Loaded(NAME, replace(recipe(), steps=2), "", None)
+    run_training(Request(loaded, RunDir(tmp_path / "run"), None, "cpu", "auto", "viaduct train", bank=location))
+    assert f"Bank {own} (your default bank): 2 choices: 1 module, optimizer loop." in capfd.readouterr().err
+
+
+def test_no_bank_is_used_where_none_is_asked_for_or_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TUNE_BANK_PATH", str(tmp_path))
+    assert choose_bank(Path("none")) is None
+    found = choose_bank(None)
+    assert found is not None
+    assert found.origin == "TUNE_BANK_PATH"
+    monkeypatch.delenv("TUNE_BANK_PATH")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "absent"))
+    assert choose_bank(None) is None

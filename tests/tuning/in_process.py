@@ -1,0 +1,55 @@
+"""A worker without a process: times as a function says, failures as a table says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tuning.bank_entries import HERE
+from viaduct.tuning.bank import Bank, Choice, Stored
+from viaduct.tuning.signature import Signature
+from viaduct.tuning.space import Parameter, Space
+from viaduct.tuning.tuner import Operator, Tuner
+from viaduct.tuning.workers import WorkerFailed
+
+SPACE = Space([Parameter("tile", (1, 2, 4, 8)), Parameter("fast", (False, True))], default={"tile": 1, "fast": False})
+
+
+def make_operator(name: str = "op") -> Operator:
+    return Operator(Signature.of("conv2d", x=name), (f"layer.{name}",), 1, SPACE)
+
+
+class FakeWorker:
+    """Answers measurements from a function of the configuration; 1.0 is the default's time."""
+
+    def __init__(self, ratio: Callable[[Choice], float | str]) -> None:
+        self.ratio = ratio
+        self.asked: list[Choice] = []
+
+    def ask(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
+        point = request["candidate"]
+        self.asked.append(json.loads(json.dumps(point)))
+        found = self.ratio(point)
+        if isinstance(found, str):
+            if found.startswith("killed"):
+                raise WorkerFailed(found)
+            return {"wrong": found}
+        incumbent = self.ratio(request["incumbent"])
+        assert isinstance(incumbent, float)
+        return {
+            "us": 100 * found,
+            "default_us": 100.0,
+            "ratio": found,
+            "spread": 0.01,
+            "beats_incumbent": found < incumbent,
+            "beats_default": found < 1.0,
+            "turns": 5,
+        }
+
+
+def make_tuner(folder: Path, worker: FakeWorker, repeat: bool = False, built_in: Stored | None = None) -> Tuner:
+    lines: list[str] = []
+    shipped = built_in or Stored(HERE)
+    return Tuner(worker, Bank(folder), HERE, shipped, "exhaustive", 1, repeat, lines.append)  # type: ignore[arg-type]

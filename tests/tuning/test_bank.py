@@ -1,0 +1,97 @@
+"""The bank: several writers, damage, other devices."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tuning.bank_entries import ELSEWHERE, HERE, make_entry
+from viaduct.tuning.bank import BadBank, Bank, DamagedBank, Stored, Verdict
+
+WRITER = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+from tuning.bank_entries import HERE, make_entry
+from viaduct.tuning.bank import Bank
+for number in range(25):
+    Bank(Path(sys.argv[2])).update(HERE, lambda stored: stored.with_entry(make_entry(f"{sys.argv[3]}{number}")))
+"""
+
+
+def test_entries_survive_writing_and_reading(tmp_path: Path) -> None:
+    failed = (({"layout": "channels_last"}, "killed by SIGSEGV"),)
+    entry = make_entry("1x3x8x8", failed=failed, installed=True, note="why", date="2026-01-01")
+    verdict = Verdict("step of a recipe", {entry.signature.key: entry.choice}, 10.0, 8.0, 1.25, 9, True)
+    written = Bank(tmp_path).update(HERE, lambda stored: stored.with_entry(entry).with_verdict(verdict))
+    assert Bank(tmp_path).read(HERE) == written
+    assert Bank(tmp_path).read(HERE).entries[entry.signature.key] == entry
+
+
+def test_nothing_is_read_for_another_version(tmp_path: Path) -> None:
+    Bank(tmp_path).update(HERE, lambda stored: stored.with_entry(make_entry("a")))
+    assert Bank(tmp_path).read(ELSEWHERE).entries == {}
+    assert Bank(tmp_path).read_others(ELSEWHERE) == [HERE]
+    assert ELSEWHERE.list_differences(HERE) == ["torch 2.13.0, here 2.11.0"]
+
+
+def test_a_file_that_was_renamed_for_another_device_is_refused(tmp_path: Path) -> None:
+    Bank(tmp_path).update(HERE, lambda stored: stored.with_entry(make_entry("a")))
+    (tmp_path / HERE.file_name).rename(tmp_path / ELSEWHERE.file_name)
+    with pytest.raises(DamagedBank, match=r"torch 2\.13\.0"):
+        Bank(tmp_path).read(ELSEWHERE)
+
+
+@pytest.mark.process
+def test_two_writers_both_survive(tmp_path: Path) -> None:
+    tests = str(Path(__file__).parents[1])
+    words = [sys.executable, "-c", WRITER, tests, str(tmp_path)]
+    writers = [subprocess.Popen([*words, name]) for name in ("a", "b")]
+    assert [writer.wait(timeout=60) for writer in writers] == [0, 0]
+    assert len(Bank(tmp_path).read(HERE).entries) == 50
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"schema": 1}', '{"schema": 1, "fingerprint": {}, "entries": {}, "verdicts": {}}']
+)
+def test_a_damaged_file_is_named_and_never_overwritten(tmp_path: Path, text: str) -> None:
+    file = tmp_path / HERE.file_name
+    file.write_text(text)
+    bank = Bank(tmp_path)
+    with pytest.raises(DamagedBank, match=HERE.file_name):
+        bank.update(HERE, lambda stored: stored.with_entry(make_entry("a")))
+    assert file.read_text() == text
+    aside = bank.set_aside(file)
+    assert aside.read_text() == text
+    assert not file.exists()
+    assert bank.list_files() == []
+
+
+def test_a_damaged_entry_is_named(tmp_path: Path) -> None:
+    Bank(tmp_path).update(HERE, lambda stored: stored.with_entry(make_entry("a")))
+    file = tmp_path / HERE.file_name
+    record = json.loads(file.read_text())
+    record["entries"]["conv2d x=a"]["best_us"] = "fast"
+    file.write_text(json.dumps(record))
+    with pytest.raises(DamagedBank, match="best_us of 'conv2d x=a' is 'fast'"):
+        Bank(tmp_path).read(HERE)
+
+
+def test_a_newer_schema_is_not_called_damaged(tmp_path: Path) -> None:
+    (tmp_path / HERE.file_name).write_text('{"schema": 99}')
+    with pytest.raises(BadBank, match="schema 99") as raised:
+        Bank(tmp_path).read(HERE)
+    assert not isinstance(raised.value, DamagedBank)
+
+
+def test_the_larger_gain_wins_and_failures_are_kept() -> None:
+    slow = make_entry("a", 100, 95, failed=(({"layout": "x"}, "crashed"),))
+    fast = make_entry("a", 200, 150, failed=(({"layout": "y"}, "hung"),))
+    merged = Stored(HERE).with_entry(slow).merge(Stored(HERE).with_entry(fast).with_entry(make_entry("b")))
+    assert merged.entries["conv2d x=a"].best_us == 150
+    assert [reason for _, reason in merged.entries["conv2d x=a"].failed] == ["crashed", "hung"]
+    assert set(merged.entries) == {"conv2d x=a", "conv2d x=b"}

@@ -1,0 +1,71 @@
+"""What a ranking rests on; no time is asserted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from viaduct.devices import get
+from viaduct.devices.timing import Clock
+from viaduct.tuning.bank import Choice
+from viaduct.tuning.measuring import (
+    Bench,
+    OtherPrograms,
+    find_cache_bytes,
+    is_significant,
+    take_turns_until_significant,
+)
+from viaduct.tuning.operators import Work
+from viaduct.tuning.signature import Signature
+
+
+class Wrong:
+    """A kind of operator whose variants are wrong by as much as they say."""
+
+    KIND = "wrong"
+
+    def make_work(self, signature: Signature, point: Choice, device: str, exact: bool = False) -> Work:
+        def read_values() -> Sequence[tuple[str, Tensor]]:
+            exactly = torch.ones(8, dtype=torch.float64)
+            if exact:
+                return [("output", exactly)]
+            off = float("nan") if point["off"] == "nan" else float(point["off"])
+            return [("output", (exactly * (1 + 1e-6 + off)).float())]
+
+        return Work(lambda: None, read_values)
+
+
+def test_a_variant_with_wrong_values_is_named_with_its_error() -> None:
+    bench, signature = Bench("cpu", {"wrong": Wrong()}), Signature.of("wrong", x=1)
+    default = {"off": "0"}
+    assert bench.check_values(signature, {"off": "1e-6"}, default) is None
+    found = bench.check_values(signature, {"off": "0.1"}, default)
+    assert found is not None
+    assert found.startswith("output is off by 1.0e-01; the default by")
+    assert bench.check_values(signature, {"off": "nan"}, default) is not None
+
+
+def test_a_ranking_needs_more_than_chance() -> None:
+    assert is_significant([1.0] * 5, [2.0] * 5)
+    assert not is_significant([1.0] * 4, [2.0] * 4)
+    assert not is_significant([1.0, 1.0, 1.0, 3.0, 3.0], [2.0] * 5)
+    assert not is_significant([1.0] * 9, [1.0] * 9)
+
+
+def test_turns_go_on_until_the_ranking_is_clear() -> None:
+    calls: list[str] = []
+    works = {name: lambda name=name: calls.append(name) for name in ("a", "b")}
+    clock = Clock(get("cpu"), "cpu")
+    ticks = iter(range(10**6))
+    clock.seconds = lambda work: (work(), float(next(ticks) % 2))[1]  # type: ignore[assignment, method-assign]
+    race = take_turns_until_significant(works, clock, ("a", "b"), fewest=5, most=7, seconds=60)
+    # The first of a turn is the faster, and each turn begins with the other one: nobody wins, so all turns are taken.
+    assert len(race.times_us["a"]) == 7
+    assert calls[4:8] == ["a", "b", "b", "a"]
+
+
+def test_what_is_flushed_is_larger_than_nothing_and_others_are_a_share() -> None:
+    assert find_cache_bytes("cpu") >= 1 << 15
+    assert 0.0 <= OtherPrograms().share() <= 1.0

@@ -1,0 +1,69 @@
+"""`viaduct train --model SOURCE:NAME`: from the command to an evaluated run, with images of one's own."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from safetensors.torch import save_file
+
+from command import viaduct
+from viaduct import models
+
+BASE = ("--device", "cpu", "--batch", "4", "--precision", "fp32", "--set", "clip_norm=0")
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    """Two classes of six small images, and two of each to validate."""
+    noise = np.random.default_rng(1)
+    for split, count in (("train", 6), ("val", 2)):
+        for label in ("cat", "dog"):
+            folder = tmp_path / "photos" / split / label
+            folder.mkdir(parents=True)
+            for number in range(count):
+                file = io.BytesIO()
+                Image.fromarray(noise.integers(0, 256, (40, 48, 3), dtype=np.uint8)).save(file, "JPEG")
+                (folder / f"{number}.jpg").write_bytes(file.getvalue())
+    return tmp_path / "photos"
+
+
+@pytest.fixture(autouse=True)
+def on_the_path(stand_in_packages: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Let the commands' own processes find the packages."""
+    monkeypatch.setenv("PYTHONPATH", f"{stand_in_packages}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    monkeypatch.chdir(tmp_path)
+
+
+def test_a_network_is_fine_tuned_from_published_weights_and_evaluated(photos: Path, tmp_path: Path) -> None:
+    published = models.build("timm:tiny_vit", classes=1000).state_dict()
+    save_file(published, tmp_path / "published.safetensors")
+    words = ("train", "--model", "timm:tiny_vit", "--data", str(photos), "--init", "published.safetensors", *BASE)
+    whole = viaduct(*words, "--run", "whole", "--steps", "4")
+    assert whole.returncode == 0, whole.stderr
+    assert "with the recipe finetune" in whole.stderr
+    assert "begins anew: 1,000 classes there, 2 here" in whole.stderr
+    stored = json.loads((tmp_path / "whole" / "recipe.json").read_text())["recipe"]
+    assert stored["model"] == "timm:tiny_vit"
+    assert (stored["data"]["size"], stored["data"]["classes"]) == (32, 2)
+    assert stored["data"]["preprocess"] == "source:bicubic:0.9:0.5,0.5,0.5:0.5,0.25,0.5"
+    evaluated = viaduct("evaluate", "whole", "--device", "cpu")
+    assert evaluated.returncode == 0, evaluated.stderr
+
+
+def test_an_unknown_network_is_a_message_and_nothing_is_written(photos: Path, tmp_path: Path) -> None:
+    failed = viaduct("train", "--model", "timm:tiny_vti", "--data", str(photos), *BASE, "--run", "r")
+    assert failed.returncode == 2
+    assert "Closest is 'tiny_vit'" in failed.stderr
+    assert "Traceback" not in failed.stderr
+    assert not (tmp_path / "r").exists()
+
+
+def test_networks_of_a_source_are_listed() -> None:
+    listed = viaduct("models", "--source", "timm", "tiny_v*")
+    assert listed.stdout.split() == ["timm:tiny_vit", "timm:tiny_vit_32"]
