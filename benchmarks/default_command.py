@@ -39,13 +39,15 @@ def main() -> None:
     parser.add_argument("--on", choices=("noise", "records", "both"), default="both", help="what to train on")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--pictures", type=int, default=6000, help="how many images to make where there is no --data")
+    parser.add_argument(
+        "--images", "--pictures", type=int, default=6000, help="how many images to make where there is no --data"
+    )
     parser.add_argument("--copies", type=int, default=6, help="under how many names each file of them stands")
     parser.add_argument("--out", type=Path, help="write the figures here, for docs/results/")
     parser.add_argument("tuned", nargs="*", default=shlex.split(TUNED), help=f"flags of viaduct train ({TUNED})")
     options = parser.parse_args()
-    if min(options.rounds, options.pictures, options.copies, options.batch) < 1:
-        parser.error("--rounds, --pictures, --copies and --batch must be at least 1")
+    if min(options.rounds, options.images, options.copies, options.batch) < 1:
+        parser.error("--rounds, --images, --copies and --batch must be at least 1")
     if options.out and not options.out.parent.is_dir():
         parser.error(f"--out {options.out}: there is no folder {options.out.parent}")
     try:
@@ -63,7 +65,7 @@ def measure_all(options: argparse.Namespace) -> None:
         if options.on != "records":
             rates["noise on the device"] = take_turns(options, "synthetic", place / "runs-noise")
         if options.on != "noise":
-            records = (options.data or make_records(place, options.pictures, options.copies)).resolve()
+            records = (options.data or make_records(place, options.images, options.copies)).resolve()
             rates["JPEG records"] = take_turns(options, str(records), place / "runs-records")
     shares = {name: median(a / b for a, b in zip(*pair, strict=True)) for name, pair in rates.items()}
     for name, share in shares.items():

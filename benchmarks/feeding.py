@@ -3,7 +3,7 @@
     python benchmarks/feeding.py --device cuda
     python benchmarks/feeding.py --device cuda --data RECORDS -- --precision bf16 --mode graph --sink 20 --batch 256
 
-Without --data it makes pictures of ImageNet's sizes that cost what photographs cost to decode (fields of 1/f noise,
+Without --data it makes images of ImageNet's sizes that cost what photographs cost to decode (fields of 1/f noise,
 things with sharp edges before them, film grain: 106 kB each on average) and builds records of them. The two trainings
 take turns; each is ended when its last step is logged. A rate is that of the steps after the warm-up, by the clock, log
 line to log line. Prints every rate, the loader's rate alone, and the share of the rate on noise that records reach;
@@ -62,7 +62,7 @@ def field(rng: np.random.Generator, side: int, power: float) -> Plane:
     return np.asarray((made - made.mean()) / made.std(), np.float32)
 
 
-def picture(rng: np.random.Generator, fields: list[Plane]) -> bytes:
+def draw_image(rng: np.random.Generator, fields: list[Plane]) -> bytes:
     height, width = (int(side - rng.integers(0, 9)) for side in SIZES[rng.integers(len(SIZES))])
 
     def part() -> Plane:
@@ -93,16 +93,16 @@ def make_some(folder: Path, first: int, last: int) -> None:
     for number in range(first, last):
         place = folder / f"class{number % CLASSES:02d}"
         place.mkdir(parents=True, exist_ok=True)
-        (place / f"{number:06d}.jpg").write_bytes(picture(rng, fields))
+        (place / f"{number:06d}.jpg").write_bytes(draw_image(rng, fields))
 
 
 def make_records(place: Path, count: int, copies: int) -> Path:
-    """Records of so many pictures; each file under several names, so that an epoch is long."""
+    """Records of so many images; each file under several names, so that an epoch is long."""
     processes = len(os.sched_getaffinity(0))
     edges = np.linspace(0, count, processes + 1).astype(int).tolist()
     with get_context("spawn").Pool(processes) as pool:
-        pool.starmap(make_some, [(place / "pictures", *pair) for pair in pairwise(edges)])
-    build_records(place / "pictures", place / "once", train_shards=SHARDS, validation_share=0.05)
+        pool.starmap(make_some, [(place / "images", *pair) for pair in pairwise(edges)])
+    build_records(place / "images", place / "once", train_shards=SHARDS, validation_share=0.05)
     records = place / "records"
     records.mkdir()
     shards = sorted((place / "once").glob("train-*-of-*")) * copies
@@ -134,7 +134,7 @@ def train(options: argparse.Namespace, data: str, run: Path) -> dict[str, Any]:
 
 @contextmanager
 def running(words: list[str], talk: IO[str]) -> Iterator[subprocess.Popen[bytes]]:
-    """A command that does not outlive the block: it would evaluate, on noise 50,000 pictures."""
+    """A command that does not outlive the block: it would evaluate, on noise 50,000 images."""
     with subprocess.Popen(words, stdout=talk, stderr=talk) as process:
         try:
             yield process
@@ -163,13 +163,15 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="records of your own")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--pictures", type=int, default=6000, help="how many to make where there is no --data")
+    parser.add_argument(
+        "--images", "--pictures", type=int, default=6000, help="how many to make where there is no --data"
+    )
     parser.add_argument("--copies", type=int, default=6, help="under how many names each file of them stands")
     parser.add_argument("--out", type=Path, help="write the figures here, for docs/results/")
     parser.add_argument("flags", nargs="*", default=shlex.split(FLAGS), help=f"of viaduct train ({FLAGS})")
     options = parser.parse_args()
-    if min(options.rounds, options.pictures, options.copies) < 1:
-        parser.error("--rounds, --pictures and --copies must be at least 1")
+    if min(options.rounds, options.images, options.copies) < 1:
+        parser.error("--rounds, --images and --copies must be at least 1")
     if any(word.partition("=")[0] == "--ranks" for word in options.flags):
         parser.error("--ranks: one process on one device is measured")
     if options.out and not options.out.parent.is_dir():
@@ -188,7 +190,7 @@ def measure_all(options: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         noise = [train(options, "synthetic", place / "noise-1")]  # first: it refuses what is wrong with the flags
-        records = (options.data or make_records(place, options.pictures, options.copies)).resolve()
+        records = (options.data or make_records(place, options.images, options.copies)).resolve()
         alone = measure(records, getattr(source, "preprocess", "official"), [], source.global_batch, 0, 1.0, 3)
         rates = {row["pipeline"]: row["images_per_s"] for row in alone["rows"]}
         print(f"loader alone: {rates['exact']:,.0f} images/s with {alone['workers']} threads", flush=True)
@@ -224,8 +226,8 @@ def record(
         "commit": commit(),
         "machine": place,
         "date": f"{datetime.now(timezone.utc):%Y-%m-%d}",
-        "note": f"{place['cpus']} cores; pictures of {alone['mean_bytes'] / 1000:.0f} kB on average. The loader alone: "
-        f"{loader:,.0f} images/s with {alone['workers']} threads. Milliseconds of one thread a picture: {stages}.",
+        "note": f"{place['cpus']} cores; images of {alone['mean_bytes'] / 1000:.0f} kB on average. The loader alone: "
+        f"{loader:,.0f} images/s with {alone['workers']} threads. Milliseconds of one thread an image: {stages}.",
         "columns": ["training on", "images/s, each round", "of the rate on noise"],
         "rows": rows,
         "samples": {"shares": shares, "loader": alone, "rounds": runs},

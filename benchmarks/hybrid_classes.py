@@ -62,8 +62,8 @@ def network(classes: int, features: int) -> nn.Module:
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(features, classes))
 
 
-def pictures(count: int, classes: int, seed: int) -> Split:
-    """Labels from all over the classes, and pictures that tell them: noise around a colour of each."""
+def images(count: int, classes: int, seed: int) -> Split:
+    """Labels from all over the classes, and images that tell them: noise around a colour of each."""
     chance = np.random.default_rng(seed)
     labels = np.linspace(0, classes - 1, 512).astype(np.int64)[chance.integers(0, 512, count)]
     colours = np.stack([labels * 7 % 176, labels * 13 % 176, labels * 29 % 176], 1) + 40
@@ -72,7 +72,7 @@ def pictures(count: int, classes: int, seed: int) -> Split:
 
 
 def make(path: Path | None, classes: int) -> ImageSet:
-    return ImageSet(pictures(2048, classes, 1), pictures(64, classes, 2), ())
+    return ImageSet(images(2048, classes, 1), images(64, classes, 2), ())
 
 
 def recipe_of(mode: Any, options: argparse.Namespace, witness: Callback) -> Recipe:

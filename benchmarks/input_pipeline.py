@@ -2,7 +2,7 @@
 
     python benchmarks/input_pipeline.py [--peer tf.data,pil] [--runs 3] [--out FILE]
 
-Makes 2,000 such pictures from scikit-image's photographs (dev extra), builds records of them, and runs
+Makes 2,000 such images from scikit-image's photographs (dev extra), builds records of them, and runs
 `viaduct data bench` several times; the table shows medians over the runs.
 """
 
@@ -32,7 +32,7 @@ BYTES = 54_000
 
 
 def encoded(pixels: np.ndarray) -> bytes:
-    """At the quality that comes closest to the size of an ImageNet picture."""
+    """At the quality that comes closest to the size of an ImageNet image."""
     low, high = 30, 98
     while low < high:
         quality = (low + high) // 2
@@ -41,28 +41,28 @@ def encoded(pixels: np.ndarray) -> bytes:
     return data
 
 
-def make_pictures(folder: Path, count: int) -> None:
+def make_images(folder: Path, count: int) -> None:
     generator = np.random.default_rng(0)
     sources = {name: p for name, p in photographs().items() if p.shape[0] >= 400 and p.shape[1] >= 512}
     for number in range(count):
-        name, picture = list(sources.items())[number % len(sources)]
-        y = generator.integers(0, picture.shape[0] - 375 + 1)
-        x = generator.integers(0, picture.shape[1] - 500 + 1)
+        name, image = list(sources.items())[number % len(sources)]
+        y = generator.integers(0, image.shape[0] - 375 + 1)
+        x = generator.integers(0, image.shape[1] - 500 + 1)
         path = folder / name / f"{number:05d}.jpg"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(encoded(np.ascontiguousarray(picture[y : y + 375, x : x + 500])))
+        path.write_bytes(encoded(np.ascontiguousarray(image[y : y + 375, x : x + 500])))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peer", default="tf.data,pil")
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--pictures", type=int, default=2000)
+    parser.add_argument("--images", "--pictures", type=int, default=2000)
     parser.add_argument("--seconds", type=float, default=4)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
-        make_pictures(Path(place, "photos"), options.pictures)
+        make_images(Path(place, "photos"), options.images)
         build_records(Path(place, "photos"), Path(place, "records"), train_shards=8)
         results = [
             measure(Path(place, "records"), "official", options.peer.split(","), 256, 0, options.seconds, 3)
@@ -78,7 +78,7 @@ def main() -> None:
         rows[-1]["memory MiB"] = f"{memory:,.0f}"
         print(" ".join(f"{value:>12s}" for value in rows[-1].values()))
     stages = {name: median(result["stages_ms"][name] for result in results) for name in results[0]["stages_ms"]}
-    note = "Milliseconds per picture in one thread: " + ", ".join(f"{n} {ms:.2f}" for n, ms in stages.items())
+    note = "Milliseconds per image in one thread: " + ", ".join(f"{n} {ms:.2f}" for n, ms in stages.items())
     note += f". We decode {results[0]['decoder']}."
     print(note)
     if options.out:

@@ -4,7 +4,7 @@
     python benchmarks/planted_faults.py --networks resnet50_v1 --seeds 5 --faults dropout,overflow
 
 Every fault is planted at a place that the seed draws among all layers it fits. The truth and the faulty network are
-dumped through `Dump` from the same weights and pictures and compared as the command line does, on one core. A hit is
+dumped through `Dump` from the same weights and images and compared as the command line does, on one core. A hit is
 the very operator that was changed; a cause counts when it is the first that is named.
 """
 
@@ -239,7 +239,7 @@ def before_of(layer: nn.Conv2d, x: Tensor) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Bench:
-    """One network with its weights and pictures, and the folder for its dumps."""
+    """One network with its weights and images, and the folder for its dumps."""
 
     name: str
     model: nn.Module

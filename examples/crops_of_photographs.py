@@ -22,23 +22,23 @@ def photographs() -> dict[str, np.ndarray]:
     return {name: np.ascontiguousarray(getattr(data, name)()[..., :3]) for name in PHOTOGRAPHS if name in there}
 
 
-def crop(picture: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    height, width = picture.shape[:2]
+def crop(image: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    height, width = image.shape[:2]
     side = int(generator.integers(min(height, width) // 2, min(height, width)))
     tall = min(height, int(side * generator.uniform(0.75, 1.25)))
     y, x = generator.integers(0, height - tall + 1), generator.integers(0, width - side + 1)
-    return np.ascontiguousarray(picture[y : y + tall, x : x + side])
+    return np.ascontiguousarray(image[y : y + tall, x : x + side])
 
 
 def main(out: Path, count: int) -> None:
     sources = photographs()
     generator = np.random.default_rng(0)
     for number in range(count):
-        name, picture = list(sources.items())[number % len(sources)]
+        name, image = list(sources.items())[number % len(sources)]
         path = out / name / f"{number:05d}.jpg"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(simplejpeg.encode_jpeg(crop(picture, generator), quality=90, colorspace="RGB"))
-    print(f"{out}: {count} pictures of {len(sources)} classes")
+        path.write_bytes(simplejpeg.encode_jpeg(crop(image, generator), quality=90, colorspace="RGB"))
+    print(f"{out}: {count} images of {len(sources)} classes")
 
 
 if __name__ == "__main__":

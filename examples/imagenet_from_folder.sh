@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# From a folder of pictures to a trained network, with every step a user would take. Needs the dev extra.
+# From a folder of images to a trained network, with every step a user would take. Needs the dev extra.
 #
 #     examples/imagenet_from_folder.sh [FOLDER] [PICTURES]
 set -euo pipefail
 work=${1:-imagenet_from_folder}
-pictures=${2:-2000}
+images=${2:-2000}
 here=$(cd "$(dirname "$0")" && pwd)
 
-python "$here/crops_of_photographs.py" "$work/photos" "$pictures"
+python "$here/crops_of_photographs.py" "$work/photos" "$images"
 viaduct data build "$work/photos" --out "$work/records"
 viaduct data check "$work/records" --deep
 viaduct data index "$work/records" --dali

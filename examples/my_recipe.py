@@ -1,4 +1,4 @@
-"""A recipe of your own: own network, loss, schedule, pictures and callback, in one file.
+"""A recipe of your own: own network, loss, schedule, images and callback, in one file.
 
     viaduct train examples/my_recipe.py --run runs/mine
 

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 @pytest.mark.skipif(
     importlib.util.find_spec("skimage") is None, reason="the photographs are scikit-image's: pip install 'viaduct[dev]'"
 )
-def test_a_network_is_trained_from_a_folder_of_pictures(tmp_path: Path) -> None:
+def test_a_network_is_trained_from_a_folder_of_images(tmp_path: Path) -> None:
     path = os.pathsep.join((os.path.dirname(sys.executable), os.environ["PATH"]))
     command = ["bash", ROOT / "examples/imagenet_from_folder.sh", tmp_path, "60"]
     environment = {**os.environ, "PATH": path, "PYTHONWARNINGS": "error"}

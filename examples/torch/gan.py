@@ -51,7 +51,7 @@ ngpu = int(opt.ngpu)
 
 
 class Rings(torch.utils.data.Dataset):
-    """16 x 16 pictures of one ring each; where and how large is up to chance."""
+    """16 x 16 images of one ring each; where and how large is up to chance."""
 
     def __init__(self, length=256):
         grid = torch.stack(torch.meshgrid(torch.arange(16.0), torch.arange(16.0), indexing="ij"))

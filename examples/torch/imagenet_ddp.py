@@ -1,4 +1,4 @@
-"""Train an image classifier on decoded or on dummy pictures: one card, all cards of a machine, or several machines.
+"""Train an image classifier on decoded or on dummy images: one card, all cards of a machine, or several machines.
 
     python imagenet_ddp.py --dummy --epochs 1 --steps 2 --batch-size 8
     python imagenet_ddp.py /data/imagenet --multiprocessing-distributed --world-size 1 --rank 0 \
@@ -42,7 +42,7 @@ parser.add_argument("--seed", default=None, type=int)
 parser.add_argument("--gpu", default=None, type=int, help="GPU id to use")
 parser.add_argument("--multiprocessing-distributed", action="store_true", help="one process a GPU of this node")
 parser.add_argument("--procs", default=2, type=int, help="processes of this node if it has no GPU")
-parser.add_argument("--dummy", action="store_true", help="made-up pictures instead of a folder")
+parser.add_argument("--dummy", action="store_true", help="made-up images instead of a folder")
 parser.add_argument("--steps", default=0, type=int, help="end an epoch after so many steps (0: do not)")
 parser.add_argument("--out", default=".", help="where checkpoints go")
 
@@ -87,7 +87,7 @@ def create_model(arch):
 
 
 class TensorFile(Dataset):
-    """Pictures that were decoded once: a file with a tensor of images and one of labels."""
+    """Images that were decoded once: a file with a tensor of images and one of labels."""
 
     def __init__(self, path):
         self.images, self.targets = torch.load(path)
@@ -100,7 +100,7 @@ class TensorFile(Dataset):
 
 
 class DummyImages(TensorFile):
-    """The class decides the colour of a picture; noise does the rest."""
+    """The class decides the colour of an image; noise does the rest."""
 
     def __init__(self, length=512, size=16, classes=10):
         generator = torch.Generator().manual_seed(0)

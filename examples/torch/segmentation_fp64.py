@@ -15,7 +15,7 @@ IGNORE = 255
 
 
 class Ellipses(Dataset):
-    """Noisy pictures of one ellipse; the pixels at the border of the picture have no label."""
+    """Noisy images of one ellipse; the pixels at the border of the image have no label."""
 
     def __init__(self, length, size=32, seed=0):
         self.length, self.size, self.seed = length, size, seed

@@ -45,7 +45,7 @@ OPTIONAL_RECIPE_FIELDS: dict[str, Any] = {
     "provenance": dict | None,
     "tuning": dict | None,
 }
-PICTURES = {"count": int, "labels": int}
+IMAGES = {"count": int, "labels": int}
 FILES = {"size": int, "sha256": str}
 SCORE = dict.fromkeys(("loss", "top1", "top5", "precision", "recall", "f1"), Number)
 HEADLINE = ("count", *SCORE, "seconds")  # what is written down of every evaluation
@@ -141,7 +141,7 @@ def read_recipe_record(run: Path) -> Json:
                 raise Damaged(f"{name} is {show_value(record[name])}; no path contains a NUL byte")
         for split in ("training", "validation") if record.get("pictures") is not None else ():
             require_fields(record["pictures"], {split: dict}, "pictures.")
-            require_fields(record["pictures"][split], PICTURES, f"pictures.{split}.")
+            require_fields(record["pictures"][split], IMAGES, f"pictures.{split}.")
     except Damaged as error:
         raise BadRun(f"{file} is damaged: {error}.") from None
     return record

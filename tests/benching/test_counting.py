@@ -30,7 +30,7 @@ def test_the_groups_of_a_convolution_are_counted_once_in_each_of_its_three_passe
 
     work = count(build, 2, 10, torch.float32)
     first, second = 2 * (2 * 8 * 100) * 3, 2 * (2 * 16 * 100) * (8 // 4 * 9)
-    assert work.flop == 2 * first + 3 * second  # no gradient of the pictures is asked for
+    assert work.flop == 2 * first + 3 * second  # no gradient of the images is asked for
 
 
 def test_a_matrix_product_is_counted_forward_and_backward() -> None:
@@ -52,6 +52,6 @@ def test_bytes_follow_the_precision_and_the_least_are_fewer_than_unfused_ones() 
 def test_resnet_50_multiplies_as_often_as_papers_say() -> None:
     work = count(lambda: models.build("resnet50_v1", classes=1001), 1, 224, torch.float32)
     assert work.flop is not None
-    forward = 4.09e9  # multiplications of one picture
+    forward = 4.09e9  # multiplications of one image
     stem = 7 * 7 * 3 * 64 * 112 * 112  # whose input needs no gradient
     assert abs(work.flop / 2 - (3 * forward - stem)) / (3 * forward) < 0.01

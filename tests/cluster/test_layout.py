@@ -32,7 +32,7 @@ def test_figures_worked_out_by_hand() -> None:
         ({"classes": 21_843}, True),
         ({"classes": 1_000_000, "features": 512}, True),
         ({"features": 32}, False),  # 38 MiB are not worth it
-        ({"accumulate": 2048}, False),  # one exchange for each picture
+        ({"accumulate": 2048}, False),  # one exchange for each image
     ],
 )
 def test_few_classes_stay_whole_and_many_are_shared_out(changes: dict[str, int], hybrid: bool) -> None:

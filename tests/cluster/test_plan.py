@@ -131,7 +131,7 @@ def test_memory_is_that_of_the_share() -> None:
     }
 
 
-def test_more_devices_than_pictures_are_refused() -> None:
+def test_more_devices_than_images_are_refused() -> None:
     with pytest.raises(BadValue, match="128 devices for a global batch of 64"):
         predict_step(WORK, Cluster(16, 8))
 

@@ -201,7 +201,7 @@ def test_differences_along_the_border_only_are_a_wrong_padding(values: Array) ->
     assert of_output(left, values) == "wrong padding"
 
 
-def test_a_picture_moved_by_a_cell_is_a_wrong_padding(values: Array) -> None:
+def test_an_image_moved_by_a_cell_is_a_wrong_padding(values: Array) -> None:
     assert of_output(np.roll(values, 1, 3), values) == "wrong padding"
 
 
@@ -401,7 +401,7 @@ def test_one_factor_everywhere_is_a_wrong_scale(values: Array) -> None:
     assert "0.0039" in cause.evidence
 
 
-def test_pictures_normalised_otherwise_are_a_wrong_scale(values: Array) -> None:
+def test_images_normalised_otherwise_are_a_wrong_scale(values: Array) -> None:
     left = values * np.linspace(0.5, 2, 16, dtype=np.float32)[:, None, None] + 0.3
     assert of_output(left.astype(np.float32), values) == "wrong scale"
 

@@ -112,7 +112,7 @@ def test_a_weight_that_differs_before_anything_ran_is_the_origin() -> None:
     assert judgement.rows[-1].follows_from == ""  # it is the origin's own output
 
 
-def test_pictures_that_differ_point_to_the_input_pipeline() -> None:
+def test_images_that_differ_point_to_the_input_pipeline() -> None:
     story = Story()
     x, y = story.normal(2, 3, 8, 8), story.normal(2, 8, 8, 8)
     story.tell("stem.conv", off(x), x, "input", order=1)

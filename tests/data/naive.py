@@ -1,4 +1,4 @@
-"""The whole pipeline for one picture, written as plainly as possible: what the fast one must equal."""
+"""The whole pipeline for one image, written as plainly as possible: what the fast one must equal."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from viaduct.data.order import permutation, uniforms
 from viaduct.data.source import Images, Split
 
 
-def training_picture(split: Split, images: Images, *, seed: int, epoch: int, position: int) -> np.ndarray:
-    picture = split.images[permutation(seed, epoch, len(split))[position]]
+def training_image(split: Split, images: Images, *, seed: int, epoch: int, position: int) -> np.ndarray:
+    image = split.images[permutation(seed, epoch, len(split))[position]]
     top, left, mirror, hole_top, hole_left = uniforms(seed, epoch, len(split), 5)[position]
-    height, width, _ = picture.shape
-    padded = np.pad(picture, ((images.pad, images.pad), (images.pad, images.pad), (0, 0)))
+    height, width, _ = image.shape
+    padded = np.pad(image, ((images.pad, images.pad), (images.pad, images.pad), (0, 0)))
     first_row, first_column = int(top * (2 * images.pad + 1)), int(left * (2 * images.pad + 1))
     cropped = padded[first_row : first_row + height, first_column : first_column + width]
     if images.flip and mirror < 0.5:
@@ -24,40 +24,40 @@ def training_picture(split: Split, images: Images, *, seed: int, epoch: int, pos
     return resized(with_hole(normal, middle, images.cutout), images.size)
 
 
-def evaluation_picture(split: Split, images: Images, index: int) -> np.ndarray:
+def evaluation_image(split: Split, images: Images, index: int) -> np.ndarray:
     return resized(normalised(split.images[index], images), images.size)
 
 
-def normalised(picture: np.ndarray, images: Images) -> np.ndarray:
+def normalised(image: np.ndarray, images: Images) -> np.ndarray:
     if images.normalise == "mean_std":
-        return (picture / 255 - np.array(images.mean)) / np.array(images.std)
-    deviation = max(picture.std(), 1 / math.sqrt(picture.size))
-    return (picture - picture.mean()) / deviation
+        return (image / 255 - np.array(images.mean)) / np.array(images.std)
+    deviation = max(image.std(), 1 / math.sqrt(image.size))
+    return (image - image.mean()) / deviation
 
 
-def with_hole(picture: np.ndarray, middle: tuple[int, int], side: int) -> np.ndarray:
-    holed = picture.copy()
+def with_hole(image: np.ndarray, middle: tuple[int, int], side: int) -> np.ndarray:
+    holed = image.copy()
     for row in range(middle[0] - side // 2, middle[0] - side // 2 + side):
         for column in range(middle[1] - side // 2, middle[1] - side // 2 + side):
-            if 0 <= row < picture.shape[0] and 0 <= column < picture.shape[1]:
+            if 0 <= row < image.shape[0] and 0 <= column < image.shape[1]:
                 holed[row, column] = 0
     return holed
 
 
-def resized(picture: np.ndarray, size: int) -> np.ndarray:
+def resized(image: np.ndarray, size: int) -> np.ndarray:
     """Bilinear between the middles of pixels, which lie at one half; the border is repeated outwards."""
-    height, width, _ = picture.shape
+    height, width, _ = image.shape
     result = np.empty((size, size, 3))
     for row in range(size):
         for column in range(size):
             y, x = (row + 0.5) * height / size - 0.5, (column + 0.5) * width / size - 0.5
-            result[row, column] = between_four(picture, max(y, 0), max(x, 0))
+            result[row, column] = between_four(image, max(y, 0), max(x, 0))
     return result
 
 
-def between_four(picture: np.ndarray, y: float, x: float) -> np.ndarray:
+def between_four(image: np.ndarray, y: float, x: float) -> np.ndarray:
     top, left = int(y), int(x)
-    bottom, right = min(top + 1, picture.shape[0] - 1), min(left + 1, picture.shape[1] - 1)
-    upper = picture[top, left] * (1 - (x - left)) + picture[top, right] * (x - left)
-    lower = picture[bottom, left] * (1 - (x - left)) + picture[bottom, right] * (x - left)
+    bottom, right = min(top + 1, image.shape[0] - 1), min(left + 1, image.shape[1] - 1)
+    upper = image[top, left] * (1 - (x - left)) + image[top, right] * (x - left)
+    lower = image[bottom, left] * (1 - (x - left)) + image[bottom, right] * (x - left)
     return upper * (1 - (y - top)) + lower * (y - top)

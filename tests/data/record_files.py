@@ -1,4 +1,4 @@
-"""Small record files to test with: pictures that say which one they are."""
+"""Small record files to test with: images that say which one they are."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from viaduct.data.tfrecord import RecordWriter
 
 
 def png(number: int) -> bytes:
-    """A picture of 4x4 that no other number has."""
+    """An image of 4x4 that no other number has."""
     return encode_png(np.full((4, 4, 3), (number & 255, number >> 8 & 255, number >> 16), dtype=np.uint8))
 
 

@@ -1,4 +1,4 @@
-"""Augmentation and normalisation of whole batches, against one picture at a time."""
+"""Augmentation and normalisation of whole batches, against one image at a time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from viaduct.data.batches import Batches
 from viaduct.data.cifar10 import Cifar10
 from viaduct.data.source import Arrays, Images, ImageSet, Split
 
-from .naive import evaluation_picture, training_picture
+from .naive import evaluation_image, training_image
 
 
 def unused(path: Path | None) -> ImageSet:
@@ -32,7 +32,7 @@ def first_training_batch(split: Split, images: Images, device: torch.device, lim
 
 def expected_batch(split: Split, images: Images) -> np.ndarray:
     positions = range(images.global_batch)
-    made = [training_picture(split, images, seed=3, epoch=2, position=position) for position in positions]
+    made = [training_image(split, images, seed=3, epoch=2, position=position) for position in positions]
     return np.stack(made).transpose(0, 3, 1, 2)
 
 
@@ -66,8 +66,8 @@ def test_a_training_batch_equals_the_naive_pipeline(
 
 def test_the_books_pipeline_resizes_before_it_normalises(device: torch.device) -> None:
     """Pad 4, crop, mirror, resize to 224, x/255, subtract, divide; we normalise before we resize."""
-    pictures = np.random.default_rng(1).integers(0, 256, (2, 32, 32, 3), dtype=np.uint8)
-    split = Split(pictures, np.array([3, 8], dtype=np.int64))
+    images = np.random.default_rng(1).integers(0, 256, (2, 32, 32, 3), dtype=np.uint8)
+    split = Split(images, np.array([3, 8], dtype=np.int64))
     book = Cifar10(global_batch=2, size=224, pad=4, flip=True)
     identity = replace(book, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
     resized = expected_batch(split, identity)
@@ -81,7 +81,7 @@ def test_evaluation_is_not_augmented(split: Split, device: torch.device) -> None
     images = replace(PLAIN, pad=4, flip=True, cutout=5, size=15)
     with Batches(split, images, device=device, train=False, seed=0) as batches:
         first = next(iter(batches.epoch(0)))
-    expected = np.stack([evaluation_picture(split, images, index) for index in range(16)]).transpose(0, 3, 1, 2)
+    expected = np.stack([evaluation_image(split, images, index) for index in range(16)]).transpose(0, 3, 1, 2)
     np.testing.assert_allclose(first.images.cpu().numpy(), expected, rtol=1e-5, atol=2e-5)
 
 
@@ -112,7 +112,7 @@ def test_switching_on_cutout_does_not_change_the_crops() -> None:
 
 
 @pytest.fixture
-def pictures() -> np.ndarray:
+def images() -> np.ndarray:
     """Noise, one flat grey, and one so nearly flat that the floor of the deviation decides."""
     made = np.random.default_rng(2).integers(0, 256, (6, 32, 32, 3), dtype=np.uint8)
     made[4] = 77
@@ -121,23 +121,23 @@ def pictures() -> np.ndarray:
     return made
 
 
-def standardised(pictures: np.ndarray, device: torch.device) -> np.ndarray:
+def standardised(images: np.ndarray, device: torch.device) -> np.ndarray:
     normalise = Normalise(replace(PLAIN, normalise="per_image"), device)
-    return normalise(torch.from_numpy(pictures).to(device)).permute(0, 2, 3, 1).cpu().numpy()
+    return normalise(torch.from_numpy(images).to(device)).permute(0, 2, 3, 1).cpu().numpy()
 
 
-def test_per_image_standardisation_follows_the_formula(pictures: np.ndarray, device: torch.device) -> None:
-    wide = pictures.astype(np.float64)
+def test_per_image_standardisation_follows_the_formula(images: np.ndarray, device: torch.device) -> None:
+    wide = images.astype(np.float64)
     mean = wide.mean((1, 2, 3), keepdims=True)
     deviation = np.maximum(wide.std((1, 2, 3), keepdims=True), 1 / np.sqrt(3072))
-    np.testing.assert_allclose(standardised(pictures, device), (wide - mean) / deviation, rtol=1e-5, atol=1e-3)
+    np.testing.assert_allclose(standardised(images, device), (wide - mean) / deviation, rtol=1e-5, atol=1e-3)
 
 
-def test_a_flat_picture_becomes_zero_not_infinite(pictures: np.ndarray, device: torch.device) -> None:
-    assert (standardised(pictures, device)[4] == 0).all()
+def test_a_flat_image_becomes_zero_not_infinite(images: np.ndarray, device: torch.device) -> None:
+    assert (standardised(images, device)[4] == 0).all()
 
 
-def test_per_image_standardisation_equals_tensorflows(pictures: np.ndarray, device: torch.device) -> None:
+def test_per_image_standardisation_equals_tensorflows(images: np.ndarray, device: torch.device) -> None:
     tensorflow = pytest.importorskip("tensorflow", reason="compares with TensorFlow: pip install 'viaduct[tf]'")
-    theirs = tensorflow.image.per_image_standardization(pictures[:5]).numpy()
-    np.testing.assert_allclose(standardised(pictures[:5], device), theirs, rtol=1e-4, atol=1e-4)
+    theirs = tensorflow.image.per_image_standardization(images[:5]).numpy()
+    np.testing.assert_allclose(standardised(images[:5], device), theirs, rtol=1e-4, atol=1e-4)

@@ -11,13 +11,13 @@ import pytest
 from viaduct.data import auto_augment
 from viaduct.data.auto_augment import CIFAR10, IMAGENET, RANDOM, policy_named
 from viaduct.data.operations import OPERATIONS
-from viaduct.data.preprocess import PREPROCESSINGS, picture, see
+from viaduct.data.preprocess import PREPROCESSINGS, prepare_pixels, see
 from viaduct.data.records import Records
 from viaduct.errors import BadValue, UnknownName
 
 from .photographs import encoded, photograph
 
-PICTURE = np.ascontiguousarray(photograph("chelsea")[:64, 100:164])
+IMAGE = np.ascontiguousarray(photograph("chelsea")[:64, 100:164])
 
 
 def test_without_a_name_there_is_no_policy() -> None:
@@ -46,10 +46,10 @@ def test_the_tables_are_whole(pairs: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["imagenet", "cifar10", "randaugment", "randaugment-3-15"])
-def test_the_same_generator_gives_the_same_picture_and_pictures_vary(name: str) -> None:
+def test_the_same_generator_gives_the_same_image_and_images_vary(name: str) -> None:
     policy = policy_named(name)
     assert policy is not None
-    one, other = ([policy(PICTURE, np.random.default_rng(seed)) for seed in range(40)] for _ in range(2))
+    one, other = ([policy(IMAGE, np.random.default_rng(seed)) for seed in range(40)] for _ in range(2))
     assert all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
     assert len({made.tobytes() for made in one}) > 15
 
@@ -59,10 +59,10 @@ def counted(monkeypatch: pytest.MonkeyPatch, operations: dict[str, Any]) -> Coun
     calls: Counter[str] = Counter()
 
     def counting(name: str) -> Any:
-        def count(picture: Any, strength: float, sign: float) -> Any:
+        def count(image: Any, strength: float, sign: float) -> Any:
             calls[name] += 1
             calls[f"{name} at {strength:g}, {sign:+g}"] += 1
-            return picture
+            return image
 
         return count
 
@@ -77,7 +77,7 @@ def test_operations_come_as_often_as_the_table_says(monkeypatch: pytest.MonkeyPa
     assert policy is not None
     trials = 20_000
     for _ in range(trials):
-        policy(PICTURE, chance)
+        policy(IMAGE, chance)
     for name in OPERATIONS:
         expected = sum(step[1] for pair in IMAGENET for step in pair if step[0] == name) / 25
         assert abs(calls[name] / trials - expected) < 0.015, name
@@ -89,7 +89,7 @@ def test_randaugment_draws_each_of_fourteen_equally_often(monkeypatch: pytest.Mo
     policy, chance = policy_named("randaugment-3-5"), np.random.default_rng(0)
     assert policy is not None
     for _ in range(5000):
-        policy(PICTURE, chance)
+        policy(IMAGE, chance)
     assert len(RANDOM) == 14
     assert sum(calls[name] for name in RANDOM) == 15_000
     assert all(abs(calls[name] / 15_000 - 1 / 14) < 0.01 for name in RANDOM)
@@ -98,10 +98,10 @@ def test_randaugment_draws_each_of_fourteen_equally_often(monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("name", PREPROCESSINGS)
 def test_the_crop_is_the_same_with_and_without_a_policy(name: str) -> None:
-    def nothing(picture: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-        return picture
+    def nothing(image: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+        return image
 
-    plain = picture(name, encoded("chelsea"), True, np.random.default_rng(4))
+    plain = prepare_pixels(name, encoded("chelsea"), True, np.random.default_rng(4))
     through = see(name, encoded("chelsea"), True, np.random.default_rng(4), policy=nothing)
     assert abs(plain - through).mean() < 1  # it was rounded to bytes on the way; contrast may stretch that
     inverted = see(name, encoded("chelsea"), True, np.random.default_rng(4), policy=lambda p, g: 255 - p)
@@ -110,4 +110,6 @@ def test_the_crop_is_the_same_with_and_without_a_policy(name: str) -> None:
 
 def test_evaluation_is_not_changed() -> None:
     policy = policy_named("randaugment-5-20")
-    assert np.array_equal(see("official", encoded("chelsea"), policy=policy), picture("official", encoded("chelsea")))
+    assert np.array_equal(
+        see("official", encoded("chelsea"), policy=policy), prepare_pixels("official", encoded("chelsea"))
+    )

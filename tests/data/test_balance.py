@@ -45,14 +45,14 @@ def test_at_a_half_shares_go_by_the_square_root() -> None:
         assert abs(count - 1000 * roots[label] / sum(roots.values())) <= 1
 
 
-def test_within_a_class_no_picture_is_seen_more_than_once_more_than_another() -> None:
+def test_within_a_class_no_image_is_seen_more_than_once_more_than_another() -> None:
     times = np.bincount(balanced_order(LABELS, 1.0, 5, 0), minlength=1000)
     for label in SIZES:
         mine = times[label == LABELS]
         assert mine.max() - mine.min() <= 1
 
 
-def test_pictures_of_a_large_class_take_turns() -> None:
+def test_images_of_a_large_class_take_turns() -> None:
     orders = [balanced_order(LABELS, 1.0, 5, epoch) for epoch in range(30)]
     assert len(np.unique(np.concatenate(orders))) == 1000
     assert len(np.unique(orders[0])) < 400
@@ -80,9 +80,7 @@ def test_a_strength_out_of_range_is_named(wrong: object) -> None:
 
 def test_what_is_done_is_said() -> None:
     said = describe(LABELS, 1.0, {7: "owl"})
-    assert said.startswith(
-        "balance 1: pictures of a class → seen in an epoch: class 8: 1 → 250 (x250.00), owl: 9 → 250"
-    )
+    assert said.startswith("balance 1: images of a class → seen in an epoch: class 8: 1 → 250 (x250.00), owl: 9 → 250")
     assert "1 → 5.5 (x5.50)" in describe(np.array([0] + [1] * 10), 1.0, {})
     many = describe(np.repeat(np.arange(100), np.arange(1, 101)), 0.5, {})
     assert many.count("(x") == 6
@@ -103,7 +101,7 @@ def test_batches_of_records_are_balanced_and_resumed_exactly(
     assert len(whole) == 30 // 4
     assert rest == whole[3:]
     assert abs(sum(label == 1 for batch in whole for label in batch) - 14) <= 2
-    assert "balance 1: pictures of a class" in capsys.readouterr().err
+    assert "balance 1: images of a class" in capsys.readouterr().err
 
 
 def test_batches_of_a_set_in_memory_are_balanced(split: Split, device: torch.device) -> None:

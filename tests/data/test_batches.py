@@ -1,4 +1,4 @@
-"""Batches: which pictures, in which order, on how many ranks, and what is left behind."""
+"""Batches: which images, in which order, on how many ranks, and what is left behind."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_training_follows_the_order_and_drops_the_remainder(split: Split, device
     assert all(batch.mask is None for batch in made)
 
 
-def test_labels_belong_to_their_pictures(split: Split, device: torch.device) -> None:
+def test_labels_belong_to_their_images(split: Split, device: torch.device) -> None:
     for batch in collect(Batches(split, IMAGES, device=device, train=True, seed=1), 0):
         assert batch.labels.tolist() == split.labels[batch.index.cpu().numpy()].tolist()
         assert batch.labels.dtype == torch.int64
@@ -113,7 +113,7 @@ def test_the_order_and_crops_do_not_depend_on_the_batch_size(split: Split, devic
 
 
 @pytest.mark.parametrize("eval_batch", [0, 1, 10, 103, 200])
-def test_every_validation_picture_is_counted_exactly_once(split: Split, device: torch.device, eval_batch: int) -> None:
+def test_every_validation_image_is_counted_exactly_once(split: Split, device: torch.device, eval_batch: int) -> None:
     images = replace(IMAGES, eval_batch=eval_batch)
     batches = Batches(split, images, device=device, train=False, seed=1)
     made = collect(batches, 0)
@@ -128,7 +128,7 @@ def mask_of(batch: Batch) -> list[bool]:
     return [True] * len(batch.index) if batch.mask is None else batch.mask.tolist()
 
 
-def test_the_last_validation_batch_is_filled_with_the_first_picture(split: Split, device: torch.device) -> None:
+def test_the_last_validation_batch_is_filled_with_the_first_image(split: Split, device: torch.device) -> None:
     made = collect(Batches(split, IMAGES, device=device, train=False, seed=1), 0)
     assert made[-1].mask is not None
     assert made[-1].mask.tolist() == [True] * 7 + [False]
@@ -153,7 +153,7 @@ def test_the_ranks_together_see_exactly_what_one_rank_sees(
 
 
 @pytest.mark.parametrize("train", [True, False])
-def test_ranks_that_cannot_share_equally_still_see_every_picture_once(
+def test_ranks_that_cannot_share_equally_still_see_every_image_once(
     split: Split, device: torch.device, train: bool
 ) -> None:
     streams = [Batches(split, IMAGES, device=device, train=train, seed=1, share=Share(rank, 3)) for rank in range(3)]
@@ -178,7 +178,7 @@ def test_a_part_of_a_batch_is_shared_by_all_ranks(split: Split, device: torch.de
 
 
 def test_a_batch_that_ranks_cannot_share_is_refused(split: Split, device: torch.device) -> None:
-    with pytest.raises(BadValue, match=r"global batch of 8 leaves some of 9 ranks without a picture.\n  .* 9"):
+    with pytest.raises(BadValue, match=r"global batch of 8 leaves some of 9 ranks without an image.\n  .* 9"):
         Batches(split, IMAGES, device=device, train=True, seed=1, share=Share(0, 9))
     with pytest.raises(BadValue, match="got rank 2 of 2"):
         Batches(split, IMAGES, device=device, train=True, seed=1, share=Share(2, 2))
@@ -186,12 +186,12 @@ def test_a_batch_that_ranks_cannot_share_is_refused(split: Split, device: torch.
         Batches(split, IMAGES, device=device, train=True, seed=1, share=Share(0, 3, mirrored=True))
 
 
-def test_too_few_pictures_for_one_batch(split: Split, device: torch.device) -> None:
+def test_too_few_images_for_one_batch(split: Split, device: torch.device) -> None:
     few = Split(split.images[:5], split.labels[:5])
-    with pytest.raises(BadData, match="has 5 pictures, fewer than one global batch of 8"):
+    with pytest.raises(BadData, match="has 5 images, fewer than one global batch of 8"):
         Batches(few, IMAGES, device=device, train=True, seed=1)
     none = Split(split.images[:0], split.labels[:0])
-    with pytest.raises(BadData, match="validation split has no pictures"):
+    with pytest.raises(BadData, match="validation split has no images"):
         Batches(none, IMAGES, device=device, train=False, seed=1)
 
 
@@ -199,7 +199,7 @@ def test_too_few_pictures_for_one_batch(split: Split, device: torch.device) -> N
 def test_a_label_out_of_range_is_found_before_the_first_step(split: Split, device: torch.device, label: int) -> None:
     labels = split.labels.copy()
     labels[[41, 57]] = label
-    with pytest.raises(BadData, match=rf"picture 41 is mislabelled: its label is {label}, not one of 0 to 9"):
+    with pytest.raises(BadData, match=rf"image 41 is mislabelled: its label is {label}, not one of 0 to 9"):
         Batches(Split(split.images, labels), IMAGES, device=device, train=True, seed=1)
 
 
@@ -213,7 +213,7 @@ def test_a_start_outside_of_the_epoch_is_refused(split: Split, device: torch.dev
 
 
 @pytest.mark.parametrize("limit", [4 << 30, 0])
-def test_read_only_pictures_will_do(split: Split, device: torch.device, limit: int) -> None:
+def test_read_only_images_will_do(split: Split, device: torch.device, limit: int) -> None:
     """Memory-mapped files are; torch warns when it shares them, and warnings are errors here."""
     frozen = Split(split.images.copy(), split.labels.copy())
     frozen.images.flags.writeable = False
@@ -294,7 +294,7 @@ def test_no_step_waits_for_the_device(split: Split, limit: int, request: pytest.
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="compares CUDA with the CPU")
-def test_the_gpu_sees_the_same_pictures_as_the_cpu(split: Split) -> None:
+def test_the_gpu_sees_the_same_images_as_the_cpu(split: Split) -> None:
     def first(device: str) -> Batch:
         return collect(Batches(split, IMAGES, device=torch.device(device), train=True, seed=1), 0)[0]
 

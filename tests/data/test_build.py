@@ -1,4 +1,4 @@
-"""Building records: every picture once, the same bytes always, whatever happens on the way."""
+"""Building records: every image once, the same bytes always, whatever happens on the way."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from viaduct.data import build as build_module
 from viaduct.data.build import build_records
 from viaduct.data.example import decode_example
 from viaduct.data.index import RecordFolder
-from viaduct.data.origins import class_folders, find_origin, idx_files, picture_list
+from viaduct.data.origins import class_folders, find_origin, idx_files, image_list
 from viaduct.data.tfrecord import RecordWriter, read_records
 from viaduct.errors import BadData, BadValue, DiskFull
 
@@ -52,7 +52,7 @@ def contents(folder: Path, split: str) -> list[dict[str, object]]:
     return [decode_example(data) for file in sorted(folder.glob(f"{split}-*-of-*")) for data in read_records(file)]
 
 
-def test_every_picture_is_stored_once_as_it_is(photos: Path, tmp_path: Path) -> None:
+def test_every_image_is_stored_once_as_it_is(photos: Path, tmp_path: Path) -> None:
     built = build_records(photos, tmp_path / "records", train_shards=3)
     examples = [*contents(built.folder, "train"), *contents(built.folder, "validation")]
     assert len(examples) == built.train + built.validation == 32
@@ -127,7 +127,7 @@ def test_another_number_of_threads_changes_nothing(photos: Path, tmp_path: Path)
     assert snapshot(tmp_path / "1") == snapshot(tmp_path / "7")
 
 
-def test_progress_counts_pictures(photos: Path, tmp_path: Path) -> None:
+def test_progress_counts_images(photos: Path, tmp_path: Path) -> None:
     seen = []
     build_records(photos, tmp_path / "records", train_shards=4, on_progress=lambda *numbers: seen.append(numbers))
     assert seen == [(done, 32) for done in range(33)]
@@ -143,7 +143,7 @@ def test_shards_are_as_large_as_wanted(photos: Path, tmp_path: Path, monkeypatch
     monkeypatch.setattr(build_module, "SHARD_BYTES", 500)
     build_records(photos, tmp_path / "records", validation_shards=1000)
     assert len(list((tmp_path / "records").glob("train-*"))) > 3
-    assert len(list((tmp_path / "records").glob("validation-*"))) == 4, "no shard without pictures"
+    assert len(list((tmp_path / "records").glob("validation-*"))) == 4, "no shard without images"
 
 
 KILLED = """
@@ -156,13 +156,13 @@ build_records(sys.argv[1], sys.argv[2], train_shards=12, workers=3, on_progress=
 """
 
 
-def build_and_kill(photos: Path, out: Path, pictures: int) -> int:
-    """Start a build in a process of its own and kill it after so many pictures; its exit status."""
+def build_and_kill(photos: Path, out: Path, images: int) -> int:
+    """Start a build in a process of its own and kill it after so many images; its exit status."""
     command = [sys.executable, "-c", KILLED, str(photos), str(out)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        for _ in range(pictures):
+        for _ in range(images):
             process.stdout.readline()
             process.stdin.write(b"\n")
         process.stdout.readline()
@@ -173,7 +173,7 @@ def build_and_kill(photos: Path, out: Path, pictures: int) -> int:
 def test_a_build_that_is_killed_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
     photos = make_folders(tmp_path / "photos", {"ant": 150, "bee": 150})
     out = tmp_path / "killed"
-    statuses = [build_and_kill(photos, out, pictures) for pictures in (1, 30, 77, 5, 80)]
+    statuses = [build_and_kill(photos, out, images) for images in (1, 30, 77, 5, 80)]
     assert statuses == [-signal.SIGKILL] * 5
     assert list(out.glob(".*.part")), "it was killed in the middle of a shard"
     built = build_records(photos, out, train_shards=12)
@@ -205,15 +205,15 @@ def test_a_failure_leaves_only_whole_shards(photos: Path, tmp_path: Path, monkey
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda photos: (photos / "bee/new.png").write_bytes(png(77)), "32 pictures, now 33; .* bytes, now"),
+        (lambda photos: (photos / "bee/new.png").write_bytes(png(77)), "32 images, now 33; .* bytes, now"),
         (lambda photos: (photos / "ant/0000.JPEG").write_bytes(JPEG + b"1"), "with other names, classes or times"),
         (lambda photos: make_folders(photos, {"emu": 1}, first=900), "4 classes, now 5"),
     ],
 )
-def test_changed_pictures_are_refused(photos: Path, tmp_path: Path, change, message: str) -> None:
+def test_changed_images_are_refused(photos: Path, tmp_path: Path, change, message: str) -> None:
     build_records(photos, tmp_path / "records")
     change(photos)
-    with pytest.raises(BadData, match=f"the pictures have changed since this build began: .*{message}"):
+    with pytest.raises(BadData, match=f"the images have changed since this build began: .*{message}"):
         build_records(photos, tmp_path / "records")
 
 
@@ -259,7 +259,7 @@ def test_two_builds_at_once(photos: Path, tmp_path: Path) -> None:
 
 
 def test_strangers_are_named_before_anything_is_built(photos: Path, tmp_path: Path) -> None:
-    (photos / "bee/notes.txt").write_text("not a picture")
+    (photos / "bee/notes.txt").write_text("not an image")
     (photos / "ant/page.jpg").write_text("<html>not found</html>")
     (photos / "ant/.DS_Store").write_text("hidden files are passed over")
     with pytest.raises(BadData, match=r"2 files are neither JPEG nor PNG: ant/page\.jpg, bee/notes\.txt"):
@@ -268,7 +268,7 @@ def test_strangers_are_named_before_anything_is_built(photos: Path, tmp_path: Pa
 
 
 def test_one_stranger_is_spoken_of_in_the_singular(photos: Path) -> None:
-    (photos / "bee/notes.txt").write_text("not a picture")
+    (photos / "bee/notes.txt").write_text("not an image")
     with pytest.raises(BadData, match=r"1 file is neither.*\n  Move it away or convert it, or pass it over with"):
         class_folders(photos)
 
@@ -276,7 +276,7 @@ def test_one_stranger_is_spoken_of_in_the_singular(photos: Path) -> None:
 def test_what_windows_leaves_in_folders_and_what_shall_be_ignored_is_passed_over(photos: Path) -> None:
     before = class_folders(photos).train
     for name in ("Thumbs.db", "desktop.ini", "notes.txt"):
-        (photos / "bee" / name).write_text("not a picture")
+        (photos / "bee" / name).write_text("not an image")
     with pytest.raises(BadData, match=r"JPEG nor PNG: bee/notes\.txt\."):
         class_folders(photos)
     assert class_folders(photos, ["*.txt"]).train == before
@@ -287,7 +287,7 @@ def test_patterns_to_ignore_are_refused_for_a_list(photos: Path) -> None:
         find_origin(make_list(photos, "ant/0000.JPEG,ant"), ["*.txt"])
 
 
-def test_a_picture_that_changes_during_the_build(photos: Path, tmp_path: Path) -> None:
+def test_an_image_that_changes_during_the_build(photos: Path, tmp_path: Path) -> None:
     origin = class_folders(photos)
     (photos / "ant/0000.JPEG").write_bytes(JPEG + b"longer than it was")
     with pytest.raises(BadData, match=r"ant/0000\.JPEG: it changed while records were built: 37 bytes, now 54"):
@@ -297,9 +297,9 @@ def test_a_picture_that_changes_during_the_build(photos: Path, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda folder: (folder / "1.jpg").write_bytes(JPEG), r"1\.jpg: this picture is in no class folder"),
+        (lambda folder: (folder / "1.jpg").write_bytes(JPEG), r"1\.jpg: this image is in no class folder"),
         (lambda folder: (folder / "cat").rmdir(), "there are no class folders in it"),
-        (lambda folder: None, "cat: no pictures in the folder of this class"),
+        (lambda folder: None, "cat: no images in the folder of this class"),
     ],
 )
 def test_folders_that_are_no_class_folders(tmp_path: Path, make, message: str) -> None:
@@ -383,23 +383,23 @@ def test_a_list_of_numbers_keeps_them(photos: Path, tmp_path: Path) -> None:
         (["ant/0000.JPEG,ant", "ant/9999.JPEG,ant"], "line 2: there is no file"),
         (["ant/0000.JPEG,ant", "ant/0000.JPEG,bee"], r"line 2: ant/0000\.JPEG is in line 1 already"),
         (["list.csv,ant"], r"1 file is neither JPEG nor PNG: list\.csv"),
-        (["path,label"], "there are no pictures in this list"),
+        (["path,label"], "there are no images in this list"),
     ],
 )
 def test_a_list_with_a_mistake(photos: Path, lines: list[str], message: str) -> None:
     with pytest.raises(BadData, match=message):
-        picture_list(make_list(photos, *lines))
+        image_list(make_list(photos, *lines))
 
 
 @pytest.mark.parametrize("header", ["filename,class", "id,path,label"])
 def test_another_header_than_ours_is_hinted_at(photos: Path, header: str) -> None:
     with pytest.raises(BadData, match=r"line 1: [\s\S]*a header, it must say path,label or be left out"):
-        picture_list(make_list(photos, header, "ant/0000.JPEG,ant"))
+        image_list(make_list(photos, header, "ant/0000.JPEG,ant"))
 
 
 def test_a_missing_file_further_down_is_no_header(photos: Path) -> None:
     with pytest.raises(BadData) as caught:
-        picture_list(make_list(photos, "ant/0000.JPEG,ant", "ant/9999.JPEG,ant"))
+        image_list(make_list(photos, "ant/0000.JPEG,ant", "ant/9999.JPEG,ant"))
     assert caught.value.hints == ()
 
 
@@ -450,7 +450,7 @@ def test_damaged_idx_files(tmp_path: Path, injury, message: str) -> None:
 
 
 def test_idx_files_that_do_not_belong_together(tmp_path: Path) -> None:
-    with pytest.raises(BadData, match="12 pictures, but 8 labels"):
+    with pytest.raises(BadData, match="12 images, but 8 labels"):
         idx_files(make_idx(tmp_path, 12)[0], make_idx(tmp_path, 8)[1])
     with pytest.raises(BadValue, match="names must be 4 different ones"):
         idx_files(*make_idx(tmp_path, 12)[:2], names=("a", "b"))

@@ -101,15 +101,15 @@ def test_a_label_outside_of_the_classes(folder: Path, label: int, options: dict[
     assert findings[-1].message == text
 
 
-def test_a_picture_that_is_none(folder: Path) -> None:
+def test_an_image_that_is_none(folder: Path) -> None:
     odd = encode_example({"image/encoded": b"GIF89a", "image/class/label": 1})
     rewrite(folder / "validation-00000-of-00001", odd, message(101, 2), message(102, 3))
     what, _, text = only(folder)
     assert what == "error: undecodable"
-    assert text == "its picture is neither JPEG nor PNG: b'GIF89a'."
+    assert text == "its image is neither JPEG nor PNG: b'GIF89a'."
 
 
-def test_deep_decodes_every_picture(folder: Path) -> None:
+def test_deep_decodes_every_image(folder: Path) -> None:
     seen = []
 
     def decode(content: bytes) -> None:
@@ -118,7 +118,7 @@ def test_deep_decodes_every_picture(folder: Path) -> None:
             raise RuntimeError("premature\n  end of file")
 
     what, where, text = only(folder, deep=True, decode=decode)
-    assert (what, text) == ("error: undecodable", "its picture cannot be decoded: premature end of file.")
+    assert (what, text) == ("error: undecodable", "its image cannot be decoded: premature end of file.")
     assert "train-00001-of-00002: record 1 at byte" in where
     assert len(seen) == 15
     with pytest.raises(ValueError, match="needs a function"):
@@ -155,26 +155,26 @@ def test_what_is_only_a_warning(folder: Path) -> None:
         "shard sizes",
     ]
     texts = " ".join(finding.message for finding in report.findings)
-    assert "1 has 43 pictures, 3 2." in texts
-    assert "7 of 48 pictures are copies of another one" in texts
-    assert "1 pictures to validate with are also trained on" in texts
+    assert "1 has 43 images, 3 2." in texts
+    assert "7 of 48 images are copies of another one" in texts
+    assert "1 images to validate with are also trained on" in texts
 
 
-def test_a_class_without_pictures(folder: Path) -> None:
+def test_a_class_without_images(folder: Path) -> None:
     (folder / "labels.txt").write_text("0:background\n1:ant\n2:bee\n3:cat\n4:dog\n")
     report = check_records(folder)
     assert found(report) == [("warning", "imbalance")] * 2
-    assert report.findings[0].message == "1 classes have no pictures: 4 (dog)."
+    assert report.findings[0].message == "1 classes have no images: 4 (dog)."
 
 
-def test_boxes_outside_of_the_picture(folder: Path) -> None:
+def test_boxes_outside_of_the_image(folder: Path) -> None:
     sides = {f"image/object/bbox/{side}": [0.5] for side in ("xmin", "xmax", "ymin")}
     boxed = encode_example(
         {"image/encoded": png(300), "image/class/label": 1, "image/object/bbox/ymax": [1.5], **sides}
     )
     rewrite(folder / "validation-00000-of-00001", boxed, message(101, 2), message(102, 3))
     what, where, text = only(folder)
-    assert (what, text) == ("warning: boxes", "a box leaves the picture or is turned over.")
+    assert (what, text) == ("warning: boxes", "a box leaves the image or is turned over.")
     assert where.endswith("record 0 at byte 0")
 
 

@@ -17,7 +17,7 @@ SOURCE = Cifar10(global_batch=4, size=32)
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Six files of 20 records instead of 10,000; picture i of file f is filled with its own numbers."""
+    """Six files of 20 records instead of 10,000; image i of file f is filled with its own numbers."""
     monkeypatch.setattr(cifar10, "RECORDS_PER_FILE", RECORDS)
     for number, name in enumerate((*TRAIN_FILES, TEST_FILE)):
         records(number).tofile(tmp_path / name)

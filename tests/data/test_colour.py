@@ -10,15 +10,15 @@ from viaduct.data.colour import compiled_saturate, scale_saturation, scale_satur
 
 @pytest.mark.parametrize("factor", [0.0, 0.4, 1.0, 1.37, 1.6])
 def test_saturation_is_the_same_compiled_or_not(factor: float) -> None:
-    picture = np.random.default_rng(0).uniform(0, 255, (31, 45, 3)).astype(np.float32)
-    picture[:3] = 7  # grey
-    picture[3:6] -= 200  # contrast may have taken a channel, or all, below zero
-    picture[6] = 0
-    one, other = picture.copy(), picture.copy()
+    image = np.random.default_rng(0).uniform(0, 255, (31, 45, 3)).astype(np.float32)
+    image[:3] = 7  # grey
+    image[3:6] -= 200  # contrast may have taken a channel, or all, below zero
+    image[6] = 0
+    one, other = image.copy(), image.copy()
     scale_saturation(one, factor)
     scale_saturation_in_numpy(other, factor)
     assert np.array_equal(one, other)
-    assert factor == 1.0 or not np.array_equal(one, picture)
+    assert factor == 1.0 or not np.array_equal(one, image)
 
 
 def test_a_view_is_changed_in_place() -> None:
@@ -30,7 +30,7 @@ def test_a_view_is_changed_in_place() -> None:
 
 
 @pytest.mark.skipif(compiled_saturate() is None, reason="the extension was not built")
-def test_wrong_pictures_are_refused() -> None:
+def test_wrong_images_are_refused() -> None:
     saturate = compiled_saturate()
     assert saturate is not None
     with pytest.raises(TypeError):

@@ -47,8 +47,8 @@ def boxes(rng: np.random.Generator, count: int) -> dict[str, Any]:
     return dict(zip(SIDES, corners.reshape(4, count), strict=True))
 
 
-def example(picture: bytes, **more: Any) -> bytes:
-    whole = {"image/encoded": picture, "image/class/label": 300, "image/class/text": "a thing", "image/width": 7}
+def example(image: bytes, **more: Any) -> bytes:
+    whole = {"image/encoded": image, "image/class/label": 300, "image/class/text": "a thing", "image/width": 7}
     return encode_example({name: value for name, value in (whole | more).items() if value is not None})
 
 
@@ -77,9 +77,9 @@ def seen_at_once(made: Crops, numbers: list[int], epoch: int = 0, seed: int = 5)
 @pytest.mark.parametrize("network", NETWORKS)
 def test_several_at_once_are_the_same_bits_as_one_by_one(tmp_path: Path, network: str, normalised: bool) -> None:
     rng = np.random.default_rng(1)
-    pictures = [noise(rng, subsampling) for subsampling in ("420", "422", "444", "440") for _ in range(10)]
-    pictures += [encoded("small"), encoded("chelsea"), encoded("tall"), encoded("wide")]
-    folder = folder_of(tmp_path, [example(data, **boxes(rng, n % 4)) for n, data in enumerate(pictures)], shards=3)
+    images = [noise(rng, subsampling) for subsampling in ("420", "422", "444", "440") for _ in range(10)]
+    images += [encoded("small"), encoded("chelsea"), encoded("tall"), encoded("wide")]
+    folder = folder_of(tmp_path, [example(data, **boxes(rng, n % 4)) for n, data in enumerate(images)], shards=3)
     numbers = rng.permutation(len(folder)).tolist()
     for epoch, seed in ((0, 5), (2**40, -1), (7, 2**63)):
         seen, out = seen_at_once(crops(folder, network, normalised), numbers, epoch, seed)
@@ -120,18 +120,18 @@ ODD: dict[str, Callable[[], bytes]] = {
     "no label": lambda: example(encoded("small"), **{"image/class/label": None}),
     "two labels": lambda: example(encoded("small"), **{"image/class/label": [1, 2]}),
     "a label in words": lambda: example(encoded("small"), **{"image/class/label": "cat"}),
-    "no picture": lambda: encode_example({"image/class/label": 1}),
-    "two pictures": lambda: example(encoded("small"), **{"image/encoded": [encoded("small"), b"x"]}),
+    "no image": lambda: encode_example({"image/class/label": 1}),
+    "two images": lambda: example(encoded("small"), **{"image/encoded": [encoded("small"), b"x"]}),
     "three sides of a box": lambda: example(encoded("small"), **dict.fromkeys(SIDES[:3], 0.5)),
     "sides that differ in number": lambda: example(
         encoded("small"), **(dict.fromkeys(SIDES, 0.5) | {SIDES[0]: [0.1, 0.2]})
     ),
-    "a box outside of the picture": lambda: boxed(**{SIDES[2]: 1.5}),
+    "a box outside of the image": lambda: boxed(**{SIDES[2]: 1.5}),
     "a box upside down": lambda: boxed(**{SIDES[0]: 0.9}),
     "a box that is not a number": lambda: example(encoded("small"), **dict.fromkeys(SIDES, float("nan"))),
     "more boxes than there is room for": lambda: example(encoded("small"), **dict.fromkeys(SIDES, [0.5] * 65)),
     "a PNG": lambda: example(png()),
-    "words": lambda: example(b"this is no picture"),
+    "words": lambda: example(b"this is no image"),
     "a JPEG cut short": lambda: example(encoded("small")[:-200]),
     "a JPEG that ends before its pixels": lambda: example(encoded("small")[:100] + b"\xff\xd9"),
     "nothing": lambda: b"",

@@ -48,7 +48,7 @@ def entry(name: str, feature: bytes) -> bytes:
 
 
 LABEL_7 = entry("image/class/label", field(3, field(1, b"\x07")))
-PICTURE = entry("image/encoded", field(1, field(1, b"jpeg")))
+IMAGE = entry("image/encoded", field(1, field(1, b"jpeg")))
 
 
 def refusal(data: bytes, read=image_fields) -> str:
@@ -66,7 +66,7 @@ def test_fields_of_an_imagenet_record() -> None:
     assert image_label(encode_example(IMAGENET)) == 1000
 
 
-def test_the_picture_is_not_copied() -> None:
+def test_the_image_is_not_copied() -> None:
     data = bytearray(encode_example(IMAGENET))
     encoded = image_fields(memoryview(data)).encoded
     assert encoded.obj is data
@@ -105,7 +105,7 @@ def test_numbers_that_are_not_packed() -> None:
     sides = [
         entry(f"image/object/bbox/{side}", field(2, b"\x0d\0\0\0\x3f")) for side in ("xmin", "ymin", "xmax", "ymax")
     ]
-    fields = image_fields(example(PICTURE, label, *sides))
+    fields = image_fields(example(IMAGE, label, *sides))
     assert (fields.label, fields.boxes.tolist()) == (135, [[0.5, 0.5, 0.5, 0.5]])
     mixed = entry("n", field(3, b"\x08\x01" + field(1, b"\x02\x03") + b"\x08\x04"))
     assert decode_example(example(mixed))["n"].tolist() == [1, 2, 3, 4]
@@ -113,7 +113,7 @@ def test_numbers_that_are_not_packed() -> None:
 
 def test_unknown_fields_are_skipped() -> None:
     unknown = b"\x50\x96\x01" + b"\x59" + bytes(8) + b"\x5d" + bytes(4) + b"\x62\x02hi" + b"\x6b\x08\x01\x73\x74\x6c"
-    data = unknown + field(1, unknown + field(1, LABEL_7 + unknown) + unknown + field(1, PICTURE)) + unknown
+    data = unknown + field(1, unknown + field(1, LABEL_7 + unknown) + unknown + field(1, IMAGE)) + unknown
     fields = image_fields(data)
     assert (fields.label, bytes(fields.encoded)) == (7, b"jpeg")
     assert decode_example(data)["image/encoded"] == [b"jpeg"]
@@ -121,8 +121,8 @@ def test_unknown_fields_are_skipped() -> None:
 
 def test_of_a_name_given_twice_the_last_one_counts() -> None:
     later = entry("image/class/label", field(3, field(1, b"\x09")))
-    assert image_fields(example(LABEL_7, PICTURE, later)).label == 9
-    assert decode_example(example(LABEL_7, PICTURE, later))["image/class/label"].tolist() == [9]
+    assert image_fields(example(LABEL_7, IMAGE, later)).label == 9
+    assert decode_example(example(LABEL_7, IMAGE, later))["image/class/label"].tolist() == [9]
 
 
 def test_a_value_before_its_name_and_a_value_in_parts() -> None:
@@ -132,7 +132,7 @@ def test_a_value_before_its_name_and_a_value_in_parts() -> None:
 
 
 def test_a_record_without_boxes_or_text() -> None:
-    fields = image_fields(example(PICTURE, LABEL_7))
+    fields = image_fields(example(IMAGE, LABEL_7))
     assert fields.boxes.shape == (0, 4)
     assert fields.text == ""
 
@@ -145,18 +145,18 @@ def test_empty_lists() -> None:
 
 
 def labelled(feature: bytes) -> bytes:
-    return example(PICTURE, entry("image/class/label", feature))
+    return example(IMAGE, entry("image/class/label", feature))
 
 
 def boxed(numbers: bytes) -> bytes:
-    return example(PICTURE, LABEL_7, entry("image/object/bbox/xmin", field(2, field(1, numbers))))
+    return example(IMAGE, LABEL_7, entry("image/object/bbox/xmin", field(2, field(1, numbers))))
 
 
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
         (b"", "image/encoded has 0 values, expected one"),
-        (example(PICTURE), "image/class/label has 0 values, expected one"),
+        (example(IMAGE), "image/class/label has 0 values, expected one"),
         (example(LABEL_7), "image/encoded has 0 values"),
         (labelled(field(3, field(1, b"\1\2"))), "image/class/label has 2 values"),
         (labelled(field(2, field(1, bytes(4)))), "image/class/label holds floats, expected whole numbers"),
@@ -221,12 +221,12 @@ def test_our_bytes_are_tensorflows_bytes() -> None:
 def test_tensorflows_records_are_read() -> None:
     train = tensorflow_examples()
     made = train.Example()
-    made.features.feature["image/encoded"].bytes_list.value.append(b"\xff\xd8\xffpicture")
+    made.features.feature["image/encoded"].bytes_list.value.append(b"\xff\xd8\xffimage")
     made.features.feature["image/class/label"].int64_list.value.append(-3)
     made.features.feature["floats"].float_list.value.extend([1.5, float("inf")])
     made.features.feature["nothing"].SetInParent()
     data = made.SerializeToString()
-    assert image_fields(data)[:2] == (b"\xff\xd8\xffpicture", -3)
+    assert image_fields(data)[:2] == (b"\xff\xd8\xffimage", -3)
     assert our_features(data) == tensorflow_features(made)
 
 

@@ -57,8 +57,8 @@ def test_labels_of_another_set_are_refused(tmp_path: Path) -> None:
         SOURCE.load(tmp_path)
 
 
-def test_as_many_labels_as_pictures(tmp_path: Path) -> None:
+def test_as_many_labels_as_images(tmp_path: Path) -> None:
     write(tmp_path, "train", 3, zipped=True, labels=np.array([1, 2], np.uint8))
     write(tmp_path, "t10k", 3, zipped=True)
-    with pytest.raises(BadData, match="3 pictures, but 2 labels"):
+    with pytest.raises(BadData, match="3 images, but 2 labels"):
         SOURCE.load(tmp_path)

@@ -696,7 +696,7 @@ def test_fashion_from_a_folder_as_a_package_installs_it(fashion: dict[str, bytes
     assert fetch("fashion-mnist", tmp_path / "again", source=str(given / (FASHION[2] + suffix)))
 
 
-def test_other_pictures_of_the_same_size_are_not_fashion(fashion: dict[str, bytes], tmp_path: Path) -> None:
+def test_other_images_of_the_same_size_are_not_fashion(fashion: dict[str, bytes], tmp_path: Path) -> None:
     given = tmp_path / "given"
     given.mkdir()
     for name in FASHION:

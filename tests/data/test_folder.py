@@ -1,4 +1,4 @@
-"""Training straight from pictures: the same network input as from records built of them."""
+"""Training straight from images: the same network input as from records built of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import simplejpeg
 import torch
 
 from viaduct.data.build import build_records
-from viaduct.data.folder import holds_pictures, picture_folders
+from viaduct.data.folder import holds_images, image_folders
 from viaduct.data.records import Records
 from viaduct.errors import BadData
 
@@ -37,34 +37,32 @@ def test_a_folder_gives_what_its_records_would_give(photos: Path, tmp_path: Path
         found = RECORDS.load(place)
         with RECORDS.batches(found.validation, device=torch.device("cpu"), train=False, seed=1) as stream:
             batches = [(batch.images.clone(), batch.labels.clone()) for batch in stream.epoch(0)]
-        pictures = torch.cat([images for images, _ in batches])[: stream.count]
+        images = torch.cat([images for images, _ in batches])[: stream.count]
         labels = torch.cat([labels for _, labels in batches])[: stream.count]
-        seen[place] = sorted(
-            (int(label), picture.sum().item()) for label, picture in zip(labels, pictures, strict=True)
-        )
+        seen[place] = sorted((int(label), image.sum().item()) for label, image in zip(labels, images, strict=True))
         assert found.names == ("0", "ant", "bee", "cow")
     first, second = seen.values()
     assert first == second
     assert len(first) == 3
 
 
-def test_records_are_not_taken_for_pictures(photos: Path, tmp_path: Path) -> None:
+def test_records_are_not_taken_for_images(photos: Path, tmp_path: Path) -> None:
     build_records(photos, tmp_path / "records")
-    assert holds_pictures(photos)
-    assert not holds_pictures(tmp_path / "records")
-    assert not holds_pictures(tmp_path / "nowhere")
+    assert holds_images(photos)
+    assert not holds_images(tmp_path / "records")
+    assert not holds_images(tmp_path / "nowhere")
 
 
-def test_a_broken_picture_is_named(photos: Path) -> None:
+def test_a_broken_image_is_named(photos: Path) -> None:
     one = replace(RECORDS, global_batch=1)
-    name = picture_folders(photos)[0].pictures[0].name
+    name = image_folders(photos)[0].images[0].name
     (photos / name).write_bytes((photos / name).read_bytes()[:200])
     stream = one.batches(one.load(photos).train, device=torch.device("cpu"), train=True, seed=1)
     with pytest.raises(BadData, match=name), stream:
         list(stream.epoch(0))
 
 
-def test_too_many_broken_pictures_say_how_to_list_them(photos: Path) -> None:
+def test_too_many_broken_images_say_how_to_list_them(photos: Path) -> None:
     for number in range(10):
         (photos / f"ant/{number}.jpg").write_bytes(b"\xff\xd8\xff and no more")
     skipping = replace(RECORDS, on_bad_record="skip")
@@ -74,8 +72,8 @@ def test_too_many_broken_pictures_say_how_to_list_them(photos: Path) -> None:
     assert f"`viaduct data build {photos} --out DIR`, then `viaduct data check DIR --deep`" in caught.value.hints[-1]
 
 
-def test_pictures_without_validation_are_refused(tmp_path: Path) -> None:
+def test_images_without_validation_are_refused(tmp_path: Path) -> None:
     (tmp_path / "ant").mkdir()
     (tmp_path / "ant" / "1.jpg").write_bytes(simplejpeg.encode_jpeg(np.zeros((8, 8, 3), np.uint8), colorspace="RGB"))
     with pytest.raises(BadData, match="too few to set some aside"):
-        picture_folders(tmp_path)
+        image_folders(tmp_path)

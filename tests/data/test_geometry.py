@@ -105,7 +105,7 @@ def test_the_last_offset_is_never_drawn_as_in_tensorflow() -> None:
 
 @pytest.mark.parametrize("name", SAMPLERS)
 @pytest.mark.parametrize(("height", "width"), [(1, 1), (1, 300), (300, 1), (2, 3), (500, 375), (4000, 12)])
-def test_a_crop_lies_in_the_picture(name: str, height: int, width: int) -> None:
+def test_a_crop_lies_in_the_image(name: str, height: int, width: int) -> None:
     generator = np.random.default_rng(0)
     for _ in range(200):
         y, x, crop_height, crop_width = sample_crop(name, height, width, None, generator)
@@ -113,7 +113,7 @@ def test_a_crop_lies_in_the_picture(name: str, height: int, width: int) -> None:
         assert 0 <= x < x + crop_width <= width
 
 
-def test_a_picture_too_long_for_any_ratio_comes_whole() -> None:
+def test_an_image_too_long_for_any_ratio_comes_whole() -> None:
     assert sample_crop("official", 1000, 3, None, np.random.default_rng(0)) == (0, 0, 1000, 3)
 
 
@@ -124,7 +124,7 @@ def test_a_crop_covers_a_tenth_of_some_box() -> None:
         assert geometry.covers(sample_crop("official", 375, 500, BOXES, generator), objects, 0.1)
 
 
-def test_boxes_without_area_leave_the_whole_picture() -> None:
+def test_boxes_without_area_leave_the_whole_image() -> None:
     assert sample_crop("v15", 300, 400, [[0.5, 0.5, 0.5, 0.5]], np.random.default_rng(0)) == (0, 0, 300, 400)
 
 
@@ -188,10 +188,10 @@ def test_part_of_a_resize_is_that_part_of_it(implementation: str) -> None:
 
 @pytest.mark.parametrize("name", ["chelsea", "small", "tall", "coffee"])
 def test_the_central_box_is_tensorflows_crop_and_resize(name: str, implementation: str) -> None:
-    picture = photograph(name)
+    image = photograph(name)
     boxes = np.array([[0.1, 0.1, 0.9, 0.9]], np.float32)
-    theirs = tensorflow().image.crop_and_resize(picture[None], boxes, [0], [224, 224]).numpy()[0]
-    ours = resample(picture, central_box(picture.shape[0], 0.8, 224), central_box(picture.shape[1], 0.8, 224))
+    theirs = tensorflow().image.crop_and_resize(image[None], boxes, [0], [224, 224]).numpy()[0]
+    ours = resample(image, central_box(image.shape[0], 0.8, 224), central_box(image.shape[1], 0.8, 224))
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=5e-5)
 
 
@@ -220,7 +220,7 @@ def test_nothing_shrinks_below_the_target(length: int, shrink: int) -> None:
     assert largest_shrink(stretched(0, 9000, 224), stretched(0, length, 224)) == shrink
 
 
-def test_places_in_a_shrunk_picture_are_the_same_places() -> None:
+def test_places_in_a_shrunk_image_are_the_same_places() -> None:
     """On a ramp the mean of a block is the value in its middle, so a place must still read its own position."""
     ramp = np.repeat(np.arange(240, dtype=np.uint8)[:, None, None], 3, axis=2)
     blocks = ramp.reshape(60, 4, 1, 3).mean(1).round().astype(np.uint8)  # the middle is 4 i + 1.5, rounded to 4 i + 2

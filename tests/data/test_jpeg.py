@@ -19,11 +19,11 @@ from viaduct.errors import BadData, BadValue, ViaductError
 from .photographs import encoded, photograph, tensorflow
 
 
-def pillow_encoded(picture: np.ndarray, kind: str, mode: str | None = None, **options: Any) -> bytes:
+def pillow_encoded(image: np.ndarray, kind: str, mode: str | None = None, **options: Any) -> bytes:
     image_module = pytest.importorskip("PIL.Image")
-    made = image_module.fromarray(picture)
+    made = image_module.fromarray(image)
     if mode is not None:
-        made = image_module.frombytes(mode, (picture.shape[1], picture.shape[0]), picture.tobytes())
+        made = image_module.frombytes(mode, (image.shape[1], image.shape[0]), image.tobytes())
     stream = io.BytesIO()
     made.save(stream, kind, **options)
     return stream.getvalue()
@@ -140,7 +140,7 @@ def test_damage_and_then_an_end_too_early_is_refused() -> None:
         (b"hello, world", "it begins with b'hello, w'"),
     ],
 )
-def test_what_is_no_picture_is_named(data: bytes, what: str) -> None:
+def test_what_is_no_image_is_named(data: bytes, what: str) -> None:
     with pytest.raises(BadData, match=what):
         jpeg.decode(data)
     with pytest.raises(BadData, match=what):
@@ -175,7 +175,7 @@ def test_a_binding_that_does_not_load_is_named_with_the_reason(monkeypatch: pyte
         jpeg.decode(data)
 
 
-def test_a_thousand_mutations_end_in_a_picture_or_a_named_error() -> None:
+def test_a_thousand_mutations_end_in_an_image_or_a_named_error() -> None:
     chance = np.random.default_rng(0)
     sources = [encoded("small"), pillow_encoded(photograph("small"), "PNG")]
     for trial in range(1000):
@@ -226,13 +226,13 @@ def made_png(header: tuple[int, ...], lines: bytes) -> bytes:
 @pytest.mark.parametrize("size", [(1, 1), (3, 2), (5, 9), (61, 83)])
 def test_an_interlaced_png_is_tensorflows(size: tuple[int, int]) -> None:
     height, width = size
-    picture = CAT[:height, :width]
-    passes = [picture[top::down, left::across] for left, top, across, down in png.ADAM7]
+    image = CAT[:height, :width]
+    passes = [image[top::down, left::across] for left, top, across, down in png.ADAM7]
     # Filter 1 in every line: each byte minus that three before it.
     shifted = [np.diff(part, axis=1, prepend=np.zeros_like(part[:, :1])) for part in passes if part.size]
     lines = b"".join(b"\x01" + line.tobytes() for part in shifted for line in part)
     data = made_png((width, height, 8, 2, 0, 0, 1), lines)
-    assert np.array_equal(jpeg.decode(data), picture)
+    assert np.array_equal(jpeg.decode(data), image)
     assert np.array_equal(jpeg.decode(data), tensorflow_decoded(data))
 
 

@@ -88,10 +88,10 @@ def test_a_set_of_files_is_one_sequence_and_must_be_complete(tmp_path: Path) -> 
     for shard, name in enumerate(names):
         write_mindrecord(tmp_path / name, SCHEMA, stored[shard * 10 : shard * 10 + 10], names, shard)
     write_mindrecord(tmp_path / "val.mindrecord", SCHEMA, rows(5))
-    pictures = load(tmp_path)
-    assert (len(pictures.train), len(pictures.validation)) == (30, 5)
-    assert pictures.train.labels.tolist() == [n % 3 for n in range(30)]
-    assert bytes(pictures.train.folder.fields(25).encoded) == stored[25]["data"]
+    images = load(tmp_path)
+    assert (len(images.train), len(images.validation)) == (30, 5)
+    assert images.train.labels.tolist() == [n % 3 for n in range(30)]
+    assert bytes(images.train.folder.fields(25).encoded) == stored[25]["data"]
     (tmp_path / names[1]).unlink()
     for path in (tmp_path, tmp_path / names[0]):
         with pytest.raises(BadData, match="mindrecord1"):
@@ -100,13 +100,11 @@ def test_a_set_of_files_is_one_sequence_and_must_be_complete(tmp_path: Path) -> 
 
 def test_a_tenth_of_every_class_is_set_aside_where_there_is_no_validation(tmp_path: Path) -> None:
     write_mindrecord(tmp_path / "shapes.mindrecord", SCHEMA, rows(60))
-    pictures = load(tmp_path / "shapes.mindrecord")
-    assert (len(pictures.train), len(pictures.validation)) == (54, 6)
-    assert sorted(pictures.validation.labels.tolist()) == [0, 0, 1, 1, 2, 2]
+    images = load(tmp_path / "shapes.mindrecord")
+    assert (len(images.train), len(images.validation)) == (54, 6)
+    assert sorted(images.validation.labels.tolist()) == [0, 0, 1, 1, 2, 2]
     again = load(tmp_path / "shapes.mindrecord")
-    assert [again.validation.folder.where(n) for n in range(6)] == [
-        pictures.validation.folder.where(n) for n in range(6)
-    ]
+    assert [again.validation.folder.where(n) for n in range(6)] == [images.validation.folder.where(n) for n in range(6)]
 
 
 def test_fields_of_another_schema_are_named(tmp_path: Path) -> None:
@@ -119,9 +117,9 @@ def test_fields_of_another_schema_are_named(tmp_path: Path) -> None:
         load(path)
     with pytest.raises(BadValue, match=r"image_field='c' is no field[\s\S]*It has: a \(bytes\)"):
         load(path, image_field="c")
-    pictures = load(path, image_field="b", label_field="y")
-    assert set(pictures.train.labels.tolist()) == {0, 1}
-    assert pictures.train.picture(0).shape == (32, 32, 3)
+    images = load(path, image_field="b", label_field="y")
+    assert set(images.train.labels.tolist()) == {0, 1}
+    assert images.train.read_image(0).shape == (32, 32, 3)
     words = write_mindrecord(
         tmp_path / "words.mindrecord", {"text": {"type": "string"}, "image": {"type": "bytes"}}, []
     )

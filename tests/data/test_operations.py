@@ -18,7 +18,7 @@ ImageEnhance = pytest.importorskip("PIL.ImageEnhance")
 ImageOps = pytest.importorskip("PIL.ImageOps")
 
 GREY = (128, 128, 128)
-PICTURES = {
+IMAGES = {
     "photograph": photograph("chelsea")[20:181, 100:300],
     "dark": photograph("rocket")[:90, :71] // 3,
     "flat": np.full((9, 14, 3), (7, 200, 90), np.uint8),
@@ -56,9 +56,9 @@ MOVED: dict[str, Callable[[Any, float], Any]] = {
 @pytest.mark.parametrize("strength", STRENGTHS)
 @pytest.mark.parametrize("name", SAME)
 def test_levels_are_pillows(name: str, strength: float) -> None:
-    for what, picture in PICTURES.items():
-        theirs = np.asarray(SAME[name](Image.fromarray(picture), strength)).astype(int)
-        difference = abs(OPERATIONS[name](picture, strength, 1.0) - theirs)
+    for what, image in IMAGES.items():
+        theirs = np.asarray(SAME[name](Image.fromarray(image), strength)).astype(int)
+        difference = abs(OPERATIONS[name](image, strength, 1.0) - theirs)
         assert difference.max() <= (0 if name not in ("colour", "contrast", "brightness", "sharpness") else 1), what
         assert (difference > 0).mean() < 0.001, what
 
@@ -67,9 +67,9 @@ def test_levels_are_pillows(name: str, strength: float) -> None:
 @pytest.mark.parametrize("strength", STRENGTHS)
 @pytest.mark.parametrize("name", MOVED)
 def test_places_are_pillows_but_for_a_few_that_lie_between_two(name: str, strength: float, sign: float) -> None:
-    for what, picture in PICTURES.items():
-        theirs = np.asarray(MOVED[name](Image.fromarray(picture), sign * strength))
-        different = (OPERATIONS[name](picture, strength, sign) != theirs).any(-1)
+    for what, image in IMAGES.items():
+        theirs = np.asarray(MOVED[name](Image.fromarray(image), sign * strength))
+        different = (OPERATIONS[name](image, strength, sign) != theirs).any(-1)
         assert different.mean() <= 0.005, what
 
 
@@ -78,16 +78,16 @@ def test_every_operation_is_compared() -> None:
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_the_picture_that_is_given_is_left_alone_and_shapes_stay(name: str) -> None:
-    for picture in PICTURES.values():
-        before = picture.copy()
-        made = OPERATIONS[name](picture, 3.0, -1.0)
-        assert np.array_equal(picture, before)
-        assert (made.shape, made.dtype) == (picture.shape, np.uint8)
+def test_the_image_that_is_given_is_left_alone_and_shapes_stay(name: str) -> None:
+    for image in IMAGES.values():
+        before = image.copy()
+        made = OPERATIONS[name](image, 3.0, -1.0)
+        assert np.array_equal(image, before)
+        assert (made.shape, made.dtype) == (image.shape, np.uint8)
 
 
 def test_what_comes_in_from_outside_is_grey() -> None:
-    picture = np.zeros((32, 32, 3), np.uint8)
-    moved = shift_x(picture, 1.0, 1.0, most=CIFAR_SHIFT)
+    image = np.zeros((32, 32, 3), np.uint8)
+    moved = shift_x(image, 1.0, 1.0, most=CIFAR_SHIFT)
     assert (moved[:, 22:] == 128).all()
     assert (moved[:, :22] == 0).all()

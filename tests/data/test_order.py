@@ -24,7 +24,7 @@ def test_golden_draws() -> None:
     assert drawn.dtype == np.float32
 
 
-def test_every_picture_is_visited_exactly_once() -> None:
+def test_every_image_is_visited_exactly_once() -> None:
     assert sorted(permutation(7, 3, 1000)) == list(range(1000))
 
 
@@ -66,7 +66,7 @@ def test_the_shares_of_all_ranks_are_the_batch(ranks: int, parts: int) -> None:
     for mine in shares:
         assert np.array_equal(mine, np.sort(mine))
         counts = np.bincount(mine // (24 // parts), minlength=parts)
-        assert len(set(counts)) == 1, "each part has as many of a rank's pictures"
+        assert len(set(counts)) == 1, "each part has as many of a rank's images"
 
 
 @pytest.mark.parametrize(("ranks", "parts"), [(2, 1), (3, 2), (4, 3)])

@@ -26,7 +26,7 @@ from viaduct.data.colour import (
     vary_like_resnext,
 )
 from viaduct.data.geometry import sample_crop
-from viaduct.data.preprocess import PREPROCESSINGS, normalisation, normalise, picture, with_shorter_side
+from viaduct.data.preprocess import PREPROCESSINGS, normalisation, normalise, prepare_pixels, with_shorter_side
 from viaduct.errors import BadData, BadValue, UnknownName
 
 from .photographs import NAMES, encoded, photograph, tensorflow
@@ -34,7 +34,7 @@ from .photographs import NAMES, encoded, photograph, tensorflow
 SUBSAMPLINGS = ("420", "444")
 
 
-def their_picture(name: str, data: bytes) -> Any:
+def their_image(name: str, data: bytes) -> Any:
     """Evaluation before normalisation, 0..255, one TensorFlow operation for each step of section 8."""
     tf = tensorflow()
     decoded = tf.io.decode_jpeg(data, channels=3, **their_decoder(name, train=False))
@@ -71,8 +71,8 @@ def their_normalised(name: str, seen: Any) -> Any:
 def test_evaluation_agrees_with_tensorflow(name: str, photo: str, subsampling: str) -> None:
     """One grey level is asked for; the same decoder and the same places give a ten-thousandth."""
     data = encoded(photo, subsampling)
-    theirs = their_picture(name, data)
-    np.testing.assert_allclose(picture(name, data), theirs.numpy(), rtol=0, atol=1e-4)
+    theirs = their_image(name, data)
+    np.testing.assert_allclose(prepare_pixels(name, data), theirs.numpy(), rtol=0, atol=1e-4)
     made = preprocess(name, data)
     assert (made.dtype, made.shape) == (np.float32, (224, 224, 3))
     np.testing.assert_allclose(made, their_normalised(name, theirs).numpy(), rtol=0, atol=2e-4)
@@ -203,13 +203,15 @@ def test_fast_is_exact_where_nothing_can_shrink(name: str, photo: str) -> None:
 
 @pytest.mark.parametrize("photo", ["astronaut", "retina", "hubble"])
 def test_fast_differs_by_so_much_as_its_documentation_says(photo: str) -> None:
-    difference = abs(picture("official", encoded(photo), mode="fast") - picture("official", encoded(photo)))
+    difference = abs(
+        prepare_pixels("official", encoded(photo), mode="fast") - prepare_pixels("official", encoded(photo))
+    )
     assert 0.5 < difference.mean() < 5
 
 
 def test_fast_leaves_a_png_alone() -> None:
     data = tensorflow().io.encode_png(photograph("astronaut")).numpy()
-    assert np.array_equal(picture("official", data, mode="fast"), picture("official", data))
+    assert np.array_equal(prepare_pixels("official", data, mode="fast"), prepare_pixels("official", data))
 
 
 @pytest.mark.parametrize("name", PREPROCESSINGS)
@@ -220,7 +222,7 @@ def test_other_sizes(name: str, size: int) -> None:
 
 
 @pytest.mark.parametrize("name", PREPROCESSINGS)
-def test_the_same_generator_gives_the_same_picture_in_any_thread(name: str) -> None:
+def test_the_same_generator_gives_the_same_image_in_any_thread(name: str) -> None:
     def make(seed: int) -> np.ndarray:
         return preprocess(name, encoded(NAMES[seed % 4]), True, np.random.default_rng(seed))
 
@@ -230,17 +232,17 @@ def test_the_same_generator_gives_the_same_picture_in_any_thread(name: str) -> N
     assert all(np.array_equal(one, other) for one, other in zip(alone, together, strict=True))
 
 
-def test_a_picture_can_be_made_in_its_place_in_a_batch() -> None:
+def test_an_image_can_be_made_in_its_place_in_a_batch() -> None:
     batch = np.zeros((2, 224, 224, 3), np.float32)
-    picture("resnext", encoded("chelsea"), True, np.random.default_rng(1), out=batch[1])
-    assert np.array_equal(batch[1], picture("resnext", encoded("chelsea"), True, np.random.default_rng(1)))
+    prepare_pixels("resnext", encoded("chelsea"), True, np.random.default_rng(1), out=batch[1])
+    assert np.array_equal(batch[1], prepare_pixels("resnext", encoded("chelsea"), True, np.random.default_rng(1)))
     assert (batch[0] == 0).all()
 
 
 @pytest.mark.parametrize("name", PREPROCESSINGS)
 def test_normalising_later_is_the_same(name: str) -> None:
     mean, scale = normalisation(name)
-    seen = picture(name, encoded("chelsea"))
+    seen = prepare_pixels(name, encoded("chelsea"))
     np.testing.assert_allclose((seen - mean) * scale, preprocess(name, encoded("chelsea")), rtol=0, atol=1e-5)
 
 
@@ -254,7 +256,9 @@ def test_boxes_are_used_by_official_and_ignored_by_amoebanet() -> None:
     boxes = [[0.0, 0.0, 0.05, 0.05]]
 
     def seen(name: str, boxes: Any) -> np.ndarray:
-        return np.stack([picture(name, encoded("chelsea"), True, np.random.default_rng(i), boxes) for i in range(5)])
+        return np.stack(
+            [prepare_pixels(name, encoded("chelsea"), True, np.random.default_rng(i), boxes) for i in range(5)]
+        )
 
     assert np.array_equal(seen("amoebanet", boxes), seen("amoebanet", None))
     assert not np.array_equal(seen("official", boxes), seen("official", None))
@@ -281,16 +285,20 @@ def test_mistakes_are_named() -> None:
 def test_a_network_may_see_very_few_pixels(name: str, size: int) -> None:
     for mode in ("exact", "fast"):
         for photo in ("small", "tall", "wide"):
-            assert picture(name, encoded(photo), size=size, mode=mode).shape == (size, size, 3)
+            assert prepare_pixels(name, encoded(photo), size=size, mode=mode).shape == (size, size, 3)
             chance = np.random.default_rng(size)
-            assert picture(name, encoded(photo), True, chance, size=size, mode=mode).shape == (size, size, 3)
+            assert prepare_pixels(name, encoded(photo), True, chance, size=size, mode=mode).shape == (
+                size,
+                size,
+                3,
+            )
 
 
-def test_few_pixels_are_those_of_the_picture() -> None:
+def test_few_pixels_are_those_of_the_image() -> None:
     colours = np.array([[[0, 40, 80]] * 300] * 200, np.uint8)
     grey = simplejpeg.encode_jpeg(np.ascontiguousarray(colours), quality=98)
     for size in (1, 2, 3, 4):
-        np.testing.assert_allclose(picture("official", grey, size=size), colours[:size, :size], atol=4)
+        np.testing.assert_allclose(prepare_pixels("official", grey, size=size), colours[:size, :size], atol=4)
 
 
 @pytest.mark.parametrize(

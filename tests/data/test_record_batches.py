@@ -1,4 +1,4 @@
-"""Batches of records: which pictures, in which order, on how many threads, and what happens to bad ones."""
+"""Batches of records: which images, in which order, on how many threads, and what happens to bad ones."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COUNT, SEED = 43, 5
 RECORDS = Records(global_batch=8, size=32, classes=4, workers=2)
 NETWORKS = ["official", "v15", "resnext", "amoebanet"]
 BOXES = {"xmin": 0.2, "xmax": 0.9, "ymin": 0.1, "ymax": 0.8}
-NO_JPEG = b"this is no picture"
+NO_JPEG = b"this is no image"
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +50,7 @@ def jpeg(number: int) -> bytes:
 
 
 def write(folder: Path, split: str, sizes: list[int], bad: dict[int, bytes] | None = None) -> None:
-    """Shards of these many pictures; every third has a bounding box. `bad`: other bytes for some of them."""
+    """Shards of these many images; every third has a bounding box. `bad`: other bytes for some of them."""
     folder.mkdir(exist_ok=True)
     number = 0
     for shard, size in enumerate(sizes):
@@ -126,7 +126,7 @@ def test_a_missing_extension_is_told_once_since_it_costs_speed(
     assert capsys.readouterr().err.count(told) == 1
 
 
-def test_labels_belong_to_their_pictures(folder: Path, device: torch.device) -> None:
+def test_labels_belong_to_their_images(folder: Path, device: torch.device) -> None:
     for batch in collect(batches(folder, device), 0):
         assert batch.labels.tolist() == [number % 3 + 1 for number in batch.index.tolist()]
         assert batch.mask is None
@@ -139,7 +139,7 @@ def test_labels_are_shifted(folder: Path, device: torch.device) -> None:
 
 
 @pytest.mark.parametrize("eval_batch", [0, 1, 10, COUNT, 100])
-def test_every_validation_picture_is_counted_exactly_once(folder: Path, device: torch.device, eval_batch: int) -> None:
+def test_every_validation_image_is_counted_exactly_once(folder: Path, device: torch.device, eval_batch: int) -> None:
     made = batches(folder, device, train=False, eval_batch=eval_batch)
     size = eval_batch or RECORDS.global_batch
     steps = collect(made, 0)
@@ -153,7 +153,7 @@ def test_every_validation_picture_is_counted_exactly_once(folder: Path, device: 
 
 @pytest.mark.parametrize("train", [True, False])
 @pytest.mark.parametrize("network", NETWORKS)
-def test_every_row_is_what_preprocess_makes_of_its_picture(
+def test_every_row_is_what_preprocess_makes_of_its_image(
     folder: Path, device: torch.device, network: str, train: bool
 ) -> None:
     made = batches(folder, device, train, preprocess=network)
@@ -230,14 +230,14 @@ def with_bad(tmp_path: Path, bad: dict[int, bytes]) -> Path:
 
 
 def flip(path: Path, number: int) -> None:
-    """Change a byte in the picture of a record: its checksum is wrong then."""
+    """Change a byte in the image of a record: its checksum is wrong then."""
     place = next(found for found in survey_records(path) if found.number == number)
     content = bytearray(path.read_bytes())
     content[place.offset + len(place.data) // 2] ^= 1
     path.write_bytes(content)
 
 
-def test_an_undecodable_picture_stops_with_file_record_and_reason(tmp_path: Path, device: torch.device) -> None:
+def test_an_undecodable_image_stops_with_file_record_and_reason(tmp_path: Path, device: torch.device) -> None:
     made = batches(with_bad(tmp_path, {25: NO_JPEG}), device, train=True, global_batch=COUNT)
     with pytest.raises(
         BadRecord, match=r"train-00001-of-00002: record 5 at byte \d[\d,]*: not a JPEG or PNG"
@@ -249,14 +249,14 @@ def test_an_undecodable_picture_stops_with_file_record_and_reason(tmp_path: Path
     assert not caught.value.what.endswith("..")
 
 
-def test_a_truncated_picture_stops_the_same_way(tmp_path: Path, device: torch.device) -> None:
+def test_a_truncated_image_stops_the_same_way(tmp_path: Path, device: torch.device) -> None:
     made = batches(with_bad(tmp_path, {3: jpeg(3)[:-200]}), device, global_batch=COUNT)
     with pytest.raises(BadRecord, match=r"train-00000-of-00002: record 3 at byte .*Premature end"):
         collect(made, 0)
 
 
 @pytest.mark.parametrize("network", NETWORKS)
-def test_a_skipped_picture_is_named_and_replaced_by_the_mean_colour(
+def test_a_skipped_image_is_named_and_replaced_by_the_mean_colour(
     tmp_path: Path, device: torch.device, network: str
 ) -> None:
     options: dict[str, Any] = {"global_batch": COUNT, "preprocess": network}
@@ -276,7 +276,7 @@ def test_a_skipped_picture_is_named_and_replaced_by_the_mean_colour(
     assert len(made.skipped) == 1  # named once, however often it is met
 
 
-def test_a_bad_picture_that_stops_a_run_says_how_to_go_on(tmp_path: Path, device: torch.device) -> None:
+def test_a_bad_image_that_stops_a_run_says_how_to_go_on(tmp_path: Path, device: torch.device) -> None:
     write(tmp_path, "train", [20, 23], {7: NO_JPEG})
     write(tmp_path, "validation", [8])
     with pytest.raises(BadRecord) as stopped:
@@ -287,7 +287,7 @@ def test_a_bad_picture_that_stops_a_run_says_how_to_go_on(tmp_path: Path, device
     assert f"viaduct data check {tmp_path} --deep" in told
 
 
-def test_too_many_bad_pictures_stop_even_a_run_that_skips(tmp_path: Path, device: torch.device) -> None:
+def test_too_many_bad_images_stop_even_a_run_that_skips(tmp_path: Path, device: torch.device) -> None:
     made = batches(with_bad(tmp_path, {7: NO_JPEG, 25: NO_JPEG}), device, on_bad_record="skip")
     message = r"2 of 43 records are bad so far, where 1 may be: 0\.1 %, and at least one"
     with pytest.raises(BadData, match=message) as caught:
@@ -296,7 +296,7 @@ def test_too_many_bad_pictures_stop_even_a_run_that_skips(tmp_path: Path, device
     assert len(made.skipped) == 2
 
 
-def test_as_many_bad_pictures_are_counted_as_were_named(
+def test_as_many_bad_images_are_counted_as_were_named(
     tmp_path: Path, device: torch.device, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = with_bad(tmp_path, dict.fromkeys(range(COUNT), NO_JPEG))

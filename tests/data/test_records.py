@@ -10,7 +10,7 @@ import pytest
 
 from data.record_files import message, write_split
 from viaduct.data.example import encode_example
-from viaduct.data.preprocess import picture
+from viaduct.data.preprocess import prepare_pixels
 from viaduct.data.records import Records
 from viaduct.data.tfrecord import BadRecord, RecordWriter
 from viaduct.errors import BadData
@@ -109,19 +109,19 @@ def test_such_a_label_in_a_later_file_is_counted_within_that_file(folder: Path) 
 
 
 @pytest.mark.parametrize("network", ["official", "v15", "resnext", "amoebanet"])
-def test_a_picture_is_what_evaluation_sees_in_bytes(folder: Path, network: str) -> None:
+def test_an_image_is_what_evaluation_sees_in_bytes(folder: Path, network: str) -> None:
     split = Records(global_batch=4, size=8, classes=4, preprocess=network).load(folder).validation
-    shown = split.picture(2)
+    shown = split.read_image(2)
     assert (shown.dtype, shown.shape) == (np.uint8, (8, 8, 3))
-    assert np.abs(shown - picture(network, split.folder.fields(2).encoded, size=8)).max() <= 0.5
+    assert np.abs(shown - prepare_pixels(network, split.folder.fields(2).encoded, size=8)).max() <= 0.5
 
 
-def test_a_bad_picture_is_blamed_or_may_be_skipped(folder: Path) -> None:
+def test_a_bad_image_is_blamed_or_may_be_skipped(folder: Path) -> None:
     with RecordWriter(folder / "validation-00000-of-00001") as writer:
         writer.write(message(100, 1))
-        writer.write(encode_example({"image/encoded": b"no picture", "image/class/label": 1}))
+        writer.write(encode_example({"image/encoded": b"no image", "image/class/label": 1}))
     with pytest.raises(BadRecord, match=r"validation-00000-of-00001: record 1 at byte \d+: not a JPEG or PNG"):
-        RECORDS.load(folder).validation.picture(1)
-    shown = replace(RECORDS, on_bad_record="skip").load(folder).validation.picture(1)
+        RECORDS.load(folder).validation.read_image(1)
+    shown = replace(RECORDS, on_bad_record="skip").load(folder).validation.read_image(1)
     assert shown.dtype == np.uint8
     assert (shown == (124, 117, 104)).all()

@@ -18,7 +18,7 @@ import simplejpeg
 
 from viaduct.data import jpeg, region
 from viaduct.data.geometry import mirrored_before, resample, shrunk, stretched
-from viaduct.data.preprocess import PREPROCESSINGS, picture, preprocess
+from viaduct.data.preprocess import PREPROCESSINGS, prepare_pixels, preprocess
 from viaduct.errors import BadData
 
 from .photographs import encoded, photograph
@@ -60,9 +60,9 @@ def seen(data: bytes, y: int, x: int, height: int, width: int, **options: Any) -
 @pytest.mark.parametrize("fancy", [True, False], ids=["fancy", "plain"])
 @pytest.mark.parametrize("dct", ["fast", "accurate"])
 @pytest.mark.parametrize("shrink", [1, 2, 4, 8])
-def test_a_crop_has_the_pixels_of_the_whole_picture(kind: str, fancy: bool, dct: jpeg.Dct, shrink: jpeg.Shrink) -> None:
+def test_a_crop_has_the_pixels_of_the_whole_image(kind: str, fancy: bool, dct: jpeg.Dct, shrink: jpeg.Shrink) -> None:
     chance = np.random.default_rng([KINDS.index(kind), fancy, dct == "fast", shrink])
-    # The binding is asked for a size, and shrinks a tiny picture further than it was told to.
+    # The binding is asked for a size, and shrinks a tiny image further than it was told to.
     tiny = [(1, 1), (3, 2)] if shrink == 1 else []
     for height, width in ((211, 307), (8, 300), (300, 9), (64, 48), *tiny):
         data = made(kind, height, width)
@@ -93,7 +93,7 @@ def test_resized_mirrored_and_normalised_it_is_the_same_to_the_bit(kind: str) ->
 
 
 @built
-def test_a_shrunken_picture_is_read_at_the_places_of_the_shrunken_one() -> None:
+def test_a_shrunken_image_is_read_at_the_places_of_the_shrunken_one() -> None:
     data = made("420", 500, 430)
     half = jpeg.decode(data, shrink=2)
     rows, columns = shrunk(stretched(20, 460, 200), 2, 250), shrunk(stretched(1, 420, 200), 2, 215)
@@ -116,12 +116,12 @@ def without_the_extension(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_every_network_sees_the_same_without_the_extension(
     name: str, mode: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pictures = [encoded(photo, sub) for photo in ("chelsea", "retina", "small") for sub in ("420", "444")]
+    images = [encoded(photo, sub) for photo in ("chelsea", "retina", "small") for sub in ("420", "444")]
 
     def look() -> list[np.ndarray]:
-        chances = [np.random.default_rng(number) for number in range(len(pictures))]
-        evaluated = [preprocess(name, data, mode=mode) for data in pictures]
-        return evaluated + [preprocess(name, d, True, c, mode=mode) for d, c in zip(pictures, chances, strict=True)]
+        chances = [np.random.default_rng(number) for number in range(len(images))]
+        evaluated = [preprocess(name, data, mode=mode) for data in images]
+        return evaluated + [preprocess(name, d, True, c, mode=mode) for d, c in zip(images, chances, strict=True)]
 
     quick = look()
     with without_the_extension(monkeypatch):
@@ -131,7 +131,8 @@ def test_every_network_sees_the_same_without_the_extension(
 
 def test_fast_training_repeats_chroma_and_is_near() -> None:
     exact, fast = (
-        picture("official", encoded("chelsea"), True, np.random.default_rng(3), mode=mode) for mode in ("exact", "fast")
+        prepare_pixels("official", encoded("chelsea"), True, np.random.default_rng(3), mode=mode)
+        for mode in ("exact", "fast")
     )
     assert 0 < abs(exact - fast).mean() < 1
 
@@ -160,7 +161,7 @@ def test_damage_that_is_let_pass_gives_the_pixels_of_the_full_decoder() -> None:
     data = encoded("chelsea")
     data = data[:15_000] + b"\xff\xd0abc" + data[15_000:]
     assert seen(data, 0, 0, 300, 451) is None
-    assert np.array_equal(picture("official", data)[0, 0], picture("official", data, size=224)[0, 0])
+    assert np.array_equal(prepare_pixels("official", data)[0, 0], prepare_pixels("official", data, size=224)[0, 0])
 
 
 @built
@@ -181,7 +182,7 @@ def test_cmyk_incomplete_scans_and_png_are_left_to_the_full_decoder() -> None:
 @pytest.mark.parametrize(
     ("y", "x", "height", "width"), [(0, 0, 41, 1), (0, 0, 1, 31), (40, 0, 1, 1), (0, 30, 1, 1), (10**12, 0, 1, 1)]
 )
-def test_places_outside_of_the_picture_are_never_read(y: int, x: int, height: int, width: int) -> None:
+def test_places_outside_of_the_image_are_never_read(y: int, x: int, height: int, width: int) -> None:
     assert seen(made("420", 40, 30), y, x, height, width) is None
 
 
@@ -257,7 +258,7 @@ def test_an_extension_that_cannot_be_loaded_is_named(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "viaduct.data._region", None)
     region.compiled.cache_clear()
     assert region.compiled("see") is None
-    assert region.decoder().startswith("whole pictures with simplejpeg (no extension: ")
+    assert region.decoder().startswith("whole images with simplejpeg (no extension: ")
     assert preprocess("official", encoded("small")).shape == (224, 224, 3)
     region.compiled.cache_clear()
 
@@ -266,4 +267,4 @@ def test_the_switch_is_obeyed_and_named() -> None:
     code = "from viaduct.data import region; print(region.decoder(), region.compiled('see') is None)"
     environment = {**os.environ, region.SWITCH: "1"}
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
-    assert answer.stdout == f"whole pictures with simplejpeg ({region.SWITCH} is set) True\n"
+    assert answer.stdout == f"whole images with simplejpeg ({region.SWITCH} is set) True\n"

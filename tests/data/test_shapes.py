@@ -1,4 +1,4 @@
-"""The built-in pictures: deterministic, separate, and honest."""
+"""The built-in images: deterministic, separate, and honest."""
 
 from __future__ import annotations
 
@@ -62,33 +62,33 @@ def test_a_linear_classifier_on_pixels_is_not_enough(drawn: ImageSet) -> None:
     assert score(pixels, drawn) < 0.50
 
 
-def test_drawing_again_gives_the_same_pictures(drawn: ImageSet) -> None:
+def test_drawing_again_gives_the_same_images(drawn: ImageSet) -> None:
     again = SHAPES.load()
     assert np.array_equal(again.train.images, drawn.train.images)
     assert np.array_equal(again.validation.images, drawn.validation.images)
 
 
-def test_golden_pictures(drawn: ImageSet) -> None:
-    """Measured results rest on these pictures; brightness instead of bytes, since processors round differently."""
+def test_golden_images(drawn: ImageSet) -> None:
+    """Measured results rest on these images; brightness instead of bytes, since processors round differently."""
     train, validation = (part.images[:5].mean((1, 2, 3)) for part in (drawn.train, drawn.validation))
     assert train == pytest.approx([65.6, 83.2, 155.3, 84.2, 168.9], abs=0.1)
     assert validation == pytest.approx([194.7, 148.1, 180.8, 154.2, 172.7], abs=0.1)
 
 
 @pytest.mark.parametrize("size", [32, 19])
-def test_a_picture_does_not_depend_on_how_many_are_drawn(size: int) -> None:
+def test_an_image_does_not_depend_on_how_many_are_drawn(size: int) -> None:
     few = Shapes(global_batch=1, size=size, train_images=7, validation_images=325).load()
     many = Shapes(global_batch=1, size=size, train_images=700, validation_images=701).load()
     assert np.array_equal(few.train.images, many.train.images[:7])
     assert np.array_equal(few.validation.images, many.validation.images[:325])
 
 
-def test_no_picture_is_drawn_twice_in_or_across_splits(drawn: ImageSet) -> None:
+def test_no_image_is_drawn_twice_in_or_across_splits(drawn: ImageSet) -> None:
     both = np.concatenate([drawn.train.images, drawn.validation.images])
-    assert len({picture.tobytes() for picture in both}) == 4000
+    assert len({image.tobytes() for image in both}) == 4000
 
 
-def test_another_draw_seed_draws_other_pictures(drawn: ImageSet) -> None:
+def test_another_draw_seed_draws_other_images(drawn: ImageSet) -> None:
     other = Shapes(global_batch=64, size=32, train_images=100, draw_seed=1).load()
     assert not (other.train.images == drawn.train.images[:100]).all(axis=(1, 2, 3)).any()
 
@@ -101,14 +101,14 @@ def test_classes_are_balanced_and_named(drawn: ImageSet) -> None:
 
 @pytest.mark.parametrize("size", [16, 33, 64])
 def test_any_size_shows_the_same_scene(size: int, drawn: ImageSet) -> None:
-    """Only the noise and the softness of the edges differ: coarse pictures agree."""
+    """Only the noise and the softness of the edges differ: coarse images agree."""
     other = Shapes(global_batch=1, size=size, train_images=50, validation_images=1).load().train.images
     assert other.shape == (50, size, size, 3)
-    coarse, expected = (pictures.mean((1, 2)) for pictures in (other, drawn.train.images[:50]))
+    coarse, expected = (images.mean((1, 2)) for images in (other, drawn.train.images[:50]))
     assert np.abs(coarse - expected).max() < 4
 
 
-def test_mean_and_std_of_the_recipe_are_those_of_the_pictures(drawn: ImageSet) -> None:
+def test_mean_and_std_of_the_recipe_are_those_of_the_images(drawn: ImageSet) -> None:
     scaled = drawn.train.images / 255
     assert scaled.mean((0, 1, 2)) == pytest.approx(SHAPES.mean, abs=0.02)
     assert scaled.std((0, 1, 2)) == pytest.approx(SHAPES.std, abs=0.02)

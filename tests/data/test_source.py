@@ -95,7 +95,7 @@ def test_arrays_without_a_function_or_with_the_wrong_one_say_so() -> None:
         (np.zeros((2, 4, 4, 3), np.uint8), np.zeros(2, np.int32)),
     ],
 )
-def test_a_split_takes_only_uint8_pictures_and_as_many_int64_labels(images: np.ndarray, labels: np.ndarray) -> None:
+def test_a_split_takes_only_uint8_images_and_as_many_int64_labels(images: np.ndarray, labels: np.ndarray) -> None:
     with pytest.raises(BadData, match="found"):
         Split(images, labels)
 

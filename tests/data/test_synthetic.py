@@ -1,4 +1,4 @@
-"""Noise instead of pictures, for every kind of recipe."""
+"""Noise instead of images, for every kind of recipe."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ def test_every_recipe_has_noise_of_its_own_size(name: str) -> None:
     assert batch.images.shape == (4, 3, source.size, source.size)
     assert batch.images.mean().abs() < 2 * batch.images.std()  # normalised
     assert len(images.validation) == EVALUATED_BATCHES * 6
-    assert images.train.picture(3).shape == (source.size, source.size, 3)
+    assert images.train.read_image(3).shape == (source.size, source.size, 3)
 
 
 @pytest.mark.parametrize("ranks", [1, 4])
-def test_an_evaluation_sees_every_picture_once_with_its_label(ranks: int) -> None:
+def test_an_evaluation_sees_every_image_once_with_its_label(ranks: int) -> None:
     records = replace(RECORDS, eval_batch=7)
     split = records.open_images(SYNTHETIC).validation
     found = []

@@ -1,4 +1,4 @@
-"""Pictures of records on a card: the same as on the CPU, however late the card comes to copy them."""
+"""Images of records on a card: the same as on the CPU, however late the card comes to copy them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CYCLES = 40_000_000  # about 20 ms, which the card spends before it looks at wha
 
 @pytest.mark.parametrize("train", [True, False])
 @pytest.mark.parametrize("busy", [False, True])
-def test_the_card_gets_the_pictures_that_the_processor_gets(tmp_path: Path, train: bool, busy: bool) -> None:
+def test_the_card_gets_the_images_that_the_processor_gets(tmp_path: Path, train: bool, busy: bool) -> None:
     write(tmp_path, "train", [20, 23])
     write(tmp_path, "validation", [43])
     card, processor = torch.device("cuda", 0), torch.device("cpu")

@@ -196,7 +196,7 @@ def check_state(
     kinds: str, readers: list[bool], channels: int = 24, size: int = 6, count: int = 2, home: bool = False,
     dropped: bool = False, device: str = "cpu", dtype: torch.dtype = torch.float32,
 ) -> Errors:  # fmt: skip
-    """A sum of terms, one letter each: a norm, a max or average pool of 3x3, or a picture as it is."""
+    """A sum of terms, one letter each: a norm, a max or average pool of 3x3, or an image as it is."""
     xs = [draw_images(count, channels, size, size, device=device, dtype=dtype).requires_grad_() for _ in kinds]
     layers = [centred(nn.BatchNorm2d(channels)).to(device) if kind == "n" else None for kind in kinds]
     true_xs = [x.detach().double().contiguous().requires_grad_() for x in xs]  # NCHW: pytorch/pytorch#188344
@@ -336,7 +336,7 @@ CASES = {
     "norm, part of a larger tensor": lambda: check_state("n", [True, True, True], home=True),
     "sum of two norms": lambda: check_state("nn", [True], channels=72),
     "sum of a norm and a pool, four readers": lambda: check_state("nm", [False, False, False, True]),
-    "sum of a pool and a picture": lambda: check_state("mp", [True], channels=8),
+    "sum of a pool and an image": lambda: check_state("mp", [True], channels=8),
     "sum of a pool and a norm, dropped paths": lambda: check_state("an", [False, True], dropped=True),
     "cells": lambda: check_cells(),
 }

@@ -24,9 +24,7 @@ def layer(size: tuple[int, int], stride: int, count: int, per_group: int) -> Lay
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("count", [1, 32, 257])
-def test_blocks_cover_all_pictures_and_have_room_for_their_share(
-    size: tuple[int, int], stride: int, count: int
-) -> None:
+def test_blocks_cover_all_images_and_have_room_for_their_share(size: tuple[int, int], stride: int, count: int) -> None:
     for per_group, width, resident in itertools.product((4, 32), (32, 64), (1, 2, 3)):
         work, cut = layer(size, stride, count, per_group), Cut(width, resident)
         for tile in (window_tile(work), window_tile(work, beside=True), square_tile(work)):
@@ -50,7 +48,7 @@ def test_a_small_batch_is_not_heaped_onto_few_blocks(monkeypatch: pytest.MonkeyP
     assert how.stacks * how.slices >= 132 * 2
 
 
-def test_pictures_that_the_kernels_cannot_read_are_left_to_others() -> None:
+def test_images_that_the_kernels_cannot_read_are_left_to_others() -> None:
     assert not grouped_cuda.can_run(torch.empty(1, 64, 4, 4, dtype=torch.bfloat16))  # on the CPU
 
 

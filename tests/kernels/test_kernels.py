@@ -34,7 +34,7 @@ CASES = [
     "max pool 3x3, stride 2, even size", "max pool 2x2", "max pool 2x2, stride 2", "average pool 3x3",
     "average pool 3x3, stride 2", "average pool 2x2", "average pool 5x5, stride 3, whole windows", "norm with a ReLU",
     "norm, part of a larger tensor", "sum of two norms", "sum of a norm and a pool, four readers",
-    "sum of a pool and a picture", "sum of a pool and a norm, dropped paths", "cells",
+    "sum of a pool and an image", "sum of a pool and a norm, dropped paths", "cells",
 ]  # fmt: skip
 
 

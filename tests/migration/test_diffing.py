@@ -5,28 +5,28 @@ from __future__ import annotations
 from viaduct.migration.diffing import Row, around, compare, marks
 
 
-def picture(rows: list[Row]) -> list[tuple[str, int | None, int | None]]:
+def image(rows: list[Row]) -> list[tuple[str, int | None, int | None]]:
     return [(row.kind, row.old, row.new) for row in rows]
 
 
 def test_equal_texts_are_one_for_one() -> None:
-    assert picture(compare("a\nb\n", "a\nb\n", [1, 2])) == [("same", 1, 1), ("same", 2, 2)]
+    assert image(compare("a\nb\n", "a\nb\n", [1, 2])) == [("same", 1, 1), ("same", 2, 2)]
 
 
 def test_a_changed_line_stands_beside_what_it_was() -> None:
     rows = compare("a\nf(x)\nc\n", "a\nf(x, y)\nc\n", [1, 2, 3])
-    assert picture(rows) == [("same", 1, 1), ("changed", 2, 2), ("same", 3, 3)]
+    assert image(rows) == [("same", 1, 1), ("changed", 2, 2), ("same", 3, 3)]
     assert [(piece.text, piece.marked) for piece in rows[1].right] == [("f(x", False), (", y", True), (")", False)]
 
 
 def test_lines_that_stem_from_one_line_are_a_change_and_additions() -> None:
     rows = compare("with s(config=c):\n", "c = prepare()\nc.x = 1\nwith s(config=c2):\n", [1, 1, 1])
-    assert picture(rows) == [("added", None, 1), ("added", None, 2), ("changed", 1, 3)]
+    assert image(rows) == [("added", None, 1), ("added", None, 2), ("changed", 1, 3)]
 
 
 def test_removed_lines_have_nobody_beside_them() -> None:
     rows = compare("with d('/gpu:0'):\n    x = 1\n    y = 2\nz\n", "x = 1\ny = 2\nz\n", [2, 3, 4])
-    assert picture(rows) == [("removed", 1, None), ("changed", 2, 1), ("changed", 3, 2), ("same", 4, 3)]
+    assert image(rows) == [("removed", 1, None), ("changed", 2, 1), ("changed", 3, 2), ("same", 4, 3)]
 
 
 def test_every_line_of_both_texts_is_shown_once() -> None:
@@ -40,7 +40,7 @@ def test_every_line_of_both_texts_is_shown_once() -> None:
 
 def test_lines_as_python_counts_them() -> None:
     rows = compare("a\x0cb\nc\n", "a\x0cb\nC\n", [1, 2])
-    assert picture(rows) == [("same", 1, 1), ("removed", 2, None), ("added", None, 2)]
+    assert image(rows) == [("same", 1, 1), ("removed", 2, None), ("added", None, 2)]
 
 
 def test_a_very_long_line_is_not_compared_letter_by_letter() -> None:

@@ -91,10 +91,10 @@ def test_the_second_heads_kernel_covers_all_that_its_pool_leaves(image: int, gri
     assert logits.shape == auxiliary.shape == (2, 1001)
 
 
-def test_pictures_of_another_size_are_refused_in_training_only() -> None:
+def test_images_of_another_size_are_refused_in_training_only() -> None:
     network = on_paper()
     images_NCHW = torch.empty(2, 3, 128, 128, device="meta")
-    with pytest.raises(BadValue, match="built for pictures of another size"):
+    with pytest.raises(BadValue, match="built for images of another size"):
         network(images_NCHW)
     assert network.eval()(images_NCHW).shape == (2, 1001)
 

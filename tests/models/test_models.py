@@ -72,7 +72,7 @@ ONE_OF_EACH_KIND: dict[str, dict[str, Any]] = {
     "resnext50": {},
     "amoebanet_d": {"filters": 32, "image": 96},
 }
-# Copies for padding on pictures of 64: of the stem, and of the first blocks of the last three stages; in AmoebaNet of
+# Copies for padding on images of 64: of the stem, and of the first blocks of the last three stages; in AmoebaNet of
 # the 3x3 convolutions that see 16, 8 and 4 cells, and of the odd rows and columns of 31.
 LOPSIDED = {"resnet50_book": 4, "resnet50_v15": 4, "resnext50": 3, "amoebanet_d": 4}
 
@@ -187,7 +187,7 @@ def test_multiplications_at_224_are_the_references(name: str, expected: int) -> 
 
 @pytest.mark.parametrize("name", ONE_OF_EACH_KIND)
 @pytest.mark.parametrize("size", [(32, 32), (33, 47), (224, 224), (225, 160)])
-def test_any_picture_gives_one_row_of_logits(name: str, size: tuple[int, int]) -> None:
+def test_any_image_gives_one_row_of_logits(name: str, size: tuple[int, int]) -> None:
     assert on_paper(name)(torch.empty(3, 3, *size, device="meta")).shape == (3, 1001)
 
 

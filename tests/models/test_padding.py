@@ -26,11 +26,11 @@ def tf():
     return pytest.importorskip("tensorflow", reason="checks padding against TensorFlow; install viaduct[tf]")
 
 
-def random_pictures(height: int, width: int) -> Tensor:
+def random_images(height: int, width: int) -> Tensor:
     """All negative, so that a pool which pads with zeros is found out."""
     generator = torch.Generator().manual_seed(height * 100 + width)
-    pictures = -torch.rand(2, 6, height, width, generator=generator) - 0.5
-    return pictures.to(memory_format=torch.channels_last)
+    images = -torch.rand(2, 6, height, width, generator=generator) - 0.5
+    return images.to(memory_format=torch.channels_last)
 
 
 def from_nhwc(result) -> Tensor:
@@ -58,18 +58,18 @@ def test_known_cases(size: int, kernel: int, stride: int, expected: tuple[int, i
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_max_pool_is_tensorflows(tf, kernel: int, stride: int) -> None:
     for height, width in SIZES:
-        pictures = random_pictures(height, width)
-        expected = tf.nn.max_pool2d(pictures.permute(0, 2, 3, 1).numpy(), kernel, stride, "SAME")
-        torch.testing.assert_close(max_pool_same(pictures, kernel, stride), from_nhwc(expected), rtol=0, atol=0)
+        images = random_images(height, width)
+        expected = tf.nn.max_pool2d(images.permute(0, 2, 3, 1).numpy(), kernel, stride, "SAME")
+        torch.testing.assert_close(max_pool_same(images, kernel, stride), from_nhwc(expected), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("stride", STRIDES)
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_average_pool_is_tensorflows(tf, kernel: int, stride: int) -> None:
     for height, width in SIZES:
-        pictures = random_pictures(height, width)
-        expected = tf.nn.avg_pool2d(pictures.permute(0, 2, 3, 1).numpy(), kernel, stride, "SAME")
-        torch.testing.assert_close(average_pool_same(pictures, kernel, stride), from_nhwc(expected))
+        images = random_images(height, width)
+        expected = tf.nn.avg_pool2d(images.permute(0, 2, 3, 1).numpy(), kernel, stride, "SAME")
+        torch.testing.assert_close(average_pool_same(images, kernel, stride), from_nhwc(expected))
 
 
 def test_average_at_an_edge_is_over_real_cells_only() -> None:
@@ -82,14 +82,14 @@ def test_rows_and_columns_are_padded_apart(kernel: tuple[int, int], stride: tupl
     # TensorFlow's convolution on a CPU takes one stride for both: stride 1, then every second row or column.
     convolution = SameConv2d(6, 4, kernel, stride)
     for height, width in SIZES:
-        pictures = random_pictures(height, width)
+        images = random_images(height, width)
         (top, bottom), (left, right) = (
             same_padding(size, *each)
             for size, each in zip((height, width), zip(kernel, stride, strict=True), strict=True)
         )
-        padded = torch.nn.functional.pad(pictures, (left, right, top, bottom))
+        padded = torch.nn.functional.pad(images, (left, right, top, bottom))
         expected = torch.nn.functional.conv2d(padded, convolution.weight)[:, :, :: stride[0], :: stride[1]]
-        result = convolution(pictures)
+        result = convolution(images)
         assert result.shape[2:] == (-(-height // stride[0]), -(-width // stride[1]))
         torch.testing.assert_close(result, expected, rtol=1e-5, atol=1e-5)
 
@@ -100,18 +100,18 @@ def test_convolution_is_tensorflows(tf, kernel: int, stride: int) -> None:
     convolution = SameConv2d(6, 4, kernel, stride)
     weights_HWIO = convolution.weight.detach().permute(2, 3, 1, 0).numpy()
     for height, width in SIZES:
-        pictures = random_pictures(height, width)
-        expected = tf.nn.conv2d(pictures.permute(0, 2, 3, 1).numpy(), weights_HWIO, stride, "SAME")
+        images = random_images(height, width)
+        expected = tf.nn.conv2d(images.permute(0, 2, 3, 1).numpy(), weights_HWIO, stride, "SAME")
         with torch.no_grad():
-            torch.testing.assert_close(convolution(pictures), from_nhwc(expected), rtol=1e-5, atol=1e-5)
+            torch.testing.assert_close(convolution(images), from_nhwc(expected), rtol=1e-5, atol=1e-5)
 
 
 def test_groups_see_only_their_own_channels() -> None:
     convolution = SameConv2d(6, 6, 3, stride=2, groups=3)
-    pictures = random_pictures(8, 8)
-    before = convolution(pictures)
-    pictures[:, :2] += 1
-    changed = (convolution(pictures) != before).any(dim=(0, 2, 3))
+    images = random_images(8, 8)
+    before = convolution(images)
+    images[:, :2] += 1
+    changed = (convolution(images) != before).any(dim=(0, 2, 3))
     assert changed.tolist() == [True, True, False, False, False, False]
 
 
@@ -119,7 +119,7 @@ def test_groups_see_only_their_own_channels() -> None:
 @pytest.mark.parametrize("size", [8, 9])
 def test_layers_keep_channels_last(layer: torch.nn.Module, size: int) -> None:
     layer.to(memory_format=torch.channels_last)
-    assert layer(random_pictures(size, size)).is_contiguous(memory_format=torch.channels_last)
+    assert layer(random_images(size, size)).is_contiguous(memory_format=torch.channels_last)
 
 
 @pytest.mark.lengthy
@@ -127,8 +127,8 @@ def test_the_compiler_sees_one_graph_at_every_size() -> None:
     layers = torch.nn.Sequential(SameConv2d(6, 4, 7, 2), SameMaxPool2d(3, 2), SameConv2d(4, 4, 3, 2))
     compiled = torch.compile(layers, backend="eager", fullgraph=True)
     for size in ((32, 32), (45, 64), (47, 33), (30, 30)):
-        pictures = random_pictures(*size)
-        torch.testing.assert_close(compiled(pictures), layers(pictures))
+        images = random_images(*size)
+        torch.testing.assert_close(compiled(images), layers(images))
 
 
 @pytest.mark.parametrize("size", [2, 3])

@@ -1,4 +1,4 @@
-"""The same weights and the same pictures give the same logits as a TensorFlow graph that was written apart."""
+"""The same weights and the same images give the same logits as a TensorFlow graph that was written apart."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ RESNETS = {
 AMOEBANET = {"cells": 3, "filters": 16, "stem_filters": 8}
 
 
-def pictures(height: int, width: int, count: int = 2) -> np.ndarray:
+def images(height: int, width: int, count: int = 2) -> np.ndarray:
     return np.random.default_rng(height * width).standard_normal((count, height, width, 3), dtype=np.float32)
 
 
@@ -64,7 +64,7 @@ def error(ours: Tensor, theirs: np.ndarray) -> float:
 
 
 def assert_alike(name: str, size: tuple[int, int], build: dict[str, Any], **options: Any) -> None:
-    images_NHWC = pictures(*size)
+    images_NHWC = images(*size)
     (theirs, *_), values = reference(name, images_NHWC, training=False, **build, **options)
     network = models.build(name, CLASSES, **build).eval()
     carry(values, network)
@@ -91,7 +91,7 @@ def test_amoebanet_answers_as_tensorflow_does(size: tuple[int, int]) -> None:
 @pytest.mark.parametrize("size", [75, pytest.param(131, marks=pytest.mark.slow)])
 def test_amoebanets_two_heads_answer_as_tensorflows_in_training(size: int) -> None:
     # In double precision: over a batch of a few cells, norms magnify what rounding leaves.
-    images_NHWC = pictures(size, size).astype(np.float64)
+    images_NHWC = images(size, size).astype(np.float64)
     theirs, values = reference("amoebanet_d", images_NHWC, training=True, **AMOEBANET)
     network = models.build("amoebanet_d", CLASSES, image=size, dropout_keep=1.0, **AMOEBANET).double().train()
     carry(values, network)

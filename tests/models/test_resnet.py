@@ -115,9 +115,9 @@ def test_a_block_leaves_its_input_as_it_was(block: Block) -> None:
     assert torch.equal(features, kept)
 
 
-def test_small_pictures_keep_their_size_through_the_small_stem() -> None:
+def test_small_images_keep_their_size_through_the_small_stem() -> None:
     with torch.device("meta"):
         network = models.build("resnet50_stem3")
-    pictures = torch.empty(1, 3, 32, 32, device="meta")
-    assert network.stem(pictures).shape == (1, 64, 32, 32)
-    assert network.features(pictures).shape == (1, 2048, 4, 4)
+    images = torch.empty(1, 3, 32, 32, device="meta")
+    assert network.stem(images).shape == (1, 64, 32, 32)
+    assert network.features(images).shape == (1, 2048, 4, 4)

@@ -34,11 +34,11 @@ def test_weights_start_twice_as_wide(network: ResNet) -> None:
         assert layer.weight.var().item() == pytest.approx(2 / layer.weight[0].numel(), rel=0.05)
 
 
-def test_the_stem_sees_two_cells_before_the_picture_and_three_behind(network: ResNet) -> None:
-    picture = torch.zeros(1, 3, 32, 32)
-    picture[..., 0, 0] = 1
+def test_the_stem_sees_two_cells_before_the_image_and_three_behind(network: ResNet) -> None:
+    image = torch.zeros(1, 3, 32, 32)
+    image[..., 0, 0] = 1
     with torch.no_grad():
-        response = network.stem.conv(picture)
+        response = network.stem.conv(image)
     # With (3, 3), the first window would see the corner at (3, 3), and the second one at (1, 1).
     torch.testing.assert_close(response[0, :, 0, 0], network.stem.conv.weight[:, :, 2, 2].sum(1))
     torch.testing.assert_close(response[0, :, 1, 1], network.stem.conv.weight[:, :, 0, 0].sum(1))

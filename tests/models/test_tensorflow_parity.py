@@ -1,4 +1,4 @@
-"""The same weights and the same pictures give the same logits in TensorFlow.
+"""The same weights and the same images give the same logits in TensorFlow.
 
 The reference is written here from raw TensorFlow operators, in NHWC, and knows nothing of our modules but the
 names in their state dict.

@@ -133,7 +133,7 @@ def test_a_value_of_the_wrong_type_is_refused_in_words(path: str, text: str, mes
 
 
 @pytest.mark.parametrize("word", ["images", "source", "Shapes"])
-def test_pictures_cannot_be_exchanged_by_a_word(word: str) -> None:
+def test_images_cannot_be_exchanged_by_a_word(word: str) -> None:
     with pytest.raises(BadValue, match=f"data={word} is not"):
         override(BASE, "data", word)
 

@@ -123,7 +123,7 @@ def test_other_depths_differ_in_nothing_but_the_network(depth: int, parent: int)
     assert small.model == f"resnet{depth}_v1"
 
 
-def test_thor_and_sgd_are_compared_on_the_same_network_and_pictures() -> None:
+def test_thor_and_sgd_are_compared_on_the_same_network_and_images() -> None:
     thor, sgd = load("resnet50_thor_cifar10").recipe, load("resnet50_cifar10").recipe
     assert (thor.model, thor.data, thor.loss, thor.seed) == (sgd.model, sgd.data, sgd.loss, sgd.seed)
     assert thor.epochs == sgd.epochs / 2

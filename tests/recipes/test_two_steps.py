@@ -1,4 +1,4 @@
-"""Every shipped recipe really trains: two steps of its own network, optimizer and loss on few and small pictures."""
+"""Every shipped recipe really trains: two steps of its own network, optimizer and loss on few and small images."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 
 from training.tiny import Recorder, weights, within
 from viaduct import devices
-from viaduct.data.source import PictureSet
+from viaduct.data.source import Dataset
 from viaduct.recipes import Amoebanet, ImageSet, Precision, Recipe, Records, Split, load, names
 from viaduct.training.loop import Training
 from viaduct.training.networks import apply_source_settings
@@ -32,7 +32,7 @@ def one_thread() -> Iterator[None]:
 
 
 def shrunken(name: str) -> Recipe:
-    """The recipe with pictures as small and batches as few as its network bears."""
+    """The recipe with images as small and batches as few as its network bears."""
     recipe = load(name).recipe
     small = recipe.model == "amoebanet_d"
     recipe = within(recipe, "data", global_batch=BATCH, eval_batch=0, size=72 if small else 33)
@@ -41,7 +41,7 @@ def shrunken(name: str) -> Recipe:
     return replace(within(recipe, "log", every_steps=1), steps=100, precision=Precision("fp32"))
 
 
-def pictures(recipe: Recipe) -> PictureSet:
+def images(recipe: Recipe) -> Dataset:
     if isinstance(recipe.data, Records):
         return recipe.data.open_images(Path("synthetic"))
     chance = np.random.default_rng(1)
@@ -57,7 +57,7 @@ def pictures(recipe: Recipe) -> PictureSet:
 def test_a_recipe_takes_two_steps(name: str, tmp_path: Path) -> None:
     recipe, recorder = shrunken(name), Recorder()
     device, place = devices.pick("cpu")
-    training = Training(recipe, RunDir(tmp_path), pictures(recipe), device, place, [recorder])
+    training = Training(recipe, RunDir(tmp_path), images(recipe), device, place, [recorder])
     training.computation.train(True)
     before = weights(training)
     with training.train_batches as batches:

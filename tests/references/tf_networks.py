@@ -39,7 +39,7 @@ class Layers:
 
     def __init__(self, training: bool, dtype: Node) -> None:
         self.training = training
-        self.dtype = dtype  # of the pictures, and so of all variables
+        self.dtype = dtype  # of the images, and so of all variables
         self.epsilon = 1e-5
         self.counts: Counter[str] = Counter()
 
@@ -83,7 +83,7 @@ class Layers:
         return tf.matmul(x, matrix) + self.variable(bias, [classes], tf.random_normal_initializer(stddev=0.2))
 
 
-def mean_over_picture(x: Node) -> Node:
+def mean_over_image(x: Node) -> Node:
     return tf.reduce_mean(x, [1, 2])
 
 
@@ -118,7 +118,7 @@ def official(
                 x = block(layers, x, width, stride, project=index == 0, bottleneck=bottleneck)
         if version == 2:
             x = official_norm_relu(layers, x)
-        return layers.dense(mean_over_picture(x), classes, "dense/kernel", "dense/bias")
+        return layers.dense(mean_over_image(x), classes, "dense/kernel", "dense/bias")
 
 
 def fixed_conv(layers: Layers, x: Node, filters: int, kernel: int, stride: int) -> Node:
@@ -183,7 +183,7 @@ def nvidia(
             for index in range(count):
                 with tf.variable_scope(f"btlnck_block_{stage}_{index}"):
                     x = nvidia_block(layers, x, width, 2 if stage > 0 and index == 0 else 1, project=index == 0)
-        return layers.dense(mean_over_picture(x), classes, "output/dense/kernel", "output/dense/bias")
+        return layers.dense(mean_over_image(x), classes, "output/dense/kernel", "output/dense/bias")
 
 
 def nvidia_conv(layers: Layers, x: Node, scope: str, filters: int, kernel: int, stride: int = 1) -> Node:
@@ -223,7 +223,7 @@ def resnext(
                 stride = 2 if stage > 0 and index == 0 else 1
                 convolve = partial(grouped, name=f"bottleneck_{stage}_{index}")
                 x = resnext_block(layers, x, width, stride, convolve, project=index == 0)
-        return layers.dense(mean_over_picture(x), classes, "dense/kernel", "dense/bias")
+        return layers.dense(mean_over_image(x), classes, "dense/kernel", "dense/bias")
 
 
 def resnext_conv(layers: Layers, x: Node, filters: int, stride: int = 1) -> Node:
@@ -283,7 +283,7 @@ def amoebanet(
     stem_filters: int = 32,
     aux: bool = True,
 ) -> tuple[Node, Node]:
-    """Logits and, if asked for, auxiliary logits; its pictures must then be large enough."""
+    """Logits and, if asked for, auxiliary logits; its images must then be large enough."""
     with tf.variable_scope("stem"):
         x = layers.norm(layers.conv(x, "conv0/weights", stem_filters, 3, 2, "VALID"), "conv0_bn")
     states = [None, x]
@@ -304,7 +304,7 @@ def amoebanet(
         if aux and index == reductions[1] - 1:
             with tf.variable_scope(f"aux_{index}/aux_logits"):
                 auxiliary = amoebanet_aux(layers, states[-1], classes)
-    features = mean_over_picture(tf.nn.relu(states[-1]))
+    features = mean_over_image(tf.nn.relu(states[-1]))
     return layers.dense(features, classes, "final_layer/FC/weights", "final_layer/FC/biases"), auxiliary
 
 

@@ -24,7 +24,7 @@ import sys
 import tensorflow as tf
 
 
-def pictures(serialized):
+def images(serialized):
     found = tf.parse_single_example(serialized, {
         "image/encoded": tf.FixedLenFeature((), tf.string, ""),
         "image/class/label": tf.FixedLenFeature([], tf.int64),
@@ -44,7 +44,7 @@ def batches(files, parse):
 
 
 files = tf.data.Dataset.list_files(sys.argv[1] + "/train-*")
-image, label = files.interleave(tf.data.TFRecordDataset, 1).map(pictures).repeat().batch(
+image, label = files.interleave(tf.data.TFRecordDataset, 1).map(images).repeat().batch(
     4, drop_remainder=True).make_one_shot_iterator().get_next()
 digit = batches([sys.argv[1] + "/mnist.tfrecords"], digits).get_next()
 weight = tf.get_variable("weight", [976, 3])
@@ -103,9 +103,9 @@ def test_a_record_holds_what_was_declared(tmp_path: Path) -> None:
     write_records(tmp_path / "train-00000", features, 3)
     records = [decode_example(record) for record in read_records(tmp_path / "train-00000")]
     assert len(records) == 3
-    picture = records[0]["image/encoded"]
-    assert isinstance(picture, list)
-    assert decode(picture[0]).shape[0] == records[0]["image/height"][0]
+    image = records[0]["image/encoded"]
+    assert isinstance(image, list)
+    assert decode(image[0]).shape[0] == records[0]["image/height"][0]
     assert records[0]["image/class/label"][0] == 1
     assert len(records[0]["scores"]) == 6
     raw = records[0]["raw"]
@@ -118,7 +118,7 @@ def test_many_files_share_the_records() -> None:
     assert records_per_file(1024) == 8
 
 
-PICTURES = """\
+IMAGES = """\
 import sys
 import torch
 from torchvision import datasets, transforms
@@ -134,7 +134,7 @@ print(len(digits), tuple(digits[0][0].shape), tuple(folder[0][0].shape), len(dig
 def test_sets_of_torchvision_that_are_missing_are_made_up(tmp_path: Path) -> None:
     pytest.importorskip("torchvision")
     words = ("--on", "original", "--steps", "0", "--fake-data", "--", str(tmp_path / "nowhere"))
-    answer = rehearsed(tmp_path, PICTURES, *words)
+    answer = rehearsed(tmp_path, IMAGES, *words)
     assert answer.out == "512 (1, 28, 28) (3, 256, 256) 10\n", answer.talk
     assert not (tmp_path / "nowhere").exists()
 

@@ -149,7 +149,7 @@ def train_op(batch):
     return tf.train.GradientDescentOptimizer(0.1).minimize(loss, tf.train.get_or_create_global_step())
 
 
-def pictures():
+def images():
     return tf.data.Dataset.from_tensor_slices([[1.0, 2.0, 3.0]] * 10)
 
 
@@ -172,7 +172,7 @@ def rewritten():
 
 
 def remainder():
-    pictures().batch(4)  # planted: drop-remainder
+    images().batch(4)  # planted: drop-remainder
 
 
 def unknown_shape():
@@ -194,7 +194,7 @@ def odd_steps():
 
     config = NPURunConfig(model_dir="odd", iterations_per_loop=2, session_config=config_for_npu())
     estimator = NPUEstimator(model_fn=model_fn, config=config)
-    estimator.train(lambda: pictures().repeat().batch(2, drop_remainder=True), max_steps=3)  # planted: step-multiples
+    estimator.train(lambda: images().repeat().batch(2, drop_remainder=True), max_steps=3)  # planted: step-multiples
 
 
 def left_open():
@@ -206,7 +206,7 @@ def left_open():
 
 
 def sound():
-    train = train_op(pictures().repeat().batch(2, drop_remainder=True).make_one_shot_iterator().get_next())
+    train = train_op(images().repeat().batch(2, drop_remainder=True).make_one_shot_iterator().get_next())
     with tf.Session(config=config_for_npu()) as session:
         session.run(tf.global_variables_initializer())
         session.run(train)

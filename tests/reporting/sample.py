@@ -7,11 +7,11 @@ import numpy as np
 from viaduct.reporting import (
     Code,
     Facts,
+    GridImage,
     Heatmap,
     ImageGrid,
     LineChart,
     Page,
-    Picture,
     Section,
     Series,
     Table,
@@ -89,15 +89,15 @@ def many_classes() -> Heatmap:
 
 def samples() -> ImageGrid:
     random = np.random.default_rng(3)
-    pictures = []
+    images = []
     for number in range(14):
         ramp = np.linspace(40, 220, 32)[None, :, None] * np.ones((32, 1, 3))
         noise = random.normal(0, 20, (32, 32, 3))
         pixels = np.clip(ramp * random.uniform(0.3, 1, 3) + noise, 0, 255).astype(np.uint8)
         wrong = number % 5 == 3
         caption = f"{CLASSES[number % 10]}, taken for truck" if wrong else CLASSES[number % 10]
-        pictures.append(Picture(pixels, caption, marked=wrong))
-    return ImageGrid(pictures, "The first pictures of the validation set")
+        images.append(GridImage(pixels, caption, marked=wrong))
+    return ImageGrid(images, "The first images of the validation set")
 
 
 def environment() -> Facts:

@@ -36,7 +36,7 @@ def test_a_class_that_never_occurred_is_a_pale_row():
 def test_numbers_stand_in_the_cells_up_to_twenty_classes(count, numbers):
     drawing = Heatmap("m", classes(count), np.eye(count, dtype=int) * 9).drawing()
     assert bool(drawing.rows) is numbers
-    assert bool(drawing.picture) is not numbers
+    assert bool(drawing.image) is not numbers
 
 
 def test_a_thousand_classes_stay_a_small_page_and_name_the_worst_mistake():

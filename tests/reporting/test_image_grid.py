@@ -1,44 +1,44 @@
-"""Pictures arrive pixel by pixel, and a mistake is seen without seeing red."""
+"""Images arrive pixel by pixel, and a mistake is seen without seeing red."""
 
 import numpy as np
 import pytest
 
-from viaduct.reporting import ImageGrid, Page, Picture, Section, render_page
+from viaduct.reporting import GridImage, ImageGrid, Page, Section, render_page
 
 BLACK = np.zeros((32, 32, 3), np.uint8)
 
 
-def html_of(*pictures: Picture, **options: str) -> str:
-    return render_page(Page("x", sections=[Section("s", "", [ImageGrid(pictures, **options)])]))
+def html_of(*images: GridImage, **options: str) -> str:
+    return render_page(Page("x", sections=[Section("s", "", [ImageGrid(images, **options)])]))
 
 
-def test_a_marked_picture_says_so_in_words():
-    html = html_of(Picture(BLACK, "cat"), Picture(BLACK, "dog", marked=True))
+def test_a_marked_image_says_so_in_words():
+    html = html_of(GridImage(BLACK, "cat"), GridImage(BLACK, "dog", marked=True))
     assert html.count('<li class="marked">') == 1
     assert html.count("✗ wrong") == 1
 
 
-def test_the_word_on_marked_pictures_can_be_chosen():
-    assert "✗ drifted" in html_of(Picture(BLACK, marked=True), mark="drifted")
+def test_the_word_on_marked_images_can_be_chosen():
+    assert "✗ drifted" in html_of(GridImage(BLACK, marked=True), mark="drifted")
 
 
-def test_small_pictures_keep_square_pixels_and_large_ones_are_smoothed():
-    assert 'class="small"' in html_of(Picture(BLACK))
-    assert 'class="small"' not in html_of(Picture(np.zeros((224, 224, 3), np.uint8)))
+def test_small_images_keep_square_pixels_and_large_ones_are_smoothed():
+    assert 'class="small"' in html_of(GridImage(BLACK))
+    assert 'class="small"' not in html_of(GridImage(np.zeros((224, 224, 3), np.uint8)))
 
 
 def test_captions_are_escaped_in_text_and_in_attributes():
-    html = html_of(Picture(BLACK, '"><script>'))
+    html = html_of(GridImage(BLACK, '"><script>'))
     assert '"><script>' not in html
 
 
-def test_no_pictures_is_said():
-    assert "no pictures" in html_of()
+def test_no_images_is_said():
+    assert "no images" in html_of()
 
 
 @pytest.mark.parametrize(
     "pixels", [np.zeros((4, 4, 3)), np.zeros((4, 4), np.uint8), np.zeros((3, 4, 4), np.uint8)[:, :, :1]]
 )
-def test_an_array_that_is_no_picture_is_refused_where_it_is_made(pixels):
+def test_an_array_that_is_no_image_is_refused_where_it_is_made(pixels):
     with pytest.raises(ValueError, match="uint8 of shape"):
-        Picture(pixels)
+        GridImage(pixels)

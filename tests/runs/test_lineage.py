@@ -94,7 +94,7 @@ def test_how_records_were_built_stands_above_the_data(tmp_path: Path) -> None:
     origin["sessions"][0]["data"] = {"fingerprint": "f", "basis": "names and sizes", "build": build}
     text = render_tree(trace(make_run(tmp_path / "a", provenance=origin, data="/data/photos"), tmp_path))
     assert "data /data/photos: fingerprint f (names and sizes)" in text
-    assert "1,200 pictures, 3 classes, 99 bytes, seed 5" in text
+    assert "1,200 images, 3 classes, 99 bytes, seed 5" in text
 
 
 def test_averaged_weights_are_named(tmp_path: Path) -> None:

@@ -187,7 +187,7 @@ TINY = Recipe(
 )
 
 
-def test_amoebanet_is_built_with_the_settings_and_the_picture_size_of_its_recipe() -> None:
+def test_amoebanet_is_built_with_the_settings_and_the_image_size_of_its_recipe() -> None:
     network = build_model(TINY).train()
     assert (network.drop_path_keep, network.drop_path_version) == (0.7, "v3")
     logits, auxiliary = network(torch.zeros(2, 3, 72, 72))

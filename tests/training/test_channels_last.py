@@ -1,4 +1,4 @@
-"""On the CPU a step copies no picture into another layout: what convolutions read and get back lies channels_last."""
+"""On the CPU a step copies no image into another layout: what convolutions read and get back lies channels_last."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ from viaduct.training.session import Outcome, Request, run_training
 
 
 class Witness(Callback):
-    """Every rank writes down which pictures it trains on."""
+    """Every rank writes down which images it trains on."""
 
     every_rank = True
 
@@ -126,13 +126,13 @@ def difference(run: Path, other: Path) -> float:
 
 
 def samples(run: Path) -> dict[int, list[int]]:
-    """Step -> the pictures that all ranks together trained on."""
+    """Step -> the images that all ranks together trained on."""
     seen: dict[int, list[int]] = {}
     for path in run.parent.glob(f"{run.name}.seen*"):
         for line in path.read_text().splitlines():
-            step, pictures = json.loads(line)
-            seen.setdefault(step, []).extend(pictures)
-    return {step: sorted(pictures) for step, pictures in seen.items()}
+            step, images = json.loads(line)
+            seen.setdefault(step, []).extend(images)
+    return {step: sorted(images) for step, images in seen.items()}
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +157,7 @@ def test_fifty_losses_samples_and_scores_are_those_of_one_rank(ranks: int, alone
     assert len(losses(run)) == 50
     assert difference(alone, run) < 1e-4
     assert samples(run) == samples(alone)
-    assert sorted(picture for step in range(10) for picture in samples(run)[step]) == list(range(640))
+    assert sorted(image for step in range(10) for image in samples(run)[step]) == list(range(640))
     for ours, theirs in zip(records(run, "evaluation"), records(alone, "evaluation"), strict=True):
         assert ours["count"] == theirs["count"] == 70
         assert ours["loss"] == pytest.approx(theirs["loss"], rel=1e-3)
@@ -217,7 +217,7 @@ def test_fifty_losses_at_a_usual_rate_are_those_of_one_rank(ranks: int, learned:
     ("ranks", "changes"),
     [
         (2, {}),
-        (3, {}),  # 22, 21 and 21 pictures
+        (3, {}),  # 22, 21 and 21 images
         (4, {"accumulate": 2, "clip_norm": 1.0}),
         (2, {"accumulate": 2, "mixup": 0.2}),
     ],
@@ -291,7 +291,7 @@ recipe = RESNET
 """
 
 
-def test_every_picture_is_scored_once_whatever_the_ranks(tmp_path: Path) -> None:
+def test_every_image_is_scored_once_whatever_the_ranks(tmp_path: Path) -> None:
     from viaduct.recipes import load, replace
 
     file, run = tmp_path / "mine.py", tmp_path / "run"
@@ -436,10 +436,10 @@ def fail_on_rank_1() -> None:
         group.gather(1)
 
 
-def test_more_ranks_than_pictures_in_a_batch(tmp_path: Path) -> None:
+def test_more_ranks_than_images_in_a_batch(tmp_path: Path) -> None:
     ended = together(3, conducted, tmp_path / "run", within(TINY, "data", global_batch=2))
     assert ended[0].error is not None
-    assert "a global batch of 2 leaves some of 3 ranks without a picture" in ended[0].error
+    assert "a global batch of 2 leaves some of 3 ranks without an image" in ended[0].error
     assert not (tmp_path / "run").exists()
 
 
@@ -482,6 +482,6 @@ def test_alone_a_wish_holds_at_once() -> None:
     assert not agreement.time_to_save(False)
 
 
-def test_the_order_of_the_pictures_is_that_of_one_rank(alone: Path) -> None:
+def test_the_order_of_the_images_is_that_of_one_rank(alone: Path) -> None:
     order = permutation(RESNET.seed, 0, 640)
     assert samples(alone)[0] == sorted(order[:64].tolist())

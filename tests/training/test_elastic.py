@@ -145,9 +145,9 @@ def assert_equal_runs(run: Path, undisturbed: Path, errors: str) -> None:
     assert (run / "model.safetensors").read_bytes() == (undisturbed / "model.safetensors").read_bytes()
     # Each step has the samples that it has in the undisturbed run, once for each time that it was done.
     wanted = samples(undisturbed)
-    assert all(set(pictures) == set(wanted[step]) for step, pictures in samples(run).items())
+    assert all(set(images) == set(wanted[step]) for step, images in samples(run).items())
     assert samples(run).keys() == wanted.keys()
-    twice = [step + 1 for step, pictures in samples(run).items() if len(pictures) > 32]
+    twice = [step + 1 for step, images in samples(run).items() if len(images) > 32]
     restarts = RunDir(run).restarts()
     named = [step for one in restarts for step in range(one["first"], one["last"] + 1)]
     assert set(named) <= set(twice)
@@ -194,7 +194,7 @@ def test_ctrl_c_ends_all_ranks_with_one_checkpoint_and_another_number_continues(
     records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert [record["step"] for record in records if record["kind"] == "log"][-1] == STEPS
     assert sorted(samples(run)) == list(range(STEPS))
-    assert all(len(pictures) == 32 for pictures in samples(run).values())
+    assert all(len(images) == 32 for images in samples(run).values())
 
 
 def test_sigterm_to_one_rank_stops_all_for_good(recipe: Path, tmp_path: Path) -> None:
@@ -214,6 +214,6 @@ def test_a_mistake_is_told_once_and_not_tried_again(recipe: Path, tmp_path: Path
     process = launch(recipe, tmp_path / "run", 2, "--accumulate", "32")
     _, errors = process.communicate(timeout=600)
     assert process.returncode == 2
-    assert errors.count("leaves some of 2 ranks without a picture") >= 1
+    assert errors.count("leaves some of 2 ranks without an image") >= 1
     assert "starting all ranks again" not in errors
     assert not (tmp_path / "run").exists()

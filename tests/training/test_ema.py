@@ -86,19 +86,19 @@ def test_the_average_is_tensorflows_own() -> None:
 @pytest.mark.parametrize("plan", [FP32, Plan("bf16", True, False), Plan("bf16", True, True)], ids=["fp32", "O2", "O3"])
 def test_the_network_shows_the_shadow_and_then_is_itself_again(plan: Plan) -> None:
     model = network()
-    run, pictures = computation(model, plan), torch.randn(3, 3, 16, 16)
+    run, images = computation(model, plan), torch.randn(3, 3, 16, 16)
     run.train(False)
     shadow = AveragedWeights(Ema(0.5), model)
-    before = run(pictures).detach()
+    before = run(images).detach()
     move(model, 3)
     run.publish_weights()
     run.publish_statistics()
     shadow.updates = 0
-    after = run(pictures).detach()
+    after = run(images).detach()
     held = [tensor.data_ptr() for tensor in (*run.network.parameters(), *run.network.buffers())]
     with shadow.swap_in(run):
-        assert torch.equal(run(pictures), before)
-    assert torch.equal(run(pictures), after)
+        assert torch.equal(run(images), before)
+    assert torch.equal(run(images), after)
     assert not torch.equal(before, after)
     # Compiled code and captured graphs hold on to the tensors themselves.
     assert held == [tensor.data_ptr() for tensor in (*run.network.parameters(), *run.network.buffers())]

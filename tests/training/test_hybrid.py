@@ -51,7 +51,7 @@ from viaduct.training.session import Request, run_training
 CLASSES, BATCH = 23, 12  # 23 = 8 + 8 + 7 over three ranks
 
 
-def pictures(count: int, seed: int, classes: int) -> Split:
+def images(count: int, seed: int, classes: int) -> Split:
     chance = np.random.default_rng(seed)
     labels = chance.integers(0, classes, count)
     colours = np.random.default_rng(7).integers(40, 216, (classes, 3))
@@ -60,7 +60,7 @@ def pictures(count: int, seed: int, classes: int) -> Split:
 
 
 def few(path: Path | None) -> ImageSet:
-    return ImageSet(pictures(60, 1, CLASSES), pictures(31, 2, CLASSES), tuple(map(str, range(CLASSES))))
+    return ImageSet(images(60, 1, CLASSES), images(31, 2, CLASSES), tuple(map(str, range(CLASSES))))
 
 
 class Exact(nn.Module):
@@ -134,7 +134,7 @@ def same_tensors(ours: dict[str, Tensor], theirs: dict[str, Tensor], tolerance: 
     [
         (2, {}),
         (3, {"loss": CrossEntropy(label_smoothing=0.1), "accumulate": 2, "clip_norm": 0.5}),
-        (3, {"data": replace(FEW.data, global_batch=20), "steps": 6}),  # 7, 7 and 6 pictures
+        (3, {"data": replace(FEW.data, global_batch=20), "steps": 6}),  # 7, 7 and 6 images
         (2, {"mixup": 0.3, "loss": CrossEntropy(label_smoothing=0.1, spread="others"), "accumulate": 3}),
         (2, {"optimizer": Lars(lr=1.0, weight_decay=1e-3), "ema": Ema(0.9)}),
         (3, {"optimizer": Lars(lr=0.5, form="resnext", trust=0.1, weight_decay=1e-3)}),
@@ -244,7 +244,7 @@ MANY = 100_000
 
 
 def many(path: Path | None) -> ImageSet:
-    return ImageSet(pictures(160, 1, MANY), pictures(20, 2, MANY), ())
+    return ImageSet(images(160, 1, MANY), images(20, 2, MANY), ())
 
 
 def wide(classes: int) -> nn.Module:

@@ -65,8 +65,8 @@ def test_arrays_and_records_come_back() -> None:
     counted = Counted(np.arange(3), np.arange(3), np.zeros(3, np.int64), math.nan, 2)
     again = back([counted])[0]
     assert isinstance(again, Counted)
-    assert isinstance(again.pictures, np.ndarray)
-    assert again.pictures.tolist() == [0, 1, 2]
+    assert isinstance(again.images, np.ndarray)
+    assert again.images.tolist() == [0, 1, 2]
     assert math.isnan(again.loss)
 
 

@@ -21,7 +21,7 @@ def unused(path: object) -> ImageSet:
 
 
 def batches(labels: list[int], classes: int, batch: int) -> Batches:
-    """Pictures that are black but for one pixel, which holds the picture's number."""
+    """Images that are black but for one pixel, which holds the image's number."""
     images = np.zeros((len(labels), 2, 2, 3), np.uint8)
     images[:, 0, 0, 0] = np.arange(len(labels))
     split = Split(images, np.array(labels, np.int64))
@@ -30,7 +30,7 @@ def batches(labels: list[int], classes: int, batch: int) -> Batches:
 
 
 class Oracle:
-    """Answers each picture with the logits that stand in its row, and remembers which it was asked."""
+    """Answers each image with the logits that stand in its row, and remembers which it was asked."""
 
     def __init__(self, logits: object) -> None:
         self.logits = torch.as_tensor(logits, dtype=torch.float32)
@@ -50,7 +50,7 @@ TRUE = [0, 0, 0, 1, 1, 2, 2, 2, 2, 1]
 PREDICTED = [0, 0, 1, 1, 2, 2, 2, 2, 0, 1]
 
 
-def test_no_picture_counts_twice_when_the_last_batch_is_partial() -> None:
+def test_no_image_counts_twice_when_the_last_batch_is_partial() -> None:
     oracle = Oracle(answers(PREDICTED, 3))
     found = evaluate(oracle, batches(TRUE, 3, batch=4), 3, F.cross_entropy)
     assert found is not None
@@ -108,7 +108,7 @@ def test_precision_recall_and_f1_are_means_over_the_classes() -> None:
 
 
 def scored(confusion: list[list[int]]) -> Score:
-    """The score of as many pictures as the matrix counts."""
+    """The score of as many images as the matrix counts."""
     pairs = [
         (true, predicted)
         for true, row in enumerate(confusion)

@@ -20,21 +20,21 @@ from viaduct.training.rundir import RunDir
 MIXED = replace(RECIPE, mixup=0.2, loss=CrossEntropy(label_smoothing=0.1))
 
 
-def test_a_run_without_mixup_sees_its_pictures_and_labels_as_they_are(run: RunDir) -> None:
+def test_a_run_without_mixup_sees_its_images_and_labels_as_they_are(run: RunDir) -> None:
     plain = training(RECIPE, run)
     batch = next(iter(plain.train_batches.epoch(0)))
-    pictures, labels = plain.train_step.mix_batch(batch)
-    assert pictures is batch.images
+    images, labels = plain.train_step.mix_batch(batch)
+    assert images is batch.images
     assert labels is batch.labels
 
 
-def test_pictures_and_labels_are_mixed_with_the_batch_in_reverse() -> None:
+def test_images_and_labels_are_mixed_with_the_batch_in_reverse() -> None:
     chance = np.random.default_rng(1)
-    pictures = chance.normal(size=(5, 3, 4, 4)).astype(np.float32)
+    images = chance.normal(size=(5, 3, 4, 4)).astype(np.float32)
     labels, share = np.array([0, 3, 2, 1, 0]), chance.uniform(size=5).astype(np.float32)
-    mixed, shares = mix(torch.from_numpy(pictures), torch.from_numpy(labels), torch.from_numpy(share), CLASSES)
+    mixed, shares = mix(torch.from_numpy(images), torch.from_numpy(labels), torch.from_numpy(share), CLASSES)
     w = share[:, None, None, None]
-    np.testing.assert_allclose(mixed.numpy(), w * pictures + (1 - w) * pictures[::-1], atol=1e-6)
+    np.testing.assert_allclose(mixed.numpy(), w * images + (1 - w) * images[::-1], atol=1e-6)
     truth = np.eye(CLASSES)[labels]
     np.testing.assert_allclose(shares.numpy(), share[:, None] * truth + (1 - share[:, None]) * truth[::-1], atol=1e-6)
     assert mixed.is_contiguous(memory_format=torch.channels_last)
@@ -113,7 +113,7 @@ def test_parts_of_a_batch_are_mixed_as_the_whole(run: RunDir) -> None:
 @pytest.mark.skipif(not (which("g++") or which("clang++")), reason="torch.compile needs a C++ compiler on the CPU")
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
 @pytest.mark.lengthy
-def test_a_compiled_network_is_trained_on_mixed_pictures(run: RunDir) -> None:
+def test_a_compiled_network_is_trained_on_mixed_images(run: RunDir) -> None:
     eager = weights(trained(replace(MIXED, steps=2), run))
     compiled = weights(trained(replace(MIXED, steps=2, mode="graph"), run))
     for name, tensor in eager.items():
@@ -146,9 +146,9 @@ def test_training_accuracy_counts_the_stronger_label(run: RunDir) -> None:
 
 
 def test_cutmix_replaces_a_box_by_the_mirrors_and_mixes_labels_by_its_area() -> None:
-    pictures = torch.arange(4.0).view(4, 1, 1, 1).expand(4, 3, 8, 8)
+    images = torch.arange(4.0).view(4, 1, 1, 1).expand(4, 3, 8, 8)
     rows = torch.from_numpy(mixing_rows(0.0, 1.0, 1, 0, 4, 8))
-    mixed, shares = mix(pictures, torch.tensor([0, 1, 2, 3]), rows, CLASSES)
+    mixed, shares = mix(images, torch.tensor([0, 1, 2, 3]), rows, CLASSES)
     for index in range(4):
         own = (mixed[index, 0] == index).float().mean()
         assert set(mixed[index].unique().tolist()) <= {float(index), 3.0 - index}
@@ -168,7 +168,7 @@ def test_boxes_of_cutmix_have_the_area_that_is_drawn() -> None:
     assert 0.25 < areas.mean() < 0.4  # uniform before the edges cut them
 
 
-def test_with_mixup_and_cutmix_each_mixes_half_of_the_pictures() -> None:
+def test_with_mixup_and_cutmix_each_mixes_half_of_the_images() -> None:
     rows = mixing_rows(0.8, 1.0, 1, 3, 10_000, 32)
     is_mixed_up = (rows[:, 2:] == 0).all(1) & (rows[:, 1] < 1)
     assert is_mixed_up.mean() == pytest.approx(0.5, abs=0.03)

@@ -143,7 +143,7 @@ def test_a_fraction_of_an_epoch_is_at_least_one_step() -> None:
     assert find_pace(recipe(Constant(), batch=10, epochs=0.001), 100).steps == 1
 
 
-def test_epochs_count_pictures_not_whole_batches() -> None:
+def test_epochs_count_images_not_whole_batches() -> None:
     pace = Pace(images=105, global_batch=10, steps=20)
     assert pace.steps_per_epoch == 10
     assert pace.epochs_at(10) == pytest.approx(100 / 105)
@@ -330,7 +330,7 @@ def test_the_data_set_of_a_recipe_has_its_own_size() -> None:
         (("resnext50_imagenet", 0, "many"), "images is 'many'; it must be a whole number"),
         ((None, 1), "the recipe is None; it must be a Recipe or the name of one"),
         (("resnext50_imagenet", 0, 255), "images is 255; it must be at least one global batch of 256"),
-        ((RECIPE, 0), r"how many training pictures arrays have is not known(.|\n)*images=…"),
+        ((RECIPE, 0), r"how many training images arrays have is not known(.|\n)*images=…"),
     ],
 )
 def test_what_has_no_learning_rate_is_told_why(arguments: tuple[Any, ...], message: str) -> None:

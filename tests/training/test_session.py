@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import torch
 
-from training.tiny import RECIPE, After, make, pictures, within
+from training.tiny import RECIPE, After, images, make, within
 from viaduct.data.batches import Batch
 from viaduct.errors import BadData, BadRun, BadValue, DiskFull, Diverged, OutOfMemory
 from viaduct.recipes import Checkpoint, Cifar10, Evaluation, Loaded, Log, Recipe
@@ -173,7 +173,7 @@ def test_a_damaged_checkpoint_ahead_never_costs_the_run_its_whole_ones(
     assert (run.checkpoints / "step-10" / "model.safetensors").read_bytes() == run.model.read_bytes()
 
 
-def test_what_was_learned_before_a_picture_that_cannot_be_read_is_kept(
+def test_what_was_learned_before_an_image_that_cannot_be_read_is_kept(
     run: RunDir, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usual = Training.iterate_batches
@@ -249,14 +249,14 @@ def test_the_page_says_how_often_each_class_is_seen_when_they_are_balanced(run: 
     assert "seen in an epoch" in balanced.report.read_text()
 
 
-def test_a_run_does_not_continue_on_other_pictures(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_does_not_continue_on_other_images(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
     conducted(run, replace(TINY, steps=4))
     before, whole = run.read_recipe(), make(None)
     relabelled = replace(whole.train, labels=whole.train.labels[::-1].copy())
-    for train, words in ((pictures(32, seed=1), "32 now"), (relabelled, "40 now, with other labels")):
+    for train, words in ((images(32, seed=1), "32 now"), (relabelled, "40 now, with other labels")):
         changed = replace(whole, train=train)
         monkeypatch.setattr("viaduct.training.session.load_images", lambda data, path, changed=changed: changed)
-        with pytest.raises(BadRun, match=f"training: 40 pictures then, {words}"):
+        with pytest.raises(BadRun, match=f"training: 40 images then, {words}"):
             conducted(run, replace(TINY, steps=6))
     assert run.read_recipe() == before
 
@@ -312,7 +312,7 @@ def test_too_little_memory_is_named_with_what_to_try(run: RunDir, error: Excepti
     def fail(training: Training) -> None:
         raise error
 
-    with pytest.raises(OutOfMemory, match="batches of 8 pictures of 16 pixels") as caught:
+    with pytest.raises(OutOfMemory, match="batches of 8 images of 16 pixels") as caught:
         conducted(run, replace(TINY, callbacks=(After(1, fail),)))
     assert "--accumulate 2" in caught.value.hints[0]
 

@@ -34,7 +34,7 @@ def test_the_gradient_is_whole_whatever_was_in_memory(layer: nn.Conv2d) -> None:
         torch.testing.assert_close(layer.weight.grad, true, rtol=2e-2, atol=2e-2)
 
 
-def test_other_pictures_go_the_usual_way() -> None:
+def test_other_images_go_the_usual_way() -> None:
     layer = nn.Conv2d(8, 8, 3, 2, 1, bias=False)
     x = torch.randn(2, 8, 5, 5)
     before = layer(x)

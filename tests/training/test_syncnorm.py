@@ -1,4 +1,4 @@
-"""Batch norm over ranks is batch norm over all their pictures."""
+"""Batch norm over ranks is batch norm over all their images."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from viaduct.errors import BadValue
 from viaduct.training.distributed import join_ranks
 from viaduct.training.syncnorm import Norm2d, synchronise_norms
 
-SHARES = (5, 2, 3)  # ranks need not have equally many pictures
+SHARES = (5, 2, 3)  # ranks need not have equally many images
 
 
-def pictures(dtype: torch.dtype) -> Tensor:
+def images(dtype: torch.dtype) -> Tensor:
     chance = torch.Generator().manual_seed(3)
     return (torch.randn(sum(SHARES), 4, 6, 5, generator=chance) * 3 + 20).to(dtype)
 
@@ -29,7 +29,7 @@ def network(momentum: float | None, affine: bool, dtype: torch.dtype = torch.flo
 
 
 def passes(net: nn.Module, x: Tensor, first: int) -> dict[str, Tensor]:
-    """Two steps forward and backward, of a loss that knows the place of every picture."""
+    """Two steps forward and backward, of a loss that knows the place of every image."""
     x = x.clone().requires_grad_()
     for _ in range(2):
         out = net(x * 1)
@@ -45,7 +45,7 @@ def of_a_rank(momentum: float | None, affine: bool, dtype: torch.dtype) -> dict[
         net = network(momentum, affine, dtype)
         synchronise_norms(net, "cpu")
         first = sum(SHARES[: group.rank])
-        return passes(net, pictures(dtype)[first : first + SHARES[group.rank]], first)
+        return passes(net, images(dtype)[first : first + SHARES[group.rank]], first)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_ranks_compute_what_one_would(
     momentum: float | None, affine: bool, dtype: torch.dtype, tolerance: float
 ) -> None:
     ranks = [ended.value for ended in together(len(SHARES), of_a_rank, momentum, affine, dtype)]
-    alone = passes(network(momentum, affine, dtype), pictures(dtype), 0)
+    alone = passes(network(momentum, affine, dtype), images(dtype), 0)
     for name, wanted in alone.items():
         parts = [rank[name] for rank in ranks]
         if name in ("out", "grad x"):
@@ -79,7 +79,7 @@ def test_ranks_compute_what_one_would(
 def test_without_other_ranks_it_is_the_plain_norm() -> None:
     synced = network(0.1, True)
     synchronise_norms(synced, "cpu")
-    ours, plain = passes(synced, pictures(torch.float32), 0), passes(network(0.1, True), pictures(torch.float32), 0)
+    ours, plain = passes(synced, images(torch.float32), 0), passes(network(0.1, True), images(torch.float32), 0)
     assert all(torch.equal(ours[name], plain[name]) for name in plain)
 
 

@@ -54,10 +54,10 @@ def network() -> nn.Module:
     return Net().to(memory_format=torch.channels_last)
 
 
-def batch(step: int, images: int = 6) -> tuple[Tensor, Tensor]:
+def batch(step: int, count: int = 6) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(step)
-    pictures = torch.randn(images, 3, 10, 10, generator=generator).to(memory_format=torch.channels_last)
-    return pictures, torch.randint(0, 4, (images,), generator=generator)
+    images = torch.randn(count, 3, 10, 10, generator=generator).to(memory_format=torch.channels_last)
+    return images, torch.randint(0, 4, (count,), generator=generator)
 
 
 def build(model: nn.Module, **fields: Any) -> ThorOptimizer:
@@ -68,12 +68,12 @@ def build(model: nn.Module, **fields: Any) -> ThorOptimizer:
 
 
 def take_step(optimizer: ThorOptimizer, model: nn.Module, step: int, scale: float = 1.0) -> float:
-    pictures, labels = batch(step)
+    images, labels = batch(step)
     if optimizer.refreshing:
         with optimizer.watching(model, scale):
-            loss = F.cross_entropy(model(pictures), labels)
+            loss = F.cross_entropy(model(images), labels)
     else:
-        loss = F.cross_entropy(model(pictures), labels)
+        loss = F.cross_entropy(model(images), labels)
     (loss * scale).backward()
     for parameter in model.parameters():
         parameter.grad /= scale
@@ -127,9 +127,9 @@ def dense_inverses(x: np.ndarray, d: np.ndarray, block: int, damping: float) -> 
     return blocked_inverse(a, block), blocked_inverse(g, block), 1.0
 
 
-def passing_by(model: Net, pictures: Tensor, labels: Tensor) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+def passing_by(model: Net, images: Tensor, labels: Tensor) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """The inputs of each layer and the gradients of its outputs, written out with autograd."""
-    a = pictures
+    a = images
     b = model.first(a)
     c = F.relu(model.norm(b))
     d = model.grouped(c)
@@ -327,7 +327,7 @@ def test_with_several_parts_the_last_one_is_watched(run: RunDir, taken: list[str
 
 
 def test_parts_of_a_batch_do_not_change_the_size_of_the_factors(run: RunDir) -> None:
-    """Eight equal pictures: the last quarter of them has the same curvature as all."""
+    """Eight equal images: the last quarter of them has the same curvature as all."""
     found = []
     for parts in (1, 4):
         state = training(replace(RECIPE, optimizer=Thor(0.01), accumulate=parts), run)
@@ -430,9 +430,9 @@ def test_frozen_weights_are_neither_watched_nor_moved(taken: list[str]) -> None:
     model.first.weight.requires_grad_(False)
     before = model.first.weight.detach().clone()
     optimizer = build(model)
-    pictures, labels = batch(0)
+    images, labels = batch(0)
     with optimizer.watching(model, 1.0):
-        F.cross_entropy(model(pictures), labels).backward()
+        F.cross_entropy(model(images), labels).backward()
     optimizer.step()
     assert "first.weight" not in taken
     assert torch.equal(model.first.weight, before)
@@ -444,9 +444,9 @@ def test_a_layer_that_is_not_used_is_left_alone() -> None:
     model.spare = twin  # of the head's shape, so that both are worked on together
     before = twin.weight.detach().clone()
     optimizer = build(model)
-    pictures, labels = batch(0)
+    images, labels = batch(0)
     with optimizer.watching(model, 1.0):
-        F.cross_entropy(model(pictures), labels).backward()
+        F.cross_entropy(model(images), labels).backward()
     optimizer.step()
     assert twin.weight.grad is None
     assert torch.equal(twin.weight, before)
@@ -481,11 +481,11 @@ def test_the_damping_falls_by_its_schedule(run: RunDir) -> None:
 
 
 def refreshed(optimizer: ThorOptimizer, model: nn.Module, factor: float) -> dict[str, Tensor]:
-    """One refresh on the first batch, its pictures times a factor; what the inverses of A are then."""
-    pictures, labels = batch(0)
+    """One refresh on the first batch, its images times a factor; what the inverses of A are then."""
+    images, labels = batch(0)
     optimizer.steps = 0
     with optimizer.watching(model, 1.0):
-        loss = F.cross_entropy(model(pictures * factor), labels)
+        loss = F.cross_entropy(model(images * factor), labels)
     loss.backward()
     for group in optimizer.param_groups:
         group["lr"] = 0.0

@@ -156,7 +156,7 @@ def test_evaluate_measures_a_checkpoint_of_tensorflow_as_the_run_that_it_came_fr
     assert "--recipe" in refused.stderr
 
 
-def test_weights_may_have_more_classes_than_the_pictures(tmp_path: Path) -> None:
+def test_weights_may_have_more_classes_than_the_images(tmp_path: Path) -> None:
     (tmp_path / "labels.txt").write_text("1:cat\n2:dog\n")
     loaded = load("resnext50_imagenet")
     few = replace(loaded, recipe=override(loaded.recipe, "data.classes", "2"))

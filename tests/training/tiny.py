@@ -1,6 +1,6 @@
-"""The smallest real run: 40 pictures of four colours, three networks of a few hundred weights.
+"""The smallest real run: 40 images of four colours, three networks of a few hundred weights.
 
-Five steps make an epoch (batches of eight); 18 validation pictures make three batches, the last one partial.
+Five steps make an epoch (batches of eight); 18 validation images make three batches, the last one partial.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CLASSES, PER_EPOCH, VALIDATION = 4, 5, 18
 COLOURS = np.array([[220, 40, 40], [40, 220, 40], [40, 40, 220], [200, 200, 200]])
 
 
-def pictures(count: int, seed: int) -> Split:
+def images(count: int, seed: int) -> Split:
     chance = np.random.default_rng(seed)
     labels = np.arange(count, dtype=np.int64) % CLASSES
     noise = chance.integers(-40, 36, (count, 16, 16, 3))
@@ -34,7 +34,7 @@ def pictures(count: int, seed: int) -> Split:
 
 
 def make(path: Path | None) -> ImageSet:
-    return ImageSet(pictures(40, seed=1), pictures(VALIDATION, seed=2), ("red", "green", "blue", "grey"))
+    return ImageSet(images(40, seed=1), images(VALIDATION, seed=2), ("red", "green", "blue", "grey"))
 
 
 def plain(classes: int) -> nn.Module:

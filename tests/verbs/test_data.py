@@ -81,7 +81,7 @@ def test_class_folders_are_built_and_a_second_build_writes_nothing(photos: Path,
     assert "0 files written, 3 were there already" in said
 
 
-def test_a_list_of_pictures_is_built(photos: Path, tmp_path: Path) -> None:
+def test_a_list_of_images_is_built(photos: Path, tmp_path: Path) -> None:
     lines = [f"{path},{path.parent.name}" for path in sorted(photos.rglob("*.jpg"))]
     (tmp_path / "list.csv").write_text("path,label\n" + "\n".join(lines) + "\n")
     said = answered("data", "build", "list.csv", "--out", "records", "--first-label", "0", cwd=tmp_path)
@@ -133,7 +133,7 @@ def test_mistakes_are_named_by_flag_and_reasons_have_no_numbers(photos: Path, tm
     assert "Errno" not in answer.stderr
 
 
-def test_a_build_without_validation_pictures_warns(photos: Path, tmp_path: Path) -> None:
+def test_a_build_without_validation_images_warns(photos: Path, tmp_path: Path) -> None:
     answer = viaduct("data", "build", photos, "--out", tmp_path / "out", "--validation-share", "0")
     assert answer.returncode == 0
     assert answer.stderr == "warning: there are no validation images; training needs some to evaluate with.\n"
@@ -141,8 +141,8 @@ def test_a_build_without_validation_pictures_warns(photos: Path, tmp_path: Path)
 
 def test_a_build_passes_over_what_it_is_told_to_ignore(photos: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(photos, tmp_path / "photos"))
-    (copy / "ant/notes.txt").write_text("not a picture")
-    (copy / "bee/list.log").write_text("not a picture")
+    (copy / "ant/notes.txt").write_text("not an image")
+    (copy / "bee/list.log").write_text("not an image")
     words = ("data", "build", copy, "--out", tmp_path / "out")
     refused(viaduct(*words), "ant/notes.txt", "--ignore '*.txt'")
     assert "36 training and 4 validation" in answered(*words, "--ignore", "*.txt", "--ignore", "*.log")
@@ -241,7 +241,7 @@ def test_an_image_that_cannot_be_decoded_is_named_by_its_file(photos: Path, tmp_
     name = str(bad.relative_to(folder))
     checked = viaduct("data", "check", tmp_path / "records", "--deep")
     assert checked.returncode == 1
-    assert f"(made from {name}): its picture cannot be decoded" in checked.stdout
+    assert f"(made from {name}): its image cannot be decoded" in checked.stdout
     words = ("train", "resnet18_imagenet", "--data", tmp_path / "records", *TINY, "--batch", "4", "--epochs", "1")
     refused(viaduct(*words, cwd=tmp_path), f"(made from {name})")
 
@@ -297,7 +297,7 @@ def test_a_contact_sheet_is_drawn(built: Path, tmp_path: Path, network: str) -> 
     assert again.read_bytes() == content
 
 
-def test_a_sheet_never_replaces_anything_but_a_picture(records: Path, tmp_path: Path) -> None:
+def test_a_sheet_never_replaces_anything_but_an_image(records: Path, tmp_path: Path) -> None:
     shard = records / "train-00000-of-00002"
     before = shard.read_bytes()
     words = ("data", "show", records, "--count", "1", "--out")
@@ -321,7 +321,7 @@ def test_a_sheet_shows_class_folders_too(photos: Path, tmp_path: Path) -> None:
         assert (photos / line.split(", ")[-1]).is_file()
 
 
-def test_one_undecodable_picture_leaves_its_row_blank(photos: Path, tmp_path: Path) -> None:
+def test_one_undecodable_image_leaves_its_row_blank(photos: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(photos, tmp_path / "photos"))
     (copy / "ant/00.jpg").write_bytes(jpeg(0)[:300])
     answer = viaduct("data", "show", copy, "--count", "40", "--out", tmp_path / "sheet.png")
@@ -343,7 +343,7 @@ def test_a_policy_shows_on_the_sheet(built: Path, tmp_path: Path) -> None:
     refused(viaduct(*words, tmp_path / "no.png", "--auto-augment", "imgenet"), "no auto-augment policy", "'imagenet'")
 
 
-def test_a_sheet_of_more_pictures_than_there_are_shows_all(built: Path, tmp_path: Path) -> None:
+def test_a_sheet_of_more_images_than_there_are_shows_all(built: Path, tmp_path: Path) -> None:
     words = ("--split", "validation", "--count", "99", "--out", tmp_path / "sheet.png")
     assert len(answered("data", "show", built, *words).splitlines()) == 4 + 1
 
@@ -353,7 +353,7 @@ def test_a_sheet_of_nothing_is_refused(built: Path, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_undecodable_picture_on_a_sheet_is_named(photos: Path, tmp_path: Path) -> None:
+def test_an_undecodable_image_on_a_sheet_is_named(photos: Path, tmp_path: Path) -> None:
     bad = tmp_path / "photos/ant"
     bad.mkdir(parents=True)
     for number in range(4):
@@ -382,7 +382,7 @@ def test_the_input_is_measured_in_both_modes(built: Path, tmp_path: Path) -> Non
         assert row["memory_mib"] > 0
         assert row["ratio_to_tf_data"] is None  # tf.data was not asked for
     assert (figures["batch"], figures["workers"], figures["pictures"]) == (8, 1, 36)
-    assert figures["decoder"].startswith(("the region of a crop with libjpeg-turbo", "whole pictures with simplejpeg"))
+    assert figures["decoder"].startswith(("the region of a crop with libjpeg-turbo", "whole images with simplejpeg"))
     stages = ["read and checksum", "entropy decode", "IDCT and colour", "crop and resize", "normalise"]
     assert list(figures["stages_ms"]) == stages
 
@@ -420,13 +420,13 @@ QUICK = ["--seconds", "0.2", "--turns", "1", "--batch", "8", "--workers", "1"]
 
 
 def test_a_measurement_that_meets_a_bad_record_names_it(tmp_path: Path) -> None:
-    write_records(tmp_path, {3: b"no picture at all"})
+    write_records(tmp_path, {3: b"no image at all"})
     answer = viaduct("data", "bench", tmp_path, *QUICK)
     refused(answer, "train-00000-of-00001: record 3 at byte")
     assert "--on-bad-record" not in answer.stderr  # a flag that it has not
 
 
-def test_a_peer_that_cannot_read_a_picture_is_left_out_with_its_reason(tmp_path: Path) -> None:
+def test_a_peer_that_cannot_read_an_image_is_left_out_with_its_reason(tmp_path: Path) -> None:
     pytest.importorskip("tensorflow", reason="TensorFlow is the peer")
     write_records(tmp_path, {3: encode_png(np.zeros((40, 60, 3), dtype=np.uint8))})  # ours reads it
     said = json.loads(answered("data", "bench", tmp_path, *QUICK, "--peer", "tf.data", "--json"))
@@ -435,7 +435,7 @@ def test_a_peer_that_cannot_read_a_picture_is_left_out_with_its_reason(tmp_path:
 
 
 def write_records(folder: Path, others: dict[int, bytes]) -> None:
-    """24 pictures; some of them other bytes."""
+    """24 images; some of them other bytes."""
     for split, count in (("train", 24), ("validation", 8)):
         with RecordWriter(folder / shard_name(split, 0, 1)) as writer:
             for number in range(count):
@@ -473,12 +473,12 @@ def test_training_is_balanced_and_augmented_when_asked(records: Path, tmp_path: 
     words = ["train", "resnet18_imagenet", "--data", records, *TINY, "--batch", "12", "--steps", "1", "--balance"]
     answer = viaduct(*words, "--auto-augment", "imagenet", "--run", tmp_path / "run")
     assert answer.returncode == 0, answer.stderr
-    assert "balance 1: pictures of a class → seen in an epoch: ant: 18 → 18 (x1.00), bee: 18 → 18" in answer.stderr
+    assert "balance 1: images of a class → seen in an epoch: ant: 18 → 18 (x1.00), bee: 18 → 18" in answer.stderr
     stored = (tmp_path / "run/recipe.json").read_text()
     assert '"auto_augment": "imagenet"' in stored
 
 
-def test_very_small_pictures_can_be_trained_on(records: Path, tmp_path: Path) -> None:
+def test_very_small_images_can_be_trained_on(records: Path, tmp_path: Path) -> None:
     words = [*TINY, "--set", "data.size=2", "--batch", "12", "--steps", "1", "--run", tmp_path / "run"]
     answered("train", "resnet18_imagenet", "--data", records, *words)
 

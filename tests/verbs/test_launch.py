@@ -63,7 +63,7 @@ TABLE = ("ranktable", "make", "--servers", "10.255.255.1,10.255.255.2", "--devic
         (["--ranks", "2", "--log-dir", "/proc/x", "--", "true"], "--log-dir /proc/x cannot be written"),
         (["--ranks", "2", "--", "train"], "which recipe?"),
         (["--ranks", "2", "--", "train", "nosuch"], "no recipe called 'nosuch'"),
-        (["--ranks", "8", "--", "train", "shapes_taster", "--batch", "4"], "some of 8 ranks without a picture"),
+        (["--ranks", "8", "--", "train", "shapes_taster", "--batch", "4"], "some of 8 ranks without an image"),
         (["--ranks", "2", "--", "train", "shapes_taster", "--device", "cuda:1"], "'cuda:1' is one card"),
     ],
 )

@@ -1,4 +1,4 @@
-"""What a person sees of `viaduct ranktable`: tables, findings, pictures, `export` lines, refusals; and its document."""
+"""What a person sees of `viaduct ranktable`: tables, findings, images, `export` lines, refusals; and its document."""
 
 from __future__ import annotations
 

@@ -300,7 +300,7 @@ def test_ranks_that_are_not_those_that_were_started_are_named(monkeypatch: pytes
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["--ranks", "8", "--batch", "4"], "a global batch of 4 leaves some of 8 ranks without a picture"),
+        (["--ranks", "8", "--batch", "4"], "a global batch of 4 leaves some of 8 ranks without an image"),
         (["--ranks", "2", "--device", "cuda:1"], "device 'cuda:1' is one card, but every rank needs its own"),
         (["--ranks", "2", "--device", "npu"], "no npu to run on"),
         (["--ranks", "2", "--data", "d"], "takes no --data"),

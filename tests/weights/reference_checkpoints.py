@@ -31,7 +31,7 @@ SMALL: dict[str, dict[str, Any]] = {
 
 
 class Reference(NamedTuple):
-    """A checkpoint, a picture and what the graph makes of it."""
+    """A checkpoint, an image and what the graph makes of it."""
 
     prefix: Path
     images_NHWC: Floats

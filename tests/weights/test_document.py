@@ -47,7 +47,7 @@ def test_ten_classes_fit_the_outputs_that_the_page_gives_them(tmp_path: Path) ->
     for name in "abcdefghij":
         (tmp_path / name).mkdir()
         for number in range(2):
-            (tmp_path / name / f"{number}.jpg").write_bytes(b"\xff\xd8\xff")  # labels are of folders, not of pictures
+            (tmp_path / name / f"{number}.jpg").write_bytes(b"\xff\xd8\xff")  # labels are of folders, not of images
     (words,) = (shlex.split(line) for block in BLOCKS[1:] for line in block if "--classes" in line)
     loaded = load(words[2])
     recipe, outputs = loaded.recipe, words[words.index("--classes") + 1]
@@ -64,8 +64,8 @@ def test_ten_classes_fit_the_outputs_that_the_page_gives_them(tmp_path: Path) ->
 
 
 def seen_labels(recipe: Recipe, folder: Path) -> set[int]:
-    pictures: Any = recipe.data.load(folder)
-    return {int(label) for label in pictures.train.labels}
+    images: Any = recipe.data.load(folder)
+    return {int(label) for label in images.train.labels}
 
 
 def test_every_flag_on_the_page_exists() -> None:

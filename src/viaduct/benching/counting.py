@@ -68,8 +68,8 @@ def convolution_flop(args: Any, made: Any) -> int:
 
 def convolution_backward_flop(args: Any, made: Any) -> int:
     """As much as forward for each gradient that is asked for: of the input, of the weights."""
-    gradient, pictures, weight, transposed = args[0], args[1], args[2], args[7]
-    once = 2 * int((pictures if transposed else gradient).numel()) * int(weight[0].numel())
+    gradient, images, weight, transposed = args[0], args[1], args[2], args[7]
+    once = 2 * int((images if transposed else gradient).numel()) * int(weight[0].numel())
     return once * (bool(args[10][0]) + bool(args[10][1]))
 
 

@@ -263,7 +263,7 @@ def memory_named(setting: Setting) -> Iterator[None]:
             raise
         data = setting.recipe.data
         raise OutOfMemory(
-            f"the memory does not suffice for batches of {data.global_batch} pictures of {data.size} pixels: "
+            f"the memory does not suffice for batches of {data.global_batch} images of {data.size} pixels: "
             f"{str(error).splitlines()[0] if str(error) else 'none is left'}",
             "Try a smaller --batch or --size, or fewer peers: all of them are in memory at once.",
         ) from error

@@ -13,7 +13,7 @@ import torch
 from viaduct.benching.shares import fetching
 from viaduct.data.batches import Batch
 from viaduct.data.records import Records
-from viaduct.data.source import PictureSet
+from viaduct.data.source import Dataset
 from viaduct.data.synthetic import SYNTHETIC
 from viaduct.devices.base import Device
 from viaduct.recipes import Checkpoint, Evaluation, Log, Recipe
@@ -49,7 +49,7 @@ class Setting:
         return endless(self.recipe, self.synthetic)
 
     @cached_property
-    def images(self) -> PictureSet:
+    def images(self) -> Dataset:
         """Found once, however often the measurement is repeated: they are not what is measured."""
         return load_images(self.endless.data, self.data)
 

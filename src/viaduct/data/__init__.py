@@ -1,15 +1,15 @@
-"""Pictures: where they come from, in which order they are seen, and how they become batches.
+"""Images: where they come from, in which order they are seen, and how they become batches.
 
 source.py      what a recipe says about its data, and the arrays it loads       (no torch)
 shapes.py      the built-in set, drawn from silhouettes.py                      (no torch)
 cifar10.py     CIFAR-10 in its binary version                                   (no torch)
 order.py       sample order and random draws, pure functions of the position   (no torch)
 augment.py     crop, mirror, normalise, cut out, resize, on whole batches
-storage.py     where the pictures of a split lie: on the device or in host memory
+storage.py     where the images of a split lie: on the device or in host memory
 prefetch.py    threads that prepare batches ahead, in order
 batches.py     batches of a split on the device: what the training loop iterates over
 
-preprocess.py  what each reference network sees of an encoded picture: decoded, cropped, resized   (no torch from here)
+preprocess.py  what each reference network sees of an encoded image: decoded, cropped, resized   (no torch from here)
 geometry.py    the crop sampler and bilinear resizing      colour.py   random colour in training
 jpeg.py        decoding as TensorFlow has it               png.py      the same for PNG
 region.py      decoding only what a crop needs             auto_augment.py   policies, made of operations.py

@@ -1,4 +1,4 @@
-/* Saturation, shared by _lerp.c (a picture by itself) and _recolour.h (one of several records). */
+/* Saturation, shared by _lerp.c (an image by itself) and _recolour.h (one of several records). */
 #ifndef VIADUCT_COLOUR_H
 #define VIADUCT_COLOUR_H
 

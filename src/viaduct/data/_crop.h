@@ -1,4 +1,4 @@
-/* The crop that training sees of a picture: what `sample_crop` in geometry.py draws with the generator that order.py
+/* The crop that training sees of an image: what `sample_crop` in geometry.py draws with the generator that order.py
  * makes for a position, draw for draw and digit for digit. Tests hold the two against each other.
  */
 #ifndef VIADUCT_CROP_H
@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #define PURPOSE_SAMPLE 7 /* order.Purpose.SAMPLE */
-#define MOST_BOXES 64    /* a picture with more is left to Python */
+#define MOST_BOXES 64    /* an image with more is left to Python */
 
 /* Philox4x64-10, as NumPy counts it: the counter moves before every four words. */
 typedef struct {
@@ -18,10 +18,10 @@ typedef struct {
 
 typedef struct {
     double low, high;              /* of width to height */
-    double least_area, most_area;  /* as fractions of the picture's */
+    double least_area, most_area;  /* as fractions of the image's */
     double least_covered;          /* of at least one object */
     int64_t attempts, uses_boxes;
-    int64_t frame; /* the side of a square to sample in, which is then stretched to the picture; 0: the picture */
+    int64_t frame; /* the side of a square to sample in, which is then stretched to the image; 0: the image */
 } Sampler;
 
 typedef enum { NOT_MIRRORED, MIRRORED_BEFORE, MIRRORED_AFTER } Mirroring; /* resizing */
@@ -129,7 +129,7 @@ static Crop sample_crop(const Sampler *sampler, int64_t height, int64_t width, c
     return whole;
 }
 
-/* From a frame to the picture, truncated; at least one pixel. */
+/* From a frame to the image, truncated; at least one pixel. */
 static Crop sample_crop_in_frame(const Sampler *sampler, int64_t height, int64_t width, Chance *chance) {
     const int64_t frame = sampler->frame;
     const Crop crop = sample_crop(sampler, frame, frame, NULL, 0, chance);

@@ -3,8 +3,8 @@
  *     lerp(pixels, rows_first, rows_second, rows_way, columns_first, columns_second, columns_way, out)
  *         bilinear sampling at given places, in every resize. pixels: uint8 H x W x 3; first, second: int64 places;
  *         way: float32 from the first to the second; out: float32 rows x columns x 3
- *     saturate(picture, factor)
- *         scale the saturation of a float32 H x W x 3 picture, in place
+ *     saturate(image, factor)
+ *         scale the saturation of a float32 H x W x 3 image, in place
  */
 #include "_colour.h"
 #include "_sample.h"
@@ -56,7 +56,7 @@ static PyObject *lerp(PyObject *self, PyObject *args) {
     reach(&rows, &top, &bottom);
     reach(&columns, &left, &right);
     if (top < 0 || bottom >= height || left < 0 || right >= width) {
-        PyErr_SetString(PyExc_IndexError, "a place lies outside of the picture");
+        PyErr_SetString(PyExc_IndexError, "a place lies outside of the image");
         goto done;
     }
     /* One float more than a row has: the quick way writes four for the last colour. */
@@ -79,24 +79,24 @@ done:
 
 static PyObject *saturate(PyObject *self, PyObject *args) {
     PyObject *object;
-    Py_buffer picture;
+    Py_buffer image;
     float factor;
     if (!PyArg_ParseTuple(args, "Of", &object, &factor)) return NULL;
-    if (take(object, &picture, 4, PyBUF_WRITABLE, "picture") < 0) return NULL;
-    if (picture.len % 12 != 0) {
-        PyErr_SetString(PyExc_ValueError, "picture must be height x width x 3");
+    if (take(object, &image, 4, PyBUF_WRITABLE, "image") < 0) return NULL;
+    if (image.len % 12 != 0) {
+        PyErr_SetString(PyExc_ValueError, "image must be height x width x 3");
     } else {
         Py_BEGIN_ALLOW_THREADS
-        saturate_pixels(picture.buf, picture.len / 12, factor);
+        saturate_pixels(image.buf, image.len / 12, factor);
         Py_END_ALLOW_THREADS
     }
-    PyBuffer_Release(&picture);
+    PyBuffer_Release(&image);
     if (PyErr_Occurred()) return NULL;
     Py_RETURN_NONE;
 }
 
 static PyMethodDef methods[] = {
-    {"saturate", saturate, METH_VARARGS, "Scale the saturation of a float32 picture, in place."},
+    {"saturate", saturate, METH_VARARGS, "Scale the saturation of a float32 image, in place."},
     {"lerp", lerp, METH_VARARGS, "Bilinear sampling of uint8 pixels at given places into float32."},
     {NULL, NULL, 0, NULL},
 };

@@ -1,4 +1,4 @@
-/* The colours of a training picture, varied as two of the references do: what `draw_resnext`, `vary_like_resnext` and
+/* The colours of a training image, varied as two of the references do: what `draw_resnext`, `vary_like_resnext` and
  * their likes in colour.py do, draw for draw and number for number. Tests hold the two against each other.
  *
  * The order of the arithmetic is numpy's: its mean over rows adds one row after the other, that over columns one column

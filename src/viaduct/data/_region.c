@@ -8,18 +8,18 @@
  * Columns beside it are not transformed. One MCU more is decoded on each side, because chroma is interpolated from
  * neighbours: so the pixels are those of a full decode, bit for bit.
  *
- * False means: leave this one to the full decoder. It does so for CMYK, for incomplete progressive pictures, and at
+ * False means: leave this one to the full decoder. It does so for CMYK, for incomplete progressive images, and at
  * the first warning or error of libjpeg, so that all decisions about damage, and all messages, are made in one place.
  *
  *     see_crops(wanted, sampler, seed, epoch, check, size, large, fancy_upsampling, mirrors_before, colours, shift,
  *                 factor, out, seen)
  *
  * The same for several records at a time, from the file to the pixels of a random crop, in one go without the GIL:
- * sixteen threads that each hold it for 90 microseconds a picture wait for each other, and at 8,000 pictures a second
+ * sixteen threads that each hold it for 90 microseconds an image wait for each other, and at 8,000 images a second
  * the training loop waits with them. wanted: int64 rows of descriptor, offset, length and position; sampler: the eight
  * float64 of _crop.h's; large: crops of which both sides have so many pixels are left alone, 0: none; mirrors_before:
  * resizing, rather than after it; colours: one of _recolour.h's; out: float32, size x size x 3 for each record; seen: a
- * byte each, 1 where out has the picture.
+ * byte each, 1 where out has the image.
  */
 #include "_sample.h"
 
@@ -55,7 +55,7 @@ typedef struct {
     float *ways;     /* twice as many */
 } Draw;
 
-/* Everything one picture needs. It lives outside of the function that calls setjmp, so a longjmp leaves it as it is. */
+/* Everything one image needs. It lives outside of the function that calls setjmp, so a longjmp leaves it as it is. */
 typedef struct {
     struct jpeg_decompress_struct decoder;
     Complaints complaints;
@@ -101,7 +101,7 @@ static int objects_of(const Example *example, int64_t height, int64_t width, Cro
     return (int)(bytes / 4);
 }
 
-/* Rows and columns of a random crop of a picture of the decoder's size. */
+/* Rows and columns of a random crop of an image of the decoder's size. */
 static int draw_view(Job *job) {
     Draw *draw = job->draw;
     const int64_t height = job->decoder.image_height, width = job->decoder.image_width;
@@ -143,7 +143,7 @@ static int begin(Job *job) {
     return jpeg_start_decompress(decoder) && decoder->output_components == 3;
 }
 
-/* Whether some scans of a progressive picture are missing: libjpeg then smooths, in its own way in each version. */
+/* Whether some scans of a progressive image are missing: libjpeg then smooths, in its own way in each version. */
 static int is_incomplete(const Job *job) {
     const struct jpeg_decompress_struct *decoder = &job->decoder;
     if (decoder->coef_bits == NULL) return 0;
@@ -215,7 +215,7 @@ static int see_rows(Job *job) {
 }
 
 /* Without the GIL. The decoder is destroyed, and what was allocated is freed, on every way out. */
-static int see_picture(Job *job) {
+static int see_image(Job *job) {
     int done = 0;
     job->decoder.err = jpeg_std_error(&job->complaints.base);
     job->complaints.base.error_exit = give_up;
@@ -290,13 +290,13 @@ static PyObject *see(PyObject *self, PyObject *args) {
     if (wrong == NULL) {
         reach(&job->rows, &job->top, &job->bottom);
         reach(&job->columns, &job->left, &job->right);
-        if (job->top < 0 || job->left < 0) wrong = "a place lies outside of the picture";
+        if (job->top < 0 || job->left < 0) wrong = "a place lies outside of the image";
     }
     if (wrong != NULL) {
         PyErr_SetString(PyExc_ValueError, wrong);
     } else {
         Py_BEGIN_ALLOW_THREADS
-        done = see_picture(job);
+        done = see_image(job);
         Py_END_ALLOW_THREADS
     }
     free(job);
@@ -320,9 +320,9 @@ typedef struct {
     uint8_t *seen;
 } Task;
 
-static int is_plain_jpeg(Span picture) {
-    const int64_t length = picture.end - picture.begin;
-    return length > 4 && memcmp(picture.begin, "\xff\xd8\xff", 3) == 0 && memcmp(picture.end - 2, "\xff\xd9", 2) == 0;
+static int is_plain_jpeg(Span image) {
+    const int64_t length = image.end - image.begin;
+    return length > 4 && memcmp(image.begin, "\xff\xd8\xff", 3) == 0 && memcmp(image.end - 2, "\xff\xd9", 2) == 0;
 }
 
 /* `sums`: room for a row. */
@@ -333,11 +333,11 @@ static int see_record(const Task *task, Py_ssize_t number, Job *job, Draw *draw,
     uint8_t *data = read_record((int)wanted[0], wanted[1], length, task->check);
     if (data == NULL) return 0;
     if (read_example(data, length, &draw->example) && is_plain_jpeg(draw->example.encoded)) {
-        const Span picture = draw->example.encoded;
+        const Span image = draw->example.encoded;
         draw->chance = chance_of(task->seed, task->epoch, (uint64_t)wanted[3]);
         memset(job, 0, sizeof *job);
-        job->data = picture.begin;
-        job->length = (size_t)(picture.end - picture.begin);
+        job->data = image.begin;
+        job->length = (size_t)(image.end - image.begin);
         job->rows.count = job->columns.count = task->size;
         job->draw = draw;
         job->shrink = job->fast_dct = 1;
@@ -345,7 +345,7 @@ static int see_record(const Task *task, Py_ssize_t number, Job *job, Draw *draw,
         job->shift = task->colours == COLOURS_KEPT ? task->shift : NULL;
         job->factor = task->factor;
         job->out = task->out + 3 * number * task->size * task->size;
-        done = see_picture(job);
+        done = see_image(job);
         if (done && task->colours != COLOURS_KEPT)
             recolour(task->colours, &draw->chance, job->out, task->size, sums, task->shift, task->factor);
     }

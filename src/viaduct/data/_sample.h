@@ -45,7 +45,7 @@ static void reach(const Axis *axis, int64_t *low, int64_t *high) {
     }
 }
 
-/* A row of the picture at the given places: three floats each. `pixels` begins at pixel `origin` of the row. */
+/* A row of the image at the given places: three floats each. `pixels` begins at pixel `origin` of the row. */
 static inline void sample_across(const uint8_t *pixels, int64_t origin, const Axis *columns, float *out) {
     for (Py_ssize_t c = 0; c < columns->count; c++, out += 3) {
         const uint8_t *a = pixels + 3 * (columns->first[c] - origin), *b = pixels + 3 * (columns->second[c] - origin);
@@ -76,7 +76,7 @@ static inline void sample_across_quickly(const uint8_t *pixels, int64_t origin, 
 #define sample_across_quickly sample_across
 #endif
 
-/* Two sampled rows of the picture, and which they are; -1: none. */
+/* Two sampled rows of the image, and which they are; -1: none. */
 typedef struct {
     float *row[2];
     int64_t number[2];

@@ -1,8 +1,8 @@
-"""What happens to a picture on its way to the network, done to a whole batch at once on any device.
+"""What happens to an image on its way to the network, done to a whole batch at once on any device.
 
     uint8 NHWC, stored ─► crop, mirror ─► float32, normalise ─► cut out ─► resize ─► N,3,H,W channels_last
 
-A plan says where each picture comes from and how it is cut: one column a picture, one row for each of `Row`.
+A plan says where each image comes from and how it is cut: one column an image, one row for each of `Row`.
 It is computed on the host once an epoch; after that a step only slices it, and nothing here waits for the
 device.
 """
@@ -24,10 +24,10 @@ from viaduct.data.source import Images
 class Row(IntEnum):
     """The rows of a plan, all int64. Evaluation plans have only the first."""
 
-    INDEX = 0  # of the picture in its split
-    CORNER = 1  # the pixel of the padded picture that becomes the first of the crop, counted along its rows
+    INDEX = 0  # of the image in its split
+    CORNER = 1  # the pixel of the padded image that becomes the first of the crop, counted along its rows
     STRIDE = 2  # from there to the next pixel: 1, or -1 if the crop is mirrored
-    HOLE_TOP = 3  # of the cutout, may lie outside of the picture
+    HOLE_TOP = 3  # of the cutout, may lie outside of the image
     HOLE_LEFT = 4
 
 
@@ -53,17 +53,17 @@ def pick(draws: npt.NDArray[np.float32], choices: int) -> npt.NDArray[np.int64]:
 
 
 def evaluation_plan(count: int, padded: int) -> npt.NDArray[np.int64]:
-    """Every picture once, in the order of the split; then picture 0 until there are `padded`."""
+    """Every image once, in the order of the split; then image 0 until there are `padded`."""
     positions = np.arange(padded, dtype=np.int64)
     return np.where(positions < count, positions, 0)[None]
 
 
-def zero_pad(pictures_NHWC: Tensor, pad: int) -> Tensor:
-    return F.pad(pictures_NHWC, (0, 0, pad, pad, pad, pad)) if pad else pictures_NHWC
+def zero_pad(images_NHWC: Tensor, pad: int) -> Tensor:
+    return F.pad(images_NHWC, (0, 0, pad, pad, pad, pad)) if pad else images_NHWC
 
 
 class Crop:
-    """Cut height x width windows out of padded pictures, mirrored or not, in one gather of whole pixels."""
+    """Cut height x width windows out of padded images, mirrored or not, in one gather of whole pixels."""
 
     def __init__(self, height: int, width: int, pad: int, device: torch.device) -> None:
         self.height, self.width = height, width
@@ -74,7 +74,7 @@ class Crop:
     def __call__(self, padded_NHWC: Tensor, index: Tensor, plan: Tensor) -> Tensor:
         corners = (index * self.padded_area + plan[Row.CORNER]).view(-1, 1, 1)
         pixels = corners + plan[Row.STRIDE].view(-1, 1, 1) * self.across + self.down
-        # On a CPU, 0.4 ms for 128 pictures of 32x32; pictures[index, row, column] takes 1.5 ms.
+        # On a CPU, 0.4 ms for 128 images of 32x32; images[index, row, column] takes 1.5 ms.
         flat = padded_NHWC.view(-1, 3).index_select(0, pixels.view(-1))
         return flat.view(-1, self.height, self.width, 3)
 
@@ -87,17 +87,17 @@ class Normalise:
         self.mean = torch.tensor(images.mean, device=device).view(1, 3, 1, 1) * 255
         self.scale = 1 / (torch.tensor(images.std, device=device).view(1, 3, 1, 1) * 255)
 
-    def __call__(self, pictures_NHWC: Tensor) -> Tensor:
-        mean, scale = standardisation(pictures_NHWC) if self.per_image else (self.mean, self.scale)
-        return pictures_NHWC.permute(0, 3, 1, 2).to(torch.float32).sub_(mean).mul_(scale)
+    def __call__(self, images_NHWC: Tensor) -> Tensor:
+        mean, scale = standardisation(images_NHWC) if self.per_image else (self.mean, self.scale)
+        return images_NHWC.permute(0, 3, 1, 2).to(torch.float32).sub_(mean).mul_(scale)
 
 
-def standardisation(pictures_NHWC: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and 1 / max(std, 1 / sqrt(n)) of each picture, as `tf.image.per_image_standardization` has them.
+def standardisation(images_NHWC: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and 1 / max(std, 1 / sqrt(n)) of each image, as `tf.image.per_image_standardization` has them.
 
     The sums are integers, hence exact: the same on every device and with every number of threads.
     """
-    values = pictures_NHWC.flatten(1).to(torch.int32)
+    values = images_NHWC.flatten(1).to(torch.int32)
     count = values.shape[1]
     total = values.sum(1, dtype=torch.int64).view(-1, 1, 1, 1)
     squares = (values * values).sum(1, dtype=torch.int64).view(-1, 1, 1, 1)
@@ -106,22 +106,22 @@ def standardisation(pictures_NHWC: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class CutOut:
-    """Fill a square of each normalised picture with zero, the mean colour, in place."""
+    """Fill a square of each normalised image with zero, the mean colour, in place."""
 
     def __init__(self, height: int, width: int, side: int, device: torch.device) -> None:
         self.height, self.width, self.side = height, width, side
         self.along = torch.arange(max(height, width), device=device)
 
-    def __call__(self, pictures_NCHW: Tensor, plan: Tensor) -> Tensor:
+    def __call__(self, images_NCHW: Tensor, plan: Tensor) -> Tensor:
         into = self.along - plan[Row.HOLE_TOP : Row.HOLE_LEFT + 1, :, None]
         rows, columns = into.clamp(0, self.side - 1) == into
         hole = rows[:, None, : self.height, None] & columns[:, None, None, : self.width]
-        return pictures_NCHW.masked_fill_(hole, 0.0)
+        return images_NCHW.masked_fill_(hole, 0.0)
 
 
-def resize(pictures_NCHW: Tensor, size: int) -> Tensor:
+def resize(images_NCHW: Tensor, size: int) -> Tensor:
     """Bilinear, half-pixel centres; being linear, it may follow normalisation, which then has less to do."""
-    if pictures_NCHW.shape[2:] == (size, size):
-        return pictures_NCHW
-    resized = F.interpolate(pictures_NCHW, size=(size, size), mode="bilinear", align_corners=False)
+    if images_NCHW.shape[2:] == (size, size):
+        return images_NCHW
+    resized = F.interpolate(images_NCHW, size=(size, size), mode="bilinear", align_corners=False)
     return resized.contiguous(memory_format=torch.channels_last)

@@ -7,8 +7,8 @@
 
 AutoAugment draws one of 25 pairs; each operation of a pair has its own chance and its magnitude, 0 to 10 over the range
 that the paper gives. Where the paper and its code differ we follow the paper (posterize keeps 8 to 4 bits), and shifts
-are in proportion to the side. A policy sees the picture after cropping, mirroring and resizing, as bytes, and before
-the network's own colours and normalisation. It draws from the picture's own generator and after everything else, so the
+are in proportion to the side. A policy sees the image after cropping, mirroring and resizing, as bytes, and before
+the network's own colours and normalisation. It draws from the image's own generator and after everything else, so the
 crop is the same with and without it.
 """
 
@@ -96,7 +96,7 @@ NAMES = ("imagenet", "cifar10", "randaugment")
 
 @cache
 def policy_named(name: str) -> Policy | None:
-    """A function from a picture and its generator to the changed picture; None for the empty name."""
+    """A function from an image and its generator to the changed image; None for the empty name."""
     if not name:
         return None
     if name == "imagenet":
@@ -120,7 +120,7 @@ def policy_named(name: str) -> Policy | None:
 def one_of(
     pairs: Sequence[tuple[Step, Step]],
     operations: dict[str, Operation],
-    picture: Pixels,
+    image: Pixels,
     generator: np.random.Generator,
 ) -> Pixels:
     """AutoAugment. Everything is drawn always, so that one operation's luck does not change the other's."""
@@ -129,15 +129,15 @@ def one_of(
         pairs[int(draws[0] * len(pairs))], draws[1::2], draws[2::2], strict=True
     ):
         if luck < chance:
-            picture = operations[name](picture, magnitude / STRONGEST, signed(side))
-    return picture
+            image = operations[name](image, magnitude / STRONGEST, signed(side))
+    return image
 
 
-def several(count: int, strength: float, picture: Pixels, generator: np.random.Generator) -> Pixels:
+def several(count: int, strength: float, image: Pixels, generator: np.random.Generator) -> Pixels:
     """RandAugment."""
     for choice, side in generator.random((count, 2)):
-        picture = OPERATIONS[RANDOM[int(choice * len(RANDOM))]](picture, strength, signed(side))
-    return picture
+        image = OPERATIONS[RANDOM[int(choice * len(RANDOM))]](image, strength, signed(side))
+    return image
 
 
 def signed(draw: float) -> float:
@@ -145,9 +145,9 @@ def signed(draw: float) -> float:
 
 
 def augment_batch(
-    policy: Policy, pictures: npt.NDArray[np.uint8], generators: Sequence[np.random.Generator]
+    policy: Policy, images: npt.NDArray[np.uint8], generators: Sequence[np.random.Generator]
 ) -> npt.NDArray[np.uint8]:
-    """The same for each picture of a batch, N x H x W x 3, in place."""
-    for picture, generator in zip(pictures, generators, strict=True):
-        picture[:] = policy(picture, generator)
-    return pictures
+    """The same for each image of a batch, N x H x W x 3, in place."""
+    for image, generator in zip(images, generators, strict=True):
+        image[:] = policy(image, generator)
+    return images

@@ -1,8 +1,8 @@
-"""Seeing thin classes more often: an epoch's pictures, drawn by class.
+"""Seeing thin classes more often: an epoch's images, drawn by class.
 
-With n pictures in a class and a strength s (0 to 1), the class has a share of an epoch in proportion to n ** (1 - s):
+With n images in a class and a strength s (0 to 1), the class has a share of an epoch in proportion to n ** (1 - s):
 its natural one at 0, the same for every class at 1, the square root at 0.5. An epoch stays as long as it is, N. Each
-picture of a class is seen share * N / n times, rounded down or up by a draw; so pictures of a thin class repeat, with
+image of a class is seen share * N / n times, rounded down or up by a draw; so images of a thin class repeat, with
 other crops, and of a large class some wait for another epoch.
 
 The order is a pure function of (labels, strength, seed, epoch), as without balance: a resumed run sees the same.
@@ -20,14 +20,14 @@ NAMED_AT_MOST = 3
 
 
 def class_quotas(labels: Labels, strength: float) -> tuple[Labels, Labels, npt.NDArray[np.float64]]:
-    """The classes that there are, how many pictures each has, and how many an epoch shall see of it."""
+    """The classes that there are, how many images each has, and how many an epoch shall see of it."""
     classes, counts = np.unique(labels, return_counts=True)
     wanted = counts.astype(np.float64) ** (1 - strength)
     return classes, counts.astype(np.int64), wanted * (len(labels) / wanted.sum())
 
 
 def balanced_order(labels: Labels, strength: float, seed: int, epoch: int) -> npt.NDArray[np.int64]:
-    """Which picture is seen at each position of an epoch."""
+    """Which image is seen at each position of an epoch."""
     count = len(labels)
     if strength == 0:
         return permutation(seed, epoch, count)
@@ -35,7 +35,7 @@ def balanced_order(labels: Labels, strength: float, seed: int, epoch: int) -> np
     draws = words(seed, epoch, Purpose.BALANCE, count + 1)
     by_class = np.lexsort((draws[:count], labels))
     times = (quotas / counts)[np.searchsorted(classes, labels[by_class])]
-    # One draw shifts the marks, and a picture is seen as often as marks fall into its stretch: so every class comes
+    # One draw shifts the marks, and an image is seen as often as marks fall into its stretch: so every class comes
     # within one of its quota, and all together to exactly `count`.
     ends = np.cumsum(times)
     ends[-1] = count
@@ -50,7 +50,7 @@ def describe(labels: Labels, strength: float, names: dict[int, str]) -> str:
     order = np.argsort(counts, kind="stable").tolist()
     shown = order if len(order) <= 2 * NAMED_AT_MOST else [*order[:NAMED_AT_MOST], -1, *order[-NAMED_AT_MOST:]]
     said = ["…" if number < 0 else one_class(classes, counts, quotas, number, names) for number in shown]
-    return f"balance {strength:g}: pictures of a class → seen in an epoch: {', '.join(said)}"
+    return f"balance {strength:g}: images of a class → seen in an epoch: {', '.join(said)}"
 
 
 def one_class(

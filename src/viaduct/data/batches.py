@@ -38,7 +38,7 @@ class Batch(NamedTuple):
 
     images: Tensor  # N,3,H,W float32 channels_last, normalised, on the device
     labels: Tensor  # N int64, on the device
-    mask: Tensor | None  # None: all pictures count; else bool, False for those repeated to fill the batch
+    mask: Tensor | None  # None: all images count; else bool, False for those repeated to fill the batch
     index: Tensor  # type: ignore[assignment]  # N int64: position in the split (hides tuple.index, not missed)
 
 
@@ -47,7 +47,7 @@ class Share:
     """Which part of every batch is made: all of it, or what belongs to one rank.
 
     In training each of the `parts` that a step is worked through in is shared; `mirrored` is for mixup. In evaluation
-    the batch grows to what the ranks can share equally: no picture is affected by the others then.
+    the batch grows to what the ranks can share equally: no image is affected by the others then.
     """
 
     rank: int = 0
@@ -74,7 +74,7 @@ class Stream(Protocol):
 
     count: int
     steps_per_epoch: int
-    skipped: list[str]  # pictures that could not be used, named
+    skipped: list[str]  # images that could not be used, named
 
     def reseed(self, seed: int) -> None: ...
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]: ...
@@ -108,7 +108,7 @@ class Batches:
         self._local_batch = len(self._mine)
         self._height, self._width = split.images.shape[1:3]
         self._policy = policy_named(images.auto_augment) if train else None
-        resident_limit = 0 if self._policy else resident_limit  # a policy changes pictures one by one, on the host
+        resident_limit = 0 if self._policy else resident_limit  # a policy changes images one by one, on the host
         self._storage = store(split.images, images, train=train, device=device, resident_limit=resident_limit)
         self._labels = torch.from_numpy(split.labels.copy()).to(device)
         self._normalise = Normalise(images, device)
@@ -151,7 +151,7 @@ class Batches:
 
     @property
     def _stays(self) -> bool:
-        """Whether the pictures live where the step runs."""
+        """Whether the images live where the step runs."""
         return isinstance(self._storage, Resident)
 
     def _plan(self, epoch: int) -> npt.NDArray[np.int64]:
@@ -188,24 +188,24 @@ class Batches:
             return self._augmented(self._storage.cut(self._slice(plan, step)), epoch, step)
 
         workers, ahead = self._images.workers, self._images.prefetch
-        with closing(prepared_ahead(cut, steps, workers=workers, ahead=ahead)) as pictures:
-            for step, cropped in zip(steps, pictures, strict=True):
+        with closing(prepared_ahead(cut, steps, workers=workers, ahead=ahead)) as images:
+            for step, cropped in zip(steps, images, strict=True):
                 yield self._finish(step, self._slice(there, step), self._copy(cropped))
 
-    def _augmented(self, pictures: Tensor, epoch: int, step: int) -> Tensor:
-        """Changed by the policy, if there is one, in place: these pictures are a copy."""
+    def _augmented(self, images: Tensor, epoch: int, step: int) -> Tensor:
+        """Changed by the policy, if there is one, in place: these images are a copy."""
         if self._policy:
             positions = step * self.global_batch + self._mine
             generators = [sample_generator(self._seed, epoch, int(position)) for position in positions]
-            augment_batch(self._policy, pictures.numpy(), generators)
-        return pictures
+            augment_batch(self._policy, images.numpy(), generators)
+        return images
 
     def _slice(self, plan: Tensor, step: int) -> Tensor:
         first = step * self._local_batch
         return plan[:, first : first + self._local_batch]
 
-    def _finish(self, step: int, plan: Tensor, pictures: Tensor) -> Batch:
-        finished = self._normalise(pictures)
+    def _finish(self, step: int, plan: Tensor, images: Tensor) -> Batch:
+        finished = self._normalise(images)
         if self._cut_out:
             finished = self._cut_out(finished, plan)
         index = plan[Row.INDEX]
@@ -226,7 +226,7 @@ def check_labels(labels: Labels, classes: int) -> None:
     if len(wrong):
         first = int(wrong[0])
         raise BadData(
-            f"picture {first} is mislabelled: its label is {labels[first]}, not one of 0 to {classes - 1}.",
+            f"image {first} is mislabelled: its label is {labels[first]}, not one of 0 to {classes - 1}.",
             f"{len(wrong):,} of {len(labels):,} labels are out of range for classes={classes}.",
         )
 
@@ -238,16 +238,16 @@ def positions_of(mine: npt.NDArray[np.int64], steps: int, global_batch: int) -> 
 
 
 def real_mask(mine: npt.NDArray[np.int64], left: int, device: torch.device) -> Tensor | None:
-    """Of a rank's pictures in a batch, those among the `left` ones that are still to be seen; None: all."""
+    """Of a rank's images in a batch, those among the `left` ones that are still to be seen; None: all."""
     real = int(np.searchsorted(mine, left))
     return None if real == len(mine) else torch.arange(len(mine), device=device) < real
 
 
 def check_count(count: int, global_batch: int, train: bool) -> None:
     if count == 0:
-        raise BadData(f"the {'training' if train else 'validation'} split has no pictures.")
+        raise BadData(f"the {'training' if train else 'validation'} split has no images.")
     if train and count < global_batch:
         raise BadData(
-            f"the training split has {count} pictures, fewer than one global batch of {global_batch}.",
-            f"Give --batch {count} or less, or bring more pictures.",
+            f"the training split has {count} images, fewer than one global batch of {global_batch}.",
+            f"Give --batch {count} or less, or bring more images.",
         )

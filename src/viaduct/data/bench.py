@@ -42,7 +42,7 @@ Network = Literal["official", "v15", "resnext", "amoebanet"]
 FIGURES_BEGIN = b'{\n "network"'  # as `measure` writes them
 TURNS = "turns_images_per_s"  # a row's key: one figure for each turn
 PREPARED = 3  # batches that a pipeline may have ahead
-SAMPLED = 200  # pictures that the stages are timed on
+SAMPLED = 200  # images that the stages are timed on
 
 
 @dataclass(frozen=True)
@@ -290,10 +290,10 @@ def tf_data(work: Work) -> Iterator[int]:
 
 
 def pil(work: Work) -> Iterator[int]:
-    """What most PyTorch scripts do: a DataLoader's worker processes, Pillow, one picture at a time."""
+    """What most PyTorch scripts do: a DataLoader's worker processes, Pillow, one image at a time."""
     from torch.utils.data import DataLoader
 
-    data: Any = PilPictures(work)
+    data: Any = PillowImages(work)
     options: dict[str, Any] = {"num_workers": work.workers, "persistent_workers": True, "drop_last": True}
     # As in a script of its own on Linux; and spawned workers would leave semaphores behind, which Python warns of.
     options["multiprocessing_context"] = "fork"
@@ -303,7 +303,7 @@ def pil(work: Work) -> Iterator[int]:
             yield len(images)
 
 
-class PilPictures:
+class PillowImages:
     """A map-style dataset over the same records."""
 
     def __init__(self, work: Work) -> None:
@@ -353,13 +353,13 @@ def dali(work: Work) -> Iterator[int]:
         }
         paths = [str(done.path) for done in indexed], [str(done.dali) for done in indexed]
         read = fn.readers.tfrecord(path=paths[0], index_path=paths[1], features=features, random_shuffle=True)
-        pictures = fn.decoders.image_random_crop(
+        images = fn.decoders.image_random_crop(
             read["image/encoded"], random_area=[0.05, 1.0], random_aspect_ratio=[0.75, 1.33], num_attempts=100
         )
-        pictures = fn.resize(pictures, resize_x=work.size, resize_y=work.size, antialias=False)
+        images = fn.resize(images, resize_x=work.size, resize_y=work.size, antialias=False)
         mirrored = fn.random.coin_flip()
         normal = fn.crop_mirror_normalize(
-            pictures, mean=mean.tolist(), std=(1 / scale).tolist(), mirror=mirrored, dtype=types.FLOAT
+            images, mean=mean.tolist(), std=(1 / scale).tolist(), mirror=mirrored, dtype=types.FLOAT
         )
         return normal, read["image/class/label"]
 
@@ -383,7 +383,7 @@ STAGES = ("read and checksum", "entropy decode", "IDCT and colour", "crop and re
 
 
 def stages(folder: RecordFolder, network: str) -> dict[str, float]:
-    """Milliseconds per picture of each stage of training, in one thread."""
+    """Milliseconds per image of each stage of training, in one thread."""
     numbers = np.linspace(0, len(folder) - 1, min(SAMPLED, len(folder))).astype(int).tolist()
     out = np.empty((224, 224, 3), np.float32)
     seconds = np.zeros(len(STAGES))

@@ -1,11 +1,11 @@
-"""Sharded TFRecords out of pictures: train-00000-of-00016 …, validation-00000-of-00002 …, labels.txt, build.json.
+"""Sharded TFRecords out of images: train-00000-of-00016 …, validation-00000-of-00002 …, labels.txt, build.json.
 
     build_records("photos/", "records/", on_progress=lambda done, total: ...)
 
-The bytes of a JPEG or PNG file are stored as they are. Everything follows from the pictures and the options: which
+The bytes of a JPEG or PNG file are stored as they are. Everything follows from the images and the options: which
 ones are set aside for validation (the same share of every class), their order (shuffled), and where a shard begins.
 A shard is there whole or not at all, so a build that was killed is simply run again: it keeps the shards that are
-there and ends with the same bytes. build.json says what the shards were planned from; other pictures or other options
+there and ends with the same bytes. build.json says what the shards were planned from; other images or other options
 are refused.
 
 Labels begin with 1, as in ImageNet's records, so that all reference networks take them as they take ImageNet: a
@@ -31,7 +31,7 @@ from viaduct.atomic_files import LEFTOVERS, lock_folder, replace_file
 from viaduct.data.example import encode_example
 from viaduct.data.jpeg import has_an_end
 from viaduct.data.notices import reason
-from viaduct.data.origins import Origin, Picture, find_origin, named, picture_format
+from viaduct.data.origins import Origin, SourceImage, find_origin, image_format, named
 from viaduct.data.shards import LABELS_FILE, SPLITS, shard_name, shard_sets
 from viaduct.data.tfrecord import RecordWriter
 from viaduct.errors import BadData, BadValue, DiskFull
@@ -48,7 +48,7 @@ WORKERS = 4
 @dataclass(frozen=True)
 class Shard:
     name: str
-    pictures: Sequence[Picture]
+    images: Sequence[SourceImage]
 
 
 @dataclass(frozen=True)
@@ -67,12 +67,12 @@ class Built:
     """What a build did."""
 
     folder: Path
-    train: int  # pictures
+    train: int  # images
     validation: int
     written: int  # shards
     kept: int  # shards that were there already
     labels: dict[str, int]  # class name to label
-    cut_short: Sequence[str] = ()  # pictures written now that have no end
+    cut_short: Sequence[str] = ()  # images written now that have no end
 
 
 def build_records(
@@ -91,9 +91,9 @@ def build_records(
     """Build records, or go on with a build that was stopped.
 
     `source` is a folder of class folders, a .csv of path,label, or an `Origin` (see origins.py). `validation_share` of
-    every class is set aside where the source has no validation pictures of its own; 0 sets none aside. Without a
+    every class is set aside where the source has no validation images of its own; 0 sets none aside. Without a
     number of shards each has about 128 MiB. A JPEG that is cut short goes in and is named; with `strict` it ends the
-    build. `on_progress(done, total)` counts pictures.
+    build. `on_progress(done, total)` counts images.
     """
     check_options(validation_share, first_label, train_shards, validation_shards, workers)
     origin = source if isinstance(source, Origin) else find_origin(source)
@@ -141,11 +141,11 @@ def make_plan(origin: Origin, seed: int, share: float, first_label: int, shards:
     if validation is None:
         train, validation = set_aside(train, share, seed)
     splits = [shuffled(train, seed), shuffled(validation, seed)]
-    counts = [shard_count(pictures, wanted) for pictures, wanted in zip(splits, shards, strict=True)]
+    counts = [shard_count(images, wanted) for images, wanted in zip(splits, shards, strict=True)]
     planned = [
-        Shard(shard_name(split, number, count), pictures)
+        Shard(shard_name(split, number, count), images)
         for split, members, count in zip(SPLITS, splits, counts, strict=True)
-        for number, pictures in enumerate(evenly(members, count))
+        for number, images in enumerate(evenly(members, count))
     ]
     options = {
         "seed": seed,
@@ -175,12 +175,12 @@ def number_classes(origin: Origin, first_label: int) -> dict[str, int]:
     return labels
 
 
-def set_aside(pictures: Sequence[Picture], share: float, seed: int) -> tuple[list[Picture], list[Picture]]:
+def set_aside(images: Sequence[SourceImage], share: float, seed: int) -> tuple[list[SourceImage], list[SourceImage]]:
     """The same share of every class, drawn by the seed; a class of two has one in each, a class of one only trains."""
-    groups: dict[str, list[Picture]] = defaultdict(list)
-    for picture in pictures:
-        groups[picture.group].append(picture)
-    train, validation = list[Picture](), list[Picture]()
+    groups: dict[str, list[SourceImage]] = defaultdict(list)
+    for image in images:
+        groups[image.group].append(image)
+    train, validation = list[SourceImage](), list[SourceImage]()
     for members in groups.values():
         drawn = shuffled(members, seed, purpose="set aside")
         count = min(max(1, round(share * len(drawn))), len(drawn) - 1) if share else 0
@@ -189,38 +189,38 @@ def set_aside(pictures: Sequence[Picture], share: float, seed: int) -> tuple[lis
     return train, validation
 
 
-def shuffled(pictures: Iterable[Picture], seed: int, purpose: str = "order") -> list[Picture]:
+def shuffled(images: Iterable[SourceImage], seed: int, purpose: str = "order") -> list[SourceImage]:
     """In an order that follows from seed and names alone, whatever the machine, folder or version of a library."""
 
-    def draw(picture: Picture) -> bytes:
-        return hashlib.sha256(f"{seed}\0{purpose}\0{picture.name}".encode("utf-8", "surrogateescape")).digest()
+    def draw(image: SourceImage) -> bytes:
+        return hashlib.sha256(f"{seed}\0{purpose}\0{image.name}".encode("utf-8", "surrogateescape")).digest()
 
-    return sorted(pictures, key=draw)
-
-
-def shard_count(pictures: Sequence[Picture], wanted: int | None) -> int:
-    """At most one shard a picture; 0 where there are none."""
-    natural = -(-sum(picture.size for picture in pictures) // SHARD_BYTES)
-    return min(wanted or max(natural, 1), len(pictures), MOST_SHARDS)
+    return sorted(images, key=draw)
 
 
-def evenly(pictures: Sequence[Picture], count: int) -> Iterator[Sequence[Picture]]:
+def shard_count(images: Sequence[SourceImage], wanted: int | None) -> int:
+    """At most one shard an image; 0 where there are none."""
+    natural = -(-sum(image.size for image in images) // SHARD_BYTES)
+    return min(wanted or max(natural, 1), len(images), MOST_SHARDS)
+
+
+def evenly(images: Sequence[SourceImage], count: int) -> Iterator[Sequence[SourceImage]]:
     """`count` runs whose lengths differ by one at most."""
     for number in range(count):
-        yield pictures[number * len(pictures) // count : (number + 1) * len(pictures) // count]
+        yield images[number * len(images) // count : (number + 1) * len(images) // count]
 
 
 def source_summary(origin: Origin) -> dict[str, object]:
-    """Enough to tell whether the pictures are still the same ones, without reading them."""
+    """Enough to tell whether the images are still the same ones, without reading them."""
     digest = hashlib.sha256("\n".join(origin.classes).encode("utf-8", "surrogateescape"))
-    pictures = [*origin.train, *(origin.validation or ())]
-    for picture in pictures:
-        line = f"{picture.name}\0{picture.group}\0{picture.size}\0{picture.changed}\n"
+    images = [*origin.train, *(origin.validation or ())]
+    for image in images:
+        line = f"{image.name}\0{image.group}\0{image.size}\0{image.changed}\n"
         digest.update(line.encode("utf-8", "surrogateescape"))
     return {
         "classes": len(origin.classes),
-        "pictures": len(pictures),
-        "bytes": sum(picture.size for picture in pictures),
+        "pictures": len(images),
+        "bytes": sum(image.size for image in images),
         "digest": digest.hexdigest(),
     }
 
@@ -245,7 +245,7 @@ def agree_with_earlier(out: Path, plan: Plan) -> None:
         return
     hint = "Name a new folder, or delete this one to build again from the beginning."
     if earlier.get("source") != plan.manifest["source"]:
-        raise BadData(f"{out}: the pictures have changed since this build began: {source_change(earlier, plan)}.", hint)
+        raise BadData(f"{out}: the images have changed since this build began: {source_change(earlier, plan)}.", hint)
     raise BadData(f"{out}: this build began with other options: {option_change(earlier, plan)}.", hint)
 
 
@@ -271,9 +271,9 @@ def source_change(earlier: dict[str, object], plan: Plan) -> str:
     if not isinstance(then, dict):
         return "build.json does not say what they were"
     counted = [
-        f"{then[what]:,} {what}, now {now[what]:,}"
-        for what in ("pictures", "bytes", "classes")
-        if then.get(what) != now[what]
+        f"{then[key]:,} {noun}, now {now[key]:,}"
+        for key, noun in (("pictures", "images"), ("bytes", "bytes"), ("classes", "classes"))
+        if then.get(key) != now[key]
     ]
     return "; ".join(counted) or "as many and as large, but with other names, classes or times of change"
 
@@ -328,7 +328,7 @@ class Builder:
         self._stop = threading.Event()
 
     def write(self, missing: Sequence[Shard], workers: int) -> None:
-        self._advance(self.total - sum(len(shard.pictures) for shard in missing))
+        self._advance(self.total - sum(len(shard.images) for shard in missing))
         with ThreadPoolExecutor(workers, thread_name_prefix="viaduct-build") as pool:
             pending = [pool.submit(self._write_shard, shard) for shard in missing]
             try:
@@ -342,35 +342,35 @@ class Builder:
 
     def _write_shard(self, shard: Shard) -> None:
         with RecordWriter(self.out / shard.name) as writer:
-            for picture in shard.pictures:
+            for image in shard.images:
                 if self._stop.is_set():
                     raise Stopped
-                writer.write(self._example(picture))
+                writer.write(self._example(image))
                 self._advance(1)
 
-    def _example(self, picture: Picture) -> bytes:
-        encoded = self.origin.read(picture)
-        form = picture_format(encoded)
+    def _example(self, image: SourceImage) -> bytes:
+        encoded = self.origin.read(image)
+        form = image_format(encoded)
         if form is None:
-            raise BadData(f"{self.origin.place}: {picture.name}: neither JPEG nor PNG any more.")
+            raise BadData(f"{self.origin.place}: {image.name}: neither JPEG nor PNG any more.")
         if form == "JPEG" and not has_an_end(encoded):
-            self._note_cut_short(picture)
+            self._note_cut_short(image)
         return encode_example(
             {
-                "image/class/label": self.plan.labels[picture.group],
-                "image/class/text": picture.group.encode("utf-8", "surrogateescape"),
+                "image/class/label": self.plan.labels[image.group],
+                "image/class/text": image.group.encode("utf-8", "surrogateescape"),
                 "image/encoded": encoded,
-                "image/filename": picture.name.encode("utf-8", "surrogateescape"),
+                "image/filename": image.name.encode("utf-8", "surrogateescape"),
                 "image/format": form,
             }
         )
 
-    def _note_cut_short(self, picture: Picture) -> None:
+    def _note_cut_short(self, image: SourceImage) -> None:
         """Only the end marker is looked for, which costs next to nothing; `data check --deep` decodes."""
         if self.strict:
-            raise BadData(f"{self.origin.place}: {picture.name}: the JPEG is cut short: it has no end marker.")
+            raise BadData(f"{self.origin.place}: {image.name}: the JPEG is cut short: it has no end marker.")
         with self._lock:
-            self.cut_short.append(picture.name)
+            self.cut_short.append(image.name)
 
     def _advance(self, count: int) -> None:
         with self._lock:

@@ -1,11 +1,11 @@
-"""Whether records can be trusted: checksums, schema, labels, pictures, balance, duplicates, shard sizes.
+"""Whether records can be trusted: checksums, schema, labels, images, balance, duplicates, shard sizes.
 
     report = check_records("records/", decode=decode_jpeg)
     report.findings, report.shards, report.errors
 
 An error is a record that training could not use or would learn something wrong from: corrupt, undecodable or
 mislabelled; a file of the set that is missing or compressed; no training files; or a split without a record. All else
-is a warning. With `decode` every picture is decoded; without it only its first bytes are looked at.
+is a warning. With `decode` every image is decoded; without it only its first bytes are looked at.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from viaduct.data.mindrecord_folder import (
     open_files,
     split_files,
 )
-from viaduct.data.origins import picture_format
+from viaduct.data.origins import image_format
 from viaduct.data.shards import LABELS_FILE, SPLITS, nothing_found, read_label_names, record_files
 from viaduct.data.tfrecord import BadRecord, Record, compression, origin_note, survey_records
 from viaduct.errors import BadData
@@ -58,7 +58,7 @@ Decode = Callable[[bytes], object]
 
 NAMED_AT_MOST = 5
 FINDINGS_PER_SHARD = 20
-UNEVEN_CLASSES = 10  # the largest class has so many times the pictures of the smallest
+UNEVEN_CLASSES = 10  # the largest class has so many times the images of the smallest
 UNEVEN_SHARDS = 2  # likewise, in bytes
 
 
@@ -104,7 +104,7 @@ class CheckReport:
         return [finding for finding in self.findings if finding.severity == "error"]
 
     def labels(self, split: str) -> Counter[int]:
-        """How many pictures each label has in a split."""
+        """How many images each label has in a split."""
         return sum((shard.labels for shard in self.shards if shard.split == split), Counter())
 
 
@@ -117,7 +117,7 @@ def check_records(
     workers: int = 2,
     on_progress: Progress | None = None,
 ) -> CheckReport:
-    """Check both splits of a folder. `deep` decodes every picture with `decode`, in as many threads as `workers`.
+    """Check both splits of a folder. `deep` decodes every image with `decode`, in as many threads as `workers`.
 
     Labels must be those of labels.txt. `classes` is how many there are, or how many outputs a network has for them:
     where labels begin with 1, as in ImageNet's records, 1,000 classes are 1 to 1,000 and fit 1,001 outputs, so both
@@ -251,7 +251,7 @@ class Checker:
             shard.undecodable += 1
             add(shard, Finding("error", "undecodable", where(), unseen.rstrip(".") + "."))
         if not boxes_are_inside(fields):
-            add(shard, Finding("warning", "boxes", where(), "a box leaves the picture or is turned over."))
+            add(shard, Finding("warning", "boxes", where(), "a box leaves the image or is turned over."))
 
     def _wrong_label(self, label: int) -> str | None:
         if label < 0:
@@ -269,13 +269,13 @@ class Checker:
 
     def _undecodable(self, encoded: memoryview) -> str | None:
         if self.decode is None:
-            return None if picture_format(encoded) else f"its picture is neither JPEG nor PNG: {bytes(encoded[:8])!r}"
+            return None if image_format(encoded) else f"its image is neither JPEG nor PNG: {bytes(encoded[:8])!r}"
         try:
             self.decode(bytes(encoded))
         except MissingExtra:
             raise
         except Exception as error:  # a decoder may raise anything; that is what it is asked for
-            return f"its picture cannot be decoded: {' '.join(str(error).split()) or type(error).__name__}"
+            return f"its image cannot be decoded: {' '.join(str(error).split()) or type(error).__name__}"
         return None
 
 
@@ -357,14 +357,14 @@ def imbalance(report: CheckReport, names: dict[int, str]) -> list[Finding]:
     findings = []
     for split in SPLITS:
         counts = report.labels(split)
-        expected = {label for label in names if label or counts[0]}  # 0 may be the background, which has no pictures
+        expected = {label for label in names if label or counts[0]}  # 0 may be the background, which has no images
         absent = sorted(expected - set(counts)) if counts else []
         if absent:
-            message = f"{len(absent):,} classes have no pictures: {named([title(names, label) for label in absent])}."
+            message = f"{len(absent):,} classes have no images: {named([title(names, label) for label in absent])}."
             findings.append(Finding("warning", "imbalance", split, message))
         if counts and max(counts.values()) > UNEVEN_CLASSES * min(counts.values()):
             (most, many), *_, (least, few) = counts.most_common()
-            message = f"{title(names, most)} has {many:,} pictures, {title(names, least)} {few:,}."
+            message = f"{title(names, most)} has {many:,} images, {title(names, least)} {few:,}."
             findings.append(Finding("warning", "imbalance", split, message))
     return findings
 
@@ -386,11 +386,11 @@ def duplicates(shards: Sequence[ShardCheck]) -> list[Finding]:
         distinct[split] = np.unique(digests)
         repeated = len(digests) - len(distinct[split])
         if repeated:
-            message = f"{repeated:,} of {len(digests):,} pictures are copies of another one."
+            message = f"{repeated:,} of {len(digests):,} images are copies of another one."
             findings.append(Finding("warning", "duplicates", split, message))
     shared = len(np.intersect1d(distinct["train"], distinct["validation"], assume_unique=True))
     if shared:
-        message = f"{shared:,} pictures to validate with are also trained on; the accuracy will look too good."
+        message = f"{shared:,} images to validate with are also trained on; the accuracy will look too good."
         findings.append(Finding("warning", "duplicates", "validation", message))
     return findings
 

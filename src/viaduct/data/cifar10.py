@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from viaduct.data.notices import reason
-from viaduct.data.source import Colour, Images, ImageSet, Labels, Pictures, Split
+from viaduct.data.source import Colour, Images, ImageSet, Labels, Pixels, Split
 from viaduct.errors import BadData
 
 FOLDER = "cifar-10-batches-bin"
@@ -35,7 +35,7 @@ WHERE_TO_GET_IT = (
 
 @dataclass(frozen=True)
 class Cifar10(Images):
-    """50,000 pictures to train on and 10,000 to validate, read from the folder given with --data."""
+    """50,000 images to train on and 10,000 to validate, read from the folder given with --data."""
 
     name: ClassVar[str] = "cifar10"
     needs_path: ClassVar[bool] = True
@@ -73,7 +73,7 @@ def read_split(folder: Path, files: tuple[str, ...]) -> Split:
     return Split(np.concatenate(images), np.concatenate(labels))
 
 
-def read_records(file: Path) -> tuple[Pictures, Labels]:
+def read_records(file: Path) -> tuple[Pixels, Labels]:
     check_file(file)
     try:
         records = np.fromfile(file, dtype=np.uint8).reshape(-1, RECORD_BYTES)

@@ -1,8 +1,8 @@
-"""Random colour in training, as two of the references have it, on float32 pictures of 0..255.
+"""Random colour in training, as two of the references have it, on float32 images of 0..255.
 
-    vary_like_resnext(picture, draw_resnext(generator))        brightness, contrast about the mean, saturation; clipped
-    vary_like_amoebanet(picture, draw_amoebanet(generator))    brightness and the two chroma axes; clipped
-    vary_increased(picture, draw_increased(generator, ranges)) the ResNeXt zoo's increased_aug: brightness, hue and
+    vary_like_resnext(image, draw_resnext(generator))        brightness, contrast about the mean, saturation; clipped
+    vary_like_amoebanet(image, draw_amoebanet(generator))    brightness and the two chroma axes; clipped
+    vary_increased(image, draw_increased(generator, ranges)) the ResNeXt zoo's increased_aug: brightness, hue and
                                                                saturation in YIQ, contrast about the mean; clipped
 
 What is drawn and what is done with it are apart, so that a test can give TensorFlow the same numbers.
@@ -71,20 +71,20 @@ def draw_increased(generator: np.random.Generator, ranges: Ranges) -> IncreasedC
     )
 
 
-def vary_like_resnext(picture: Floats, colour: ResnextColour) -> Floats:
+def vary_like_resnext(image: Floats, colour: ResnextColour) -> Floats:
     """In place."""
-    picture += np.float32(colour.brightness)
-    stretch_contrast(picture, colour.contrast)
-    scale_saturation(picture, colour.saturation)
-    return np.clip(picture, 0, 255, out=picture)
+    image += np.float32(colour.brightness)
+    stretch_contrast(image, colour.contrast)
+    scale_saturation(image, colour.saturation)
+    return np.clip(image, 0, 255, out=image)
 
 
-def vary_increased(picture: Floats, colour: IncreasedColour) -> Floats:
+def vary_increased(image: Floats, colour: IncreasedColour) -> Floats:
     """In place."""
-    picture += np.float32(colour.brightness)
-    picture[:] = picture @ turn_in_yiq(colour.hue, colour.saturation)
-    stretch_contrast(picture, colour.contrast)
-    return np.clip(picture, 0, 255, out=picture)
+    image += np.float32(colour.brightness)
+    image[:] = image @ turn_in_yiq(colour.hue, colour.saturation)
+    stretch_contrast(image, colour.contrast)
+    return np.clip(image, 0, 255, out=image)
 
 
 def turn_in_yiq(hue: float, saturation: float) -> Floats:
@@ -95,24 +95,24 @@ def turn_in_yiq(hue: float, saturation: float) -> Floats:
     return matrix
 
 
-def stretch_contrast(picture: Floats, factor: float) -> None:
+def stretch_contrast(image: Floats, factor: float) -> None:
     """Away from the mean of each channel, or towards it."""
-    mean: Floats = picture.mean(0).mean(0)
-    picture *= np.float32(factor)
-    add_to_channels(picture, mean * np.float32(1 - factor))
+    mean: Floats = image.mean(0).mean(0)
+    image *= np.float32(factor)
+    add_to_channels(image, mean * np.float32(1 - factor))
 
 
-def scale_saturation(picture: Floats, factor: float) -> None:
+def scale_saturation(image: Floats, factor: float) -> None:
     """To HSV, scale S but not beyond 1, and back: each channel moves on a straight line from or to the largest.
 
     S is (largest - smallest) / largest, so it reaches 1 when the distances are multiplied by the inverse of that.
     Compiled where `_lerp.c` could be: 0.2 ms rather than 0.4 for 224x224, and other threads go on meanwhile.
     """
     saturate = compiled_saturate()
-    if saturate is not None and picture.flags.c_contiguous:
-        saturate(picture, factor)
+    if saturate is not None and image.flags.c_contiguous:
+        saturate(image, factor)
     else:
-        scale_saturation_in_numpy(picture, factor)
+        scale_saturation_in_numpy(image, factor)
 
 
 @cache
@@ -124,8 +124,8 @@ def compiled_saturate() -> Callable[..., None] | None:
     return compiled
 
 
-def scale_saturation_in_numpy(picture: Floats, factor: float) -> None:
-    channels = [picture[..., channel] for channel in range(3)]
+def scale_saturation_in_numpy(image: Floats, factor: float) -> None:
+    channels = [image[..., channel] for channel in range(3)]
     largest = np.maximum(np.maximum(channels[0], channels[1]), channels[2])
     span = largest - np.minimum(np.minimum(channels[0], channels[1]), channels[2])
     # A grey pixel has no span and stays; one whose largest channel is not positive has no saturation, and turns grey.
@@ -137,22 +137,22 @@ def scale_saturation_in_numpy(picture: Floats, factor: float) -> None:
         channel += largest
 
 
-def vary_like_amoebanet(picture: Floats, colour: AmoebanetColour) -> Floats:
+def vary_like_amoebanet(image: Floats, colour: AmoebanetColour) -> Floats:
     """In place."""
     brightness, blue, red = colour
     shift = (1.402 * red, -0.344136 * blue - 0.714136 * red, 1.772 * blue)
-    add_to_channels(picture, (np.array(shift, dtype=np.float32) + np.float32(brightness)) * np.float32(255))
-    return np.clip(picture, 0, 255, out=picture)
+    add_to_channels(image, (np.array(shift, dtype=np.float32) + np.float32(brightness)) * np.float32(255))
+    return np.clip(image, 0, 255, out=image)
 
 
-def add_to_channels(picture: Floats, three: Floats) -> None:
-    picture += as_line(three, picture)
+def add_to_channels(image: Floats, three: Floats) -> None:
+    image += as_line(three, image)
 
 
-def multiply_channels(picture: Floats, three: Floats) -> None:
-    picture *= as_line(three, picture)
+def multiply_channels(image: Floats, three: Floats) -> None:
+    image *= as_line(three, image)
 
 
-def as_line(three: Floats, picture: Floats) -> Floats:
-    """Repeated for each pixel of a row: over a picture numpy repeats three numbers in 0.2 ms, a line in 0.02 ms."""
-    return np.tile(three, (picture.shape[1], 1))
+def as_line(three: Floats, image: Floats) -> Floats:
+    """Repeated for each pixel of a row: over an image numpy repeats three numbers in 0.2 ms, a line in 0.02 ms."""
+    return np.tile(three, (image.shape[1], 1))

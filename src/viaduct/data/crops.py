@@ -1,12 +1,12 @@
-"""Training pictures of records, several at a time: from the file to the pixels in one call that lets other threads run.
+"""Training images of records, several at a time: from the file to the pixels in one call that lets other threads run.
 
-    crops = crops_of(records, folder, normalised=False)     None: see each picture by itself (no extension, loose
+    crops = crops_of(records, folder, normalised=False)     None: see each image by itself (no extension, loose
                                                             files, auto_augment, increased_aug)
     seen = crops.see(numbers, positions, seed, epoch, out)  bool for each: True where `out` has it, bit for bit what
                                                             `preprocess.see` makes of it; see the others by themselves
 
-One by one Python needs 90 µs a picture (`official`) in which no other thread of it can run: 16 of them, with sleeps of
-0.85 ms in place of decoding, came to 5,700 pictures/s of the 18,800 that such a sleep allows; with this call to 17,400.
+One by one Python needs 90 µs an image (`official`) in which no other thread of it can run: 16 of them, with sleeps of
+0.85 ms in place of decoding, came to 5,700 images/s of the 18,800 that such a sleep allows; with this call to 17,400.
 Whatever is odd or damaged is left to the usual way, which knows what to say of it, and so are crops that `fast` would
 shrink.
 """
@@ -68,7 +68,7 @@ class Crops:
 
 
 def crops_of(records: Records, folder: Folder, *, normalised: bool) -> Crops | None:
-    """What sees the training pictures of this folder, where it can be done in one call."""
+    """What sees the training images of this folder, where it can be done in one call."""
     compiled = region.compiled("see_crops")
     if compiled is None or records.auto_augment or records.increased_aug == "on":
         return None

@@ -57,7 +57,7 @@ class ImageFields(NamedTuple):
     encoded: memoryview  # the JPEG or PNG file
     label: int
     text: str  # the class in words; empty where the record has none
-    boxes: Floats  # (N, 4): ymin, xmin, ymax, xmax as shares of the picture; N = 0 where it has none
+    boxes: Floats  # (N, 4): ymin, xmin, ymax, xmax as shares of the image; N = 0 where it has none
 
 
 def decode_example(data: Buffer) -> dict[str, Feature]:

@@ -1,9 +1,9 @@
-"""Fashion-MNIST in its four IDX files, plain or gzipped: 70,000 grey pictures of 28x28.
+"""Fashion-MNIST in its four IDX files, plain or gzipped: 70,000 grey images of 28x28.
 
     train-images-idx3-ubyte[.gz], train-labels-idx1-ubyte[.gz], t10k-images-idx3-ubyte[.gz], t10k-labels-idx1-ubyte[.gz]
 
 `viaduct data fetch fashion-mnist --out fashion` brings them. Grey becomes three equal channels, so that a network
-trained on colour pictures can go on from there. Other sets of the same shape (MNIST) can be read too.
+trained on colour images can go on from there. Other sets of the same shape (MNIST) can be read too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ GET_IT = "`viaduct data fetch fashion-mnist --out DIR` brings the four files."
 
 @dataclass(frozen=True)
 class FashionMnist(Images):
-    """60,000 pictures to train on and 10,000 to validate, read from the folder given with --data."""
+    """60,000 images to train on and 10,000 to validate, read from the folder given with --data."""
 
     name: ClassVar[str] = "fashion-mnist"
     needs_path: ClassVar[bool] = True
@@ -57,7 +57,7 @@ def read_split(folder: Path, split: str) -> Split:
     labels = find(folder, f"{split}-labels-idx1-ubyte")
     pixels, classes = read_idx(images, IDX_IMAGES), read_idx(labels, IDX_LABELS)
     if len(pixels) != len(classes):
-        raise BadData(f"{images}: {len(pixels):,} pictures, but {len(classes):,} labels in {labels}.")
+        raise BadData(f"{images}: {len(pixels):,} images, but {len(classes):,} labels in {labels}.")
     if len(classes) and classes.max() >= len(NAMES):
         raise BadData(f"{labels}: label {classes.max()} found; expected 0 to {len(NAMES) - 1}.")
     return Split(np.repeat(pixels[..., None], 3, axis=3), classes.astype(np.int64))

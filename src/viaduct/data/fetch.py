@@ -1,4 +1,4 @@
-"""Public sets of pictures: fetched once, checksummed, continued where they broke off.
+"""Public sets of images: fetched once, checksummed, continued where they broke off.
 
     fetch("cifar10", Path("data"))                                    -> data/cifar-10-batches-bin
     fetch("fashion-mnist", Path("data"), source="http://mirror/set/") -> data

@@ -1,7 +1,7 @@
-"""Class folders and lists of pictures as a training source, without building records first.
+"""Class folders and lists of images as a training source, without building records first.
 
-The same classes, labels and validation pictures as `viaduct data build` would make of them: labels begin with 1, and a
-tenth of every class is set aside where the source has no validation pictures of its own.
+The same classes, labels and validation images as `viaduct data build` would make of them: labels begin with 1, and a
+tenth of every class is set aside where the source has no validation images of its own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from viaduct.data.build import number_classes, set_aside
 from viaduct.data.example import ImageFields
 from viaduct.data.index import RecordFolder
 from viaduct.data.mindrecord_folder import MindRecordFolder, holds_mindrecords, mindrecord_folders
-from viaduct.data.origins import Origin, Picture, find_origin
+from viaduct.data.origins import Origin, SourceImage, find_origin
 from viaduct.data.shards import SPLITS, shard_sets
 from viaduct.data.source import Labels
 from viaduct.errors import BadData
@@ -24,32 +24,32 @@ VALIDATION_SHARE, SEED, FIRST_LABEL = 0.1, 0, 1  # the defaults of `viaduct data
 NO_BOXES = np.empty((0, 4), np.float32)
 
 
-class PictureFolder:
-    """The pictures of a split by number, read as `RecordFolder` reads records."""
+class ImageFolder:
+    """The images of a split by number, read as `RecordFolder` reads records."""
 
-    def __init__(self, origin: Origin, pictures: Sequence[Picture], labels: dict[str, int]) -> None:
-        self.origin, self.pictures = origin, pictures
+    def __init__(self, origin: Origin, images: Sequence[SourceImage], labels: dict[str, int]) -> None:
+        self.origin, self.images = origin, images
         self.names = {label: name for name, label in labels.items()}
-        self._labels = np.array([labels[picture.group] for picture in pictures], dtype=np.int64)
+        self._labels = np.array([labels[image.group] for image in images], dtype=np.int64)
 
     def __len__(self) -> int:
-        return len(self.pictures)
+        return len(self.images)
 
     def fields(self, number: int) -> ImageFields:
-        picture = self.pictures[number]
-        encoded = memoryview(self.origin.read(picture))
-        return ImageFields(encoded, int(self._labels[number]), picture.group, NO_BOXES)
+        image = self.images[number]
+        encoded = memoryview(self.origin.read(image))
+        return ImageFields(encoded, int(self._labels[number]), image.group, NO_BOXES)
 
     def labels(self, *, skip_bad: bool = False) -> Labels:
-        """From their folders or the list, which no damaged picture can spoil."""
+        """From their folders or the list, which no damaged image can spoil."""
         return self._labels
 
     def blame(self, number: int, reason: str, *hints: str) -> BadData:
-        """An error that says which picture it is."""
-        return BadData(f"{self.origin.place}: {self.pictures[number].name}: {reason.rstrip('.')}.", *hints)
+        """An error that says which image it is."""
+        return BadData(f"{self.origin.place}: {self.images[number].name}: {reason.rstrip('.')}.", *hints)
 
     def where(self, number: int) -> str:
-        return self.pictures[number].name
+        return self.images[number].name
 
     @property
     def how_to_list_bad(self) -> str:
@@ -57,7 +57,7 @@ class PictureFolder:
         return f"To list them all: `viaduct data build {place} --out DIR`, then `viaduct data check DIR --deep`."
 
 
-def holds_pictures(path: Path) -> bool:
+def holds_images(path: Path) -> bool:
     """Whether this is a list or a folder of class folders rather than a folder of record files."""
     if path.suffix.lower() == ".csv":
         return True
@@ -70,26 +70,26 @@ def read_class_names(path: Path) -> dict[int, str]:
     return {label: name for name, label in number_classes(find_origin(path), FIRST_LABEL).items()}
 
 
-def one_folder(path: Path, split: str) -> RecordFolder | PictureFolder | MindRecordFolder:
+def one_folder(path: Path, split: str) -> RecordFolder | ImageFolder | MindRecordFolder:
     """One split of records, of class folders or of a list, whichever the path is."""
     if holds_mindrecords(path):
         train_rows, validation_rows = mindrecord_folders(path)
         if split == "train" and train_rows is None:
             raise BadData(f"{path}: there are no MindRecord files to train on.", "Give --split validation.")
         return train_rows if split == "train" and train_rows is not None else validation_rows
-    if not holds_pictures(path):
+    if not holds_images(path):
         return RecordFolder(path, split)
-    train, validation = picture_folders(path)
+    train, validation = image_folders(path)
     return train if split == "train" else validation
 
 
-def picture_folders(path: Path) -> tuple[PictureFolder, PictureFolder]:
-    """The training and the validation pictures."""
+def image_folders(path: Path) -> tuple[ImageFolder, ImageFolder]:
+    """The training and the validation images."""
     origin = find_origin(path)
     labels = number_classes(origin, FIRST_LABEL)
     train, validation = origin.train, origin.validation
     if validation is None:
         train, validation = set_aside(train, VALIDATION_SHARE, SEED)
     if not validation:
-        raise BadData(f"{path}: there are no validation pictures, and too few to set some aside.")
-    return PictureFolder(origin, train, labels), PictureFolder(origin, validation, labels)
+        raise BadData(f"{path}: there are no validation images, and too few to set some aside.")
+    return ImageFolder(origin, train, labels), ImageFolder(origin, validation, labels)

@@ -2,7 +2,7 @@
 
     sample_crop("official", height, width, boxes, generator)     Crop(y, x, height, width), at random
     axis = stretched(start=10, length=300, size=224)             224 places between pixels 10 and 309
-    resample(picture, rows_axis, columns_axis)                   float32, one value for each pair of places
+    resample(image, rows_axis, columns_axis)                   float32, one value for each pair of places
 
 Cropping, resizing, cutting out the middle and mirroring all are ways to choose places along one direction, so each
 is a function on an `Axis`, costs nothing for a pixel, and pixels are read once, by `resample`. TensorFlow's order is
@@ -26,7 +26,7 @@ from viaduct.errors import BadData, BadValue, UnknownName
 
 Floats = npt.NDArray[np.float32]
 Places = npt.NDArray[np.intp]
-Boxes = npt.ArrayLike  # N x 4: top, left, bottom, right of each object, as fractions of the picture
+Boxes = npt.ArrayLike  # N x 4: top, left, bottom, right of each object, as fractions of the image
 
 NO_BOXES: Floats = np.empty((0, 4), dtype=np.float32)
 ROWS_AT_ONCE = 32  # so that what `resample` works on stays in a core's cache: 0.5 ms for 500x375 to 224x224, else 2.1
@@ -44,9 +44,9 @@ class Sampler:
     """The arguments of `tf.image.sample_distorted_bounding_box` in one network's training."""
 
     ratio: tuple[float, float]  # of width to height
-    area: tuple[float, float]  # as a fraction of the picture's
+    area: tuple[float, float]  # as a fraction of the image's
     uses_boxes: bool = False
-    frame: int | None = None  # sample in a square of this side, then stretch the crop to the picture
+    frame: int | None = None  # sample in a square of this side, then stretch the crop to the image
     least_covered: float = 0.1  # of at least one box
     attempts: int = 100
 
@@ -144,7 +144,7 @@ def pixel_boxes(boxes: Boxes, height: int, width: int) -> list[Crop]:
 
 
 def stretched_crop(crop: Crop, frame: int, height: int, width: int) -> Crop:
-    """From a square frame to the picture, truncated; at least one pixel."""
+    """From a square frame to the image, truncated; at least one pixel."""
     return Crop(
         crop.y * height // frame,
         crop.x * width // frame,
@@ -154,7 +154,7 @@ def stretched_crop(crop: Crop, frame: int, height: int, width: int) -> Crop:
 
 
 class Axis(NamedTuple):
-    """Places along one direction of a picture: each lies between two pixels, so far (0..1) on the way to the second."""
+    """Places along one direction of an image: each lies between two pixels, so far (0..1) on the way to the second."""
 
     first: Places
     second: Places
@@ -185,7 +185,7 @@ def stretched(start: int, length: int, size: int, skip: int = 0, count: int | No
 
 @lru_cache(maxsize=64)
 def steps(begin: int, end: int) -> Floats:
-    """Whole numbers as floats, to read: the same few ranges are wanted for every picture."""
+    """Whole numbers as floats, to read: the same few ranges are wanted for every image."""
     made = np.arange(begin, end, dtype=np.float32)
     made.flags.writeable = False
     return made
@@ -212,7 +212,7 @@ def mirrored_after(axis: Axis) -> Axis:
 
 
 def shrunk(axis: Axis, factor: int, length: int) -> Axis:
-    """The same places in a picture of `length` pixels along this direction, each the mean of `factor` of the old."""
+    """The same places in an image of `length` pixels along this direction, each the mean of `factor` of the old."""
     low, high = axis.reach
     inside = (max(low // factor, 0), min(-(-high // factor), length) - 1)
     position = np.clip((axis.positions - np.float32((factor - 1) / 2)) / np.float32(factor), *inside)
@@ -221,13 +221,13 @@ def shrunk(axis: Axis, factor: int, length: int) -> Axis:
 
 
 def largest_shrink(rows: Axis, columns: Axis) -> Shrink:
-    """8, 4, 2 or 1: by how much a picture may shrink and still have a pixel of its own for every place."""
+    """8, 4, 2 or 1: by how much an image may shrink and still have a pixel of its own for every place."""
     spacing = min(np.ptp(axis.positions) / max(len(axis.way) - 1, 1) for axis in (rows, columns))
     factors: tuple[Shrink, ...] = (8, 4, 2)
     return next((factor for factor in factors if spacing >= factor), 1)
 
 
-def resample(picture: npt.NDArray[np.uint8], rows: Axis, columns: Axis, out: Floats | None = None) -> Floats:
+def resample(image: npt.NDArray[np.uint8], rows: Axis, columns: Axis, out: Floats | None = None) -> Floats:
     """Bilinear between the four pixels around each pair of places: len(rows) x len(columns) x 3, float32.
 
     Compiled where `_lerp.c` could be: one call that lets other threads run. In numpy it is many short ones, and
@@ -236,8 +236,8 @@ def resample(picture: npt.NDArray[np.uint8], rows: Axis, columns: Axis, out: Flo
     out = np.empty((len(rows.way), len(columns.way), 3), dtype=np.float32) if out is None else out
     lerp = compiled_lerp()
     if lerp is None:
-        return resample_in_numpy(picture, rows, columns, out)
-    lerp(np.ascontiguousarray(picture), *rows, *columns, out)
+        return resample_in_numpy(image, rows, columns, out)
+    lerp(np.ascontiguousarray(image), *rows, *columns, out)
     return out
 
 
@@ -250,14 +250,14 @@ def compiled_lerp() -> Callable[..., None] | None:
     return compiled
 
 
-def resample_in_numpy(picture: npt.NDArray[np.uint8], rows: Axis, columns: Axis, out: Floats) -> Floats:
+def resample_in_numpy(image: npt.NDArray[np.uint8], rows: Axis, columns: Axis, out: Floats) -> Floats:
     height = len(rows.way)
     left, right = columns.reach
     across = Axis(in_channels(columns.first - left), in_channels(columns.second - left), np.repeat(columns.way, 3))
     for start in range(0, height, ROWS_AT_ONCE):
         part = slice(start, start + ROWS_AT_ONCE)
         down = Axis(rows.first[part], rows.second[part], rows.way[part])
-        out[part] = blend_columns(blend_rows(picture[:, left:right], down), across).reshape(-1, *out.shape[1:])
+        out[part] = blend_columns(blend_rows(image[:, left:right], down), across).reshape(-1, *out.shape[1:])
     return out
 
 
@@ -266,10 +266,10 @@ def in_channels(places: Places) -> Places:
     return (places[:, None] * 3 + np.arange(3)).ravel()
 
 
-def blend_rows(picture: npt.NDArray[np.uint8], down: Axis) -> Floats:
+def blend_rows(image: npt.NDArray[np.uint8], down: Axis) -> Floats:
     """The lines at these places, flat."""
-    lines = picture[down.first].reshape(len(down.way), -1).astype(np.float32)
-    change = np.subtract(picture[down.second].reshape(lines.shape), lines, dtype=np.float32)
+    lines = image[down.first].reshape(len(down.way), -1).astype(np.float32)
+    change = np.subtract(image[down.second].reshape(lines.shape), lines, dtype=np.float32)
     change *= down.way[:, None]
     lines += change
     return lines

@@ -107,7 +107,7 @@ class RecordFolder:
         return data
 
     def fields(self, number: int) -> ImageFields:
-        """Picture, label, text and boxes of a record; a `BadRecord` if it is damaged or has another schema."""
+        """Image, label, text and boxes of a record; a `BadRecord` if it is damaged or has another schema."""
         data = self.record(number)
         try:
             return image_fields(data)
@@ -115,7 +115,7 @@ class RecordFolder:
             raise self.blame(number, error.what) from error
 
     def blame(self, number: int, reason: str, *hints: str) -> BadRecord:
-        """An error that says where the record is: for whoever finds that its picture cannot be decoded."""
+        """An error that says where the record is: for whoever finds that its image cannot be decoded."""
         place = self.place(number)
         made_from = self.filename(number)
         return BadRecord(place.path, place.record, place.offset, reason.rstrip("."), *hints, made_from=made_from)

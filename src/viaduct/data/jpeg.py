@@ -1,4 +1,4 @@
-"""Encoded pictures to pixels, the way TensorFlow's `decode_jpeg` has them, through libjpeg-turbo (simplejpeg).
+"""Encoded images to pixels, the way TensorFlow's `decode_jpeg` has them, through libjpeg-turbo (simplejpeg).
 
     decode(data)                            uint8 HxWx3; TensorFlow's defaults: fast integer DCT, fancy upsampling
     decode(data, dct="accurate")            the DCT that Pillow uses: mean 1, at most 12 grey levels from the fast one
@@ -37,7 +37,7 @@ Shrink = Literal[1, 2, 4, 8]
 
 MOST_BYTES = png.MOST_BYTES
 # A block of 8x8 pixels takes two bits of a JPEG at least, one if it is progressive: 512 grey pixels a byte. A header
-# that claims more is damaged, or made to take memory. Pictures below the second limit may claim what they like.
+# that claims more is damaged, or made to take memory. Images below the second limit may claim what they like.
 PIXELS_A_BYTE, SMALL_PIXELS = 600, 1 << 24
 REFUSED = {b"GIF8": "a GIF", b"BM": "a BMP", b"RIFF": "a WebP", b"II*\0": "a TIFF", b"MM\0*": "a TIFF"}
 # What libjpeg says about damage that it, and hence TensorFlow, decodes around (jerror.h, JWRN_*).

@@ -22,7 +22,7 @@ from viaduct.data.build import set_aside
 from viaduct.data.example import ImageFields
 from viaduct.data.file_index import CORRUPT
 from viaduct.data.mindrecord import INTEGERS, Field, Int64s, MindRecordFile, is_mindrecord
-from viaduct.data.origins import Origin, Picture
+from viaduct.data.origins import Origin, SourceImage
 from viaduct.data.shards import SPLITS, read_label_names, shard_sets
 from viaduct.data.tfrecord import BadRecord
 from viaduct.errors import BadData, BadValue
@@ -254,13 +254,13 @@ def mindrecord_folders(
 def set_rows_aside(folder: MindRecordFolder) -> tuple[MindRecordFolder, MindRecordFolder]:
     """Split off a tenth of every class, as `viaduct data build` does."""
     labels = folder.labels(skip_bad=True)
-    rows = [Picture(str(row), str(label), 0, 0, row) for row, label in enumerate(labels.tolist())]
+    rows = [SourceImage(str(row), str(label), 0, 0, row) for row, label in enumerate(labels.tolist())]
     train, validation = set_aside(rows, VALIDATION_SHARE, SEED)
     if not validation:
         raise BadData(f"{folder.path}: there are no validation files, and too few images to set some aside.")
 
-    def part(pictures: list[Picture]) -> MindRecordFolder:
-        chosen = np.array(sorted(picture.position for picture in pictures), dtype=np.int64)
+    def part(images: list[SourceImage]) -> MindRecordFolder:
+        chosen = np.array(sorted(image.position for image in images), dtype=np.int64)
         return MindRecordFolder(folder.path, folder.files, folder.image, folder.label, chosen)
 
     return part(train), part(validation)
@@ -273,11 +273,11 @@ def mindrecord_origin(path: Path) -> Origin:
         raise BadData(f"{path}: there are no MindRecord files to train on.", "A name with val or test is validation.")
     fields = choose_fields(found["train"][0], "", "")
     folders = {split: MindRecordFolder(path, files, *fields) for split, files in found.items()}
-    pictures = {split: list_pictures(folder, split) for split, folder in folders.items()}
-    labels = sorted({int(picture.group) for listed in pictures.values() for picture in listed})
+    images = {split: list_images(folder, split) for split, folder in folders.items()}
+    labels = sorted({int(image.group) for listed in images.values() for image in listed})
     return Origin(
-        pictures["train"],
-        pictures.get("validation"),
+        images["train"],
+        images.get("validation"),
         [str(label) for label in labels],
         reader(folders),
         path,
@@ -285,18 +285,18 @@ def mindrecord_origin(path: Path) -> Origin:
     )
 
 
-def list_pictures(folder: MindRecordFolder, split: str) -> list[Picture]:
+def list_images(folder: MindRecordFolder, split: str) -> list[SourceImage]:
     changed = {file.path: file.path.stat().st_mtime_ns for file in folder.files}
-    pictures = []
+    images = []
     for number, label in enumerate(folder.labels().tolist()):
         file, row = folder.place(number)
         name, size = f"{split}/{file.path.name}:{row}", int(file.blob_lengths[row])
-        pictures.append(Picture(name, str(label), size, changed[file.path], number))
-    return pictures
+        images.append(SourceImage(name, str(label), size, changed[file.path], number))
+    return images
 
 
-def reader(folders: dict[str, MindRecordFolder]) -> Callable[[Picture], bytes]:
-    def read(picture: Picture) -> bytes:
-        return bytes(folders[picture.name.partition("/")[0]].fields(picture.position).encoded)
+def reader(folders: dict[str, MindRecordFolder]) -> Callable[[SourceImage], bytes]:
+    def read(image: SourceImage) -> bytes:
+        return bytes(folders[image.name.partition("/")[0]].fields(image.position).encoded)
 
     return read

@@ -1,9 +1,9 @@
-"""What an augmentation policy can do to a picture: fifteen operations on uint8 H x W x 3, as Pillow has them.
+"""What an augmentation policy can do to an image: fifteen operations on uint8 H x W x 3, as Pillow has them.
 
-    OPERATIONS["rotate"](picture, 0.9, -1)     nine tenths of the strongest rotation (30 degrees), clockwise
+    OPERATIONS["rotate"](image, 0.9, -1)     nine tenths of the strongest rotation (30 degrees), clockwise
 
-Each takes a picture, a strength (0 to 1 spans the range that AutoAugment published, more goes beyond it) and a sign,
-which only those that have a direction look at. None changes the picture it is given. What comes in from outside is
+Each takes an image, a strength (0 to 1 spans the range that AutoAugment published, more goes beyond it) and a sign,
+which only those that have a direction look at. None changes the image it is given. What comes in from outside is
 grey, 128. Places are those of Pillow's nearest neighbour, and levels are Pillow's to the last grey level.
 """
 
@@ -29,73 +29,73 @@ THIRTEENTHS = ((2 * np.arange(13 * 255 + 1) + 13) // 26).astype(np.float32)  # r
 # Places
 
 
-def affine(picture: Pixels, across: tuple[float, float, float], down: tuple[float, float, float]) -> Pixels:
+def affine(image: Pixels, across: tuple[float, float, float], down: tuple[float, float, float]) -> Pixels:
     """Each pixel from where its middle comes from: x' = a x + b y + c, and likewise y'."""
-    height, width = picture.shape[:2]
+    height, width = image.shape[:2]
     x, y = np.arange(width, dtype=np.float32) + 0.5, np.arange(height, dtype=np.float32)[:, None] + 0.5
     from_x, from_y = (np.floor(a * x + b * y + c).astype(np.int32) for a, b, c in (across, down))
     inside = (from_x >= 0) & (from_x < width) & (from_y >= 0) & (from_y < height)
-    pixels: Pixels = picture.reshape(-1, 3).take((from_y * width + from_x) * inside, axis=0)
+    pixels: Pixels = image.reshape(-1, 3).take((from_y * width + from_x) * inside, axis=0)
     pixels[~inside] = OUTSIDE
     return pixels
 
 
-def shear_x(picture: Pixels, strength: float, sign: float) -> Pixels:
-    return affine(picture, (1, sign * SHEAR * strength, 0), (0, 1, 0))
+def shear_x(image: Pixels, strength: float, sign: float) -> Pixels:
+    return affine(image, (1, sign * SHEAR * strength, 0), (0, 1, 0))
 
 
-def shear_y(picture: Pixels, strength: float, sign: float) -> Pixels:
-    return affine(picture, (1, 0, 0), (sign * SHEAR * strength, 1, 0))
+def shear_y(image: Pixels, strength: float, sign: float) -> Pixels:
+    return affine(image, (1, 0, 0), (sign * SHEAR * strength, 1, 0))
 
 
-def shift_x(picture: Pixels, strength: float, sign: float, most: float = SHIFT) -> Pixels:
-    return affine(picture, (1, 0, sign * int(most * strength * picture.shape[1])), (0, 1, 0))
+def shift_x(image: Pixels, strength: float, sign: float, most: float = SHIFT) -> Pixels:
+    return affine(image, (1, 0, sign * int(most * strength * image.shape[1])), (0, 1, 0))
 
 
-def shift_y(picture: Pixels, strength: float, sign: float, most: float = SHIFT) -> Pixels:
-    return affine(picture, (1, 0, 0), (0, 1, sign * int(most * strength * picture.shape[0])))
+def shift_y(image: Pixels, strength: float, sign: float, most: float = SHIFT) -> Pixels:
+    return affine(image, (1, 0, 0), (0, 1, sign * int(most * strength * image.shape[0])))
 
 
-def rotate(picture: Pixels, strength: float, sign: float) -> Pixels:
+def rotate(image: Pixels, strength: float, sign: float) -> Pixels:
     """About the middle; anticlockwise if the sign is positive."""
     angle = -radians(sign * TURN * strength)
-    middle_y, middle_x = picture.shape[0] / 2, picture.shape[1] / 2
+    middle_y, middle_x = image.shape[0] / 2, image.shape[1] / 2
     turn, slip = cos(angle), sin(angle)
     across = (turn, slip, middle_x - turn * middle_x - slip * middle_y)
-    return affine(picture, across, (-slip, turn, middle_y + slip * middle_x - turn * middle_y))
+    return affine(image, across, (-slip, turn, middle_y + slip * middle_x - turn * middle_y))
 
 
 # Levels, each on its own
 
 
-def looked_up(picture: Pixels, *tables: npt.NDArray[np.int64]) -> Pixels:
+def looked_up(image: Pixels, *tables: npt.NDArray[np.int64]) -> Pixels:
     """Each channel through its table, or all through the same one."""
     if len(tables) == 1:
-        return tables[0].astype(np.uint8)[picture]
-    channels = [table.astype(np.uint8)[picture[..., channel]] for channel, table in enumerate(tables)]
+        return tables[0].astype(np.uint8)[image]
+    channels = [table.astype(np.uint8)[image[..., channel]] for channel, table in enumerate(tables)]
     return np.stack(channels, axis=-1)
 
 
-def invert(picture: Pixels, strength: float, sign: float) -> Pixels:
-    return np.uint8(255) - picture
+def invert(image: Pixels, strength: float, sign: float) -> Pixels:
+    return np.uint8(255) - image
 
 
-def solarize(picture: Pixels, strength: float, sign: float) -> Pixels:
+def solarize(image: Pixels, strength: float, sign: float) -> Pixels:
     """Invert what is not below a threshold: 256 and hence nothing at strength 0, everything at 1."""
     threshold = 256 - int(min(256 * strength, 256))
-    return looked_up(picture, np.where(threshold > LEVELS, LEVELS, 255 - LEVELS))
+    return looked_up(image, np.where(threshold > LEVELS, LEVELS, 255 - LEVELS))
 
 
-def posterize(picture: Pixels, strength: float, sign: float) -> Pixels:
+def posterize(image: Pixels, strength: float, sign: float) -> Pixels:
     """Keep 8 bits at strength 0, 4 at 1, and never less than one."""
     dropped = min(round(4 * strength), 7)
-    return picture & np.uint8(256 - (1 << dropped))
+    return image & np.uint8(256 - (1 << dropped))
 
 
-def auto_contrast(picture: Pixels, strength: float, sign: float) -> Pixels:
+def auto_contrast(image: Pixels, strength: float, sign: float) -> Pixels:
     """The darkest level of each channel to 0, the lightest to 255."""
-    channels = (picture[..., channel] for channel in range(3))
-    return looked_up(picture, *(stretching(int(channel.min()), int(channel.max())) for channel in channels))
+    channels = (image[..., channel] for channel in range(3))
+    return looked_up(image, *(stretching(int(channel.min()), int(channel.max())) for channel in channels))
 
 
 def stretching(low: int, high: int) -> npt.NDArray[np.int64]:
@@ -105,10 +105,10 @@ def stretching(low: int, high: int) -> npt.NDArray[np.int64]:
     return np.clip((LEVELS * scale - low * scale).astype(np.int64), 0, 255)
 
 
-def equalize(picture: Pixels, strength: float, sign: float) -> Pixels:
+def equalize(image: Pixels, strength: float, sign: float) -> Pixels:
     """Spread each channel so that all of its levels are about equally common."""
     return looked_up(
-        picture, *(spreading(np.bincount(picture[..., channel].ravel(), minlength=256)) for channel in range(3))
+        image, *(spreading(np.bincount(image[..., channel].ravel(), minlength=256)) for channel in range(3))
     )
 
 
@@ -121,47 +121,47 @@ def spreading(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     return np.minimum((step // 2 + below) // step, 255)
 
 
-# Mixtures of the picture with a duller one
+# Mixtures of the image with a duller one
 
 
-def mixed(dull: npt.NDArray[np.float32] | float, picture: Pixels, strength: float) -> Pixels:
-    """A tenth of the picture at strength 0, one and nine tenths of it, beyond what it is, at 1."""
+def mixed(dull: npt.NDArray[np.float32] | float, image: Pixels, strength: float) -> Pixels:
+    """A tenth of the image at strength 0, one and nine tenths of it, beyond what it is, at 1."""
     way = np.float32(0.1 + 1.8 * strength)
-    return np.clip(dull + way * (picture.astype(np.float32) - dull), 0, 255).astype(np.uint8)
+    return np.clip(dull + way * (image.astype(np.float32) - dull), 0, 255).astype(np.uint8)
 
 
-def colour(picture: Pixels, strength: float, sign: float) -> Pixels:
-    return mixed(grey(picture)[..., None].astype(np.float32), picture, strength)
+def colour(image: Pixels, strength: float, sign: float) -> Pixels:
+    return mixed(grey(image)[..., None].astype(np.float32), image, strength)
 
 
-def contrast(picture: Pixels, strength: float, sign: float) -> Pixels:
-    return mixed(float(int(grey(picture).mean() + 0.5)), picture, strength)
+def contrast(image: Pixels, strength: float, sign: float) -> Pixels:
+    return mixed(float(int(grey(image).mean() + 0.5)), image, strength)
 
 
-def brightness(picture: Pixels, strength: float, sign: float) -> Pixels:
-    return mixed(0.0, picture, strength)
+def brightness(image: Pixels, strength: float, sign: float) -> Pixels:
+    return mixed(0.0, image, strength)
 
 
-def sharpness(picture: Pixels, strength: float, sign: float) -> Pixels:
-    """Away from a picture smoothed over three by three pixels; its border has nothing to be smoothed with."""
-    smooth = picture.astype(np.float32)
-    if min(picture.shape[:2]) >= 3:
-        wide = picture.astype(np.uint16)
+def sharpness(image: Pixels, strength: float, sign: float) -> Pixels:
+    """Away from an image smoothed over three by three pixels; its border has nothing to be smoothed with."""
+    smooth = image.astype(np.float32)
+    if min(image.shape[:2]) >= 3:
+        wide = image.astype(np.uint16)
         rows = wide[:-2] + wide[1:-1] + wide[2:]
         total = rows[:, :-2] + rows[:, 1:-1] + rows[:, 2:] + 4 * wide[1:-1, 1:-1]
         smooth[1:-1, 1:-1] = THIRTEENTHS[total]
-    return mixed(smooth, picture, strength)
+    return mixed(smooth, image, strength)
 
 
-def grey(picture: Pixels) -> npt.NDArray[np.int32]:
+def grey(image: Pixels) -> npt.NDArray[np.int32]:
     """Rec. 601 luma in Pillow's 16 bit arithmetic."""
-    red, green, blue = (picture[..., channel].astype(np.int32) for channel in range(3))
+    red, green, blue = (image[..., channel].astype(np.int32) for channel in range(3))
     luma: npt.NDArray[np.int32] = (red * 19595 + green * 38470 + blue * 7471 + 0x8000) >> 16
     return luma
 
 
-def identity(picture: Pixels, strength: float, sign: float) -> Pixels:
-    return picture
+def identity(image: Pixels, strength: float, sign: float) -> Pixels:
+    return image
 
 
 OPERATIONS: dict[str, Operation] = {

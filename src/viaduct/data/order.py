@@ -1,6 +1,6 @@
-"""Chance, without state: the order of the pictures and every random draw, computed from what they are for.
+"""Chance, without state: the order of the images and every random draw, computed from what they are for.
 
-The same (seed, epoch, position) gives the same picture and the same crop, whatever the batch size, the number
+The same (seed, epoch, position) gives the same image and the same crop, whatever the batch size, the number
 of ranks, or the step a run was resumed at. Only the raw words of Philox are used, whose stream NumPy promises
 to keep; the methods of `np.random.Generator` may change between releases.
 """
@@ -47,7 +47,7 @@ def words(seed: int, epoch: int, purpose: Purpose, count: int) -> npt.NDArray[np
 
 
 def permutation(seed: int, epoch: int, count: int) -> npt.NDArray[np.int64]:
-    """The order in which an epoch visits `count` pictures."""
+    """The order in which an epoch visits `count` images."""
     return np.argsort(words(seed, epoch, Purpose.ORDER, count), kind="stable").astype(np.int64)
 
 
@@ -63,7 +63,7 @@ def uniforms(
 
 
 def sample_generator(seed: int, epoch: int, position: int) -> np.random.Generator:
-    """A generator of its own for the picture at one position of an epoch, for draws whose number is not known ahead."""
+    """A generator of its own for the image at one position of an epoch, for draws whose number is not known ahead."""
     counter = np.array([0, position & WORD, 0, Purpose.SAMPLE], dtype=np.uint64)
     key = Key(np.array([seed & WORD, epoch & WORD], dtype=np.uint64))
     return np.random.Generator(np.random.Philox(key, counter=counter))  # type: ignore[arg-type]  # takes any ISeedSequence
@@ -72,7 +72,7 @@ def sample_generator(seed: int, epoch: int, position: int) -> np.random.Generato
 def share(global_batch: int, rank: int, ranks: int, parts: int = 1, mirrored: bool = False) -> npt.NDArray[np.int64]:
     """The positions of a global batch that a rank takes, in rising order: of each part of it an equal share.
 
-    What does not divide evenly goes to the first ranks, one picture each. `mirrored`: with every position the rank
+    What does not divide evenly goes to the first ranks, one image each. `mirrored`: with every position the rank
     also takes the one as far from the end, which mixup needs; then each part must divide by twice the ranks.
     """
     size = global_batch // parts
@@ -95,13 +95,13 @@ def check_share(global_batch: int, rank: int, ranks: int, parts: int, mirrored: 
     worked = f" worked through in {parts} parts" if parts > 1 else ""
     if size < ranks:
         raise BadValue(
-            f"a global batch of {global_batch}{worked} leaves some of {ranks} ranks without a picture.",
+            f"a global batch of {global_batch}{worked} leaves some of {ranks} ranks without an image.",
             f"Make it at least {ranks * parts}, or use fewer ranks.",
         )
     if mirrored and size % (2 * ranks):
         step = 2 * ranks * parts
         raise BadValue(
-            f"with mixup a global batch of {global_batch}{worked} cannot be shared by {ranks} ranks: pictures "
+            f"with mixup a global batch of {global_batch}{worked} cannot be shared by {ranks} ranks: images "
             "are mixed in pairs.",
             f"The next that can is {global_batch + -global_batch % step}.",
         )

@@ -1,10 +1,10 @@
 """What records are built from: class folders, a list of files, or the IDX files of MNIST and its kin.
 
     class_folders("photos/")               photos/cat/1.jpg …; or photos/train/cat/1.jpg … and photos/val/cat/9.jpg …
-    picture_list("photos.csv")             path,label a line; paths are relative to the list
+    image_list("photos.csv")             path,label a line; paths are relative to the list
     idx_files("images.gz", "labels.gz")    bare grey pixels and their labels, plain or gzipped
 
-Each gives an `Origin`: which pictures there are, in which classes, and how to get the bytes of one. Only JPEG and PNG
+Each gives an `Origin`: which images there are, in which classes, and how to get the bytes of one. Only JPEG and PNG
 pass, by what is in the file and not by its name; everything else is named and refused before anything is built.
 """
 
@@ -31,15 +31,15 @@ from viaduct.path_errors import refuse_special_file
 
 FORMATS = {b"\xff\xd8\xff": "JPEG", b"\x89PNG\r\n\x1a\n": "PNG"}
 VALIDATION_FOLDERS = ("validation", "val")
-PICTURE_SUFFIXES = (".jpg", ".jpeg", ".png")
+IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png")
 LEFT_BY_WINDOWS = ("thumbs.db", "desktop.ini")
 NAMED_AT_MOST = 5
 UNFOLDED, UNFOLDING = 1 << 26, 50  # bytes that any gzipped file may unfold to; a larger one, so many times its size
 IDX_IMAGES, IDX_LABELS = 0x803, 0x801  # unsigned bytes in three dimensions, in one
 
 
-class Picture(NamedTuple):
-    """One picture of an origin. Size and time of change tell whether it is still the same one later."""
+class SourceImage(NamedTuple):
+    """One image of an origin. Size and time of change tell whether it is still the same one later."""
 
     name: str  # the path below the origin's folder, or the number in an IDX file
     group: str  # its class
@@ -50,12 +50,12 @@ class Picture(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Origin:
-    """Pictures to build records from; `validation` is None where they are to be set aside from `train`."""
+    """Images to build records from; `validation` is None where they are to be set aside from `train`."""
 
-    train: Sequence[Picture]
-    validation: Sequence[Picture] | None
+    train: Sequence[SourceImage]
+    validation: Sequence[SourceImage] | None
     classes: Sequence[str]  # in label order
-    read: Callable[[Picture], bytes]
+    read: Callable[[SourceImage], bytes]
     place: Path  # the folder, list or file, for messages
     labels_given: bool = False  # the classes are whole numbers, and these are the labels
 
@@ -70,7 +70,7 @@ def find_origin(path: Path | str, ignore: Sequence[str] = ()) -> Origin:
             raise BadValue(
                 f"{path} is a list: what it shall not hold is left out of it.", "Patterns to ignore are for folders."
             )
-        return picture_list(path)
+        return image_list(path)
     raise BadData(f"{path}: expected a folder of class folders or a .csv of path,label.", what_it_is(path))
 
 
@@ -78,7 +78,7 @@ def what_it_is(path: Path) -> str:
     return "It is a file of another kind." if path.exists() else "There is no such file or folder."
 
 
-def picture_format(head: bytes | memoryview) -> str | None:
+def image_format(head: bytes | memoryview) -> str | None:
     """JPEG or PNG, by the first bytes of a file; None for anything else."""
     begin = bytes(head[:8])
     return next((name for magic, name in FORMATS.items() if begin.startswith(magic)), None)
@@ -97,16 +97,16 @@ def class_folders(folder: Path | str, ignore: Sequence[str] = ()) -> Origin:
     folder = Path(folder)
     train_folder, validation_folder = split_folders(folder)
     classes = class_names(train_folder)
-    train = pictures_below(train_folder, folder, classes, ignore)
-    empty = sorted(set(classes) - {picture.group for picture in train})
+    train = images_below(train_folder, folder, classes, ignore)
+    empty = sorted(set(classes) - {image.group for image in train})
     if empty:
-        raise BadData(f"{train_folder}: {named(empty)}: no pictures in the folder of this class.")
+        raise BadData(f"{train_folder}: {named(empty)}: no images in the folder of this class.")
     validation = None
     if validation_folder:
         unknown = sorted(set(class_names(validation_folder)) - set(classes))
         if unknown:
             raise BadData(f"{validation_folder}: {named(unknown)}: there is no such class in {train_folder}.")
-        validation = pictures_below(validation_folder, folder, class_names(validation_folder), ignore)
+        validation = images_below(validation_folder, folder, class_names(validation_folder), ignore)
     return Origin(train, validation, classes, reader(folder), folder)
 
 
@@ -124,11 +124,11 @@ def subfolders(folder: Path) -> list[str]:
 
 def class_names(folder: Path) -> list[str]:
     names = in_order(subfolders(folder))
-    stray = [entry.name for entry in os.scandir(folder) if entry.name.lower().endswith(PICTURE_SUFFIXES)]
+    stray = [entry.name for entry in os.scandir(folder) if entry.name.lower().endswith(IMAGE_SUFFIXES)]
     if stray:
-        raise BadData(f"{folder}: {named(sorted(stray))}: this picture is in no class folder.")
+        raise BadData(f"{folder}: {named(sorted(stray))}: this image is in no class folder.")
     if not names:
-        raise BadData(f"{folder}: there are no class folders in it.", "Expected FOLDER/<class>/<picture>.jpg")
+        raise BadData(f"{folder}: there are no class folders in it.", "Expected FOLDER/<class>/<image>.jpg")
     return names
 
 
@@ -137,13 +137,13 @@ def in_order(names: Sequence[str]) -> list[str]:
     return sorted(names, key=lambda name: (int(name) if numeric else 0, name))
 
 
-def pictures_below(folder: Path, base: Path, classes: Sequence[str], ignore: Sequence[str]) -> list[Picture]:
-    pictures, refused = list[Picture](), list[str]()
+def images_below(folder: Path, base: Path, classes: Sequence[str], ignore: Sequence[str]) -> list[SourceImage]:
+    images, refused = list[SourceImage](), list[str]()
     for group in classes:
         for path in files_below(folder / group, ignore):
-            add_picture(path, path.relative_to(base).as_posix(), group, pictures, refused)
+            add_image(path, path.relative_to(base).as_posix(), group, images, refused)
     refuse_strangers(base, refused, "or pass them over with `viaduct data build … --ignore '*.txt'`")
-    return pictures
+    return images
 
 
 def files_below(folder: Path, ignore: Sequence[str]) -> Iterator[Path]:
@@ -157,15 +157,15 @@ def is_ignored(name: str, ignore: Sequence[str]) -> bool:
     return by_itself or any(fnmatch.fnmatchcase(name, pattern) for pattern in ignore)
 
 
-def add_picture(path: Path, name: str, group: str, pictures: list[Picture], refused: list[str]) -> None:
+def add_image(path: Path, name: str, group: str, images: list[SourceImage], refused: list[str]) -> None:
     try:
         refuse_special_file(path)
         with open(path, "rb") as file:
             status, head = os.fstat(file.fileno()), file.read(8)
     except OSError as error:
         raise BadData(f"{path}: could not be read: {error.strerror}.") from error
-    if picture_format(head):
-        pictures.append(Picture(name, group, status.st_size, status.st_mtime_ns))
+    if image_format(head):
+        images.append(SourceImage(name, group, status.st_size, status.st_mtime_ns))
     else:
         refused.append(name)
 
@@ -186,16 +186,16 @@ def named(names: Sequence[str]) -> str:
     return ", ".join(names[:NAMED_AT_MOST]) + more
 
 
-def reader(base: Path) -> Callable[[Picture], bytes]:
-    def read(picture: Picture) -> bytes:
-        path = base / picture.name
+def reader(base: Path) -> Callable[[SourceImage], bytes]:
+    def read(image: SourceImage) -> bytes:
+        path = base / image.name
         try:
             content = path.read_bytes()
         except OSError as error:
             raise BadData(f"{path}: could not be read: {error.strerror}.") from error
-        if len(content) != picture.size:
+        if len(content) != image.size:
             raise BadData(
-                f"{path}: it changed while records were built: {picture.size:,} bytes, now {len(content):,}.",
+                f"{path}: it changed while records were built: {image.size:,} bytes, now {len(content):,}.",
                 "Build again, into a new folder, when nobody writes to it.",
             )
         return content
@@ -206,11 +206,11 @@ def reader(base: Path) -> Callable[[Picture], bytes]:
 # A list of files
 
 
-def picture_list(file: Path | str) -> Origin:
+def image_list(file: Path | str) -> Origin:
     """path,label a line, with or without that as its first. A label is a class name; or all are whole numbers, and
     then they are the labels themselves, gaps and all."""
     file = Path(file)
-    pictures, refused = list[Picture](), list[str]()
+    images, refused = list[SourceImage](), list[str]()
     seen: dict[str, int] = {}
     for line, name, group in listed(file):
         if name in seen:
@@ -218,13 +218,13 @@ def picture_list(file: Path | str) -> Origin:
         seen[name] = line
         if not (file.parent / name).is_file():
             raise BadData(f"{file}: line {line:,}: there is no file {file.parent / name}.", *header_hint(line))
-        add_picture(file.parent / name, name, group, pictures, refused)
+        add_image(file.parent / name, name, group, images, refused)
     refuse_strangers(file, refused)
-    if not pictures:
-        raise BadData(f"{file}: there are no pictures in this list.", "Expected path,label a line.")
-    classes = in_order(list({picture.group for picture in pictures}))
+    if not images:
+        raise BadData(f"{file}: there are no images in this list.", "Expected path,label a line.")
+    classes = in_order(list({image.group for image in images}))
     numbers = all(name.isascii() and name.isdigit() and name == str(int(name)) for name in classes)
-    return Origin(pictures, None, classes, reader(file.parent), file, labels_given=numbers)
+    return Origin(images, None, classes, reader(file.parent), file, labels_given=numbers)
 
 
 def listed(file: Path) -> Iterator[tuple[int, str, str]]:
@@ -270,10 +270,10 @@ def idx_files(
     classes = list(names) or [str(number) for number in range(count)]
     if len(classes) < count or len(set(classes)) < len(classes):
         raise BadValue(f"names must be {count} different ones, for the labels 0 to {count - 1}, got {classes!r}.")
-    splits = [pair.pictures(classes, at) for at, pair in enumerate(pairs)]
+    splits = [pair.images(classes, at) for at, pair in enumerate(pairs)]
 
-    def read(picture: Picture) -> bytes:
-        pixels = pairs[int(picture.name[0])].pixels[picture.position]
+    def read(image: SourceImage) -> bytes:
+        pixels = pairs[int(image.name[0])].pixels[image.position]
         return encode_png(pixels[:, :, None])
 
     return Origin(splits[0], splits[1] if validation else None, classes, read, Path(images))
@@ -286,13 +286,13 @@ class IdxPair:
         self.pixels = read_idx(images, IDX_IMAGES)
         self.groups = read_idx(labels, IDX_LABELS)
         if len(self.pixels) != len(self.groups):
-            raise BadData(f"{images}: {len(self.pixels):,} pictures, but {len(self.groups):,} labels in {labels}.")
+            raise BadData(f"{images}: {len(self.pixels):,} images, but {len(self.groups):,} labels in {labels}.")
         self.digest = zlib.crc32(self.groups.tobytes(), zlib.crc32(self.pixels.tobytes()))
 
-    def pictures(self, classes: Sequence[str], at: int) -> list[Picture]:
+    def images(self, classes: Sequence[str], at: int) -> list[SourceImage]:
         _, height, width = self.pixels.shape
         return [
-            Picture(f"{at}/{position:07d}", classes[group], height * width, self.digest, position)
+            SourceImage(f"{at}/{position:07d}", classes[group], height * width, self.digest, position)
             for position, group in enumerate(self.groups.tolist())
         ]
 

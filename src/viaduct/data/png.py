@@ -36,7 +36,7 @@ MOST_BYTES = 1 << 29  # of decoded pixels; TensorFlow's own limit
 MOST_PIXELS = MOST_BYTES // 8  # a pixel has up to eight bytes
 # Bytes of pixels that any PNG may unfold to; a larger one, so many times its size.
 UNFOLDED, UNFOLDING = 1 << 25, 200
-# Left, top, step across and step down of the seven pictures that an interlaced one consists of.
+# Left, top, step across and step down of the seven images that an interlaced one consists of.
 ADAM7 = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
 
 
@@ -125,7 +125,7 @@ def read_header(found: dict[bytes, bytes]) -> Header:
 
 
 def sizes(header: Header) -> list[tuple[int, int]]:
-    """Columns and rows of each picture in the stream: one, or up to seven when interlaced."""
+    """Columns and rows of each image in the stream: one, or up to seven when interlaced."""
     if not header.interlaced:
         return [(header.width, header.height)]
     spans = [(-(-(header.width - left) // dx), -(-(header.height - top) // dy)) for left, top, dx, dy in ADAM7]
@@ -148,7 +148,7 @@ def inflate(compressed: bytes, size: int) -> Bytes:
 
 
 def assemble(header: Header, stream: Bytes) -> Bytes:
-    """Samples of the whole picture, HxWxC, one byte each; those of fewer bits are not yet scaled."""
+    """Samples of the whole image, HxWxC, one byte each; those of fewer bits are not yet scaled."""
     whole = np.empty((header.height, header.width, CHANNELS[header.colour_type]), dtype=np.uint8)
     offset = 0
     steps = ADAM7 if header.interlaced else ((0, 0, 1, 1),)

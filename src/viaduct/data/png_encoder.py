@@ -33,4 +33,4 @@ def chunk(kind: bytes, body: bytes) -> bytes:
 
 def check_pixels(pixels: Pixels, channels: Collection[int] = COLOUR_TYPES) -> None:
     if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] not in channels or not pixels.size:
-        raise ValueError(f"a picture is uint8 of shape (height, width, 3), not {pixels.dtype} of shape {pixels.shape}.")
+        raise ValueError(f"an image is uint8 of shape (height, width, 3), not {pixels.dtype} of shape {pixels.shape}.")

@@ -1,24 +1,24 @@
-"""From an encoded picture to what a network sees, exactly as each network's reference does it.
+"""From an encoded image to what a network sees, exactly as each network's reference does it.
 
     preprocess("official", data)                                       evaluation: float32 224x224x3, normalised
     preprocess("resnext", data, train=True, generator=generator)       training, with the reference's chances
-    picture("v15", data)                                               the same before normalisation, 0..255
-    normalisation("v15")                                               (mean, scale): (picture - mean) * scale
+    prepare_pixels("v15", data)                                        the same before normalisation, 0..255
+    normalisation("v15")                                               (mean, scale): (image - mean) * scale
 
-A picture is first looked at, then read: a `View` says which pixels are needed and what becomes of their colours, and
-is computed from the size alone; then the picture is decoded and `resample`d once, whatever was cropped or mirrored.
+An image is first looked at, then read: a `View` says which pixels are needed and what becomes of their colours, and
+is computed from the size alone; then the image is decoded and `resample`d once, whatever was cropped or mirrored.
 
 `exact` (the default) decodes as TensorFlow does, bit for bit, and resizes to within 1e-4 grey levels of it.
-`fast` lets libjpeg-turbo shrink the picture by 2, 4 or 8 while it decodes, if even then every pixel of the result has
+`fast` lets libjpeg-turbo shrink the image by 2, 4 or 8 while it decodes, if even then every pixel of the result has
 one of its own; and in training it repeats chroma rather than interpolate it, as the reference of `v15` does. Evaluation
 in `fast` is `exact` for views less than twice the size of the result. Beyond, it averages where the references skip
 pixels. Measured in evaluation, on the scale of 0..255: mean 1.5, 99th percentile 7 (a retina, 1411x1411); 3.0 and 19 (a
 field of stars, 1000x872); 4.4 and 41, at most 122 (a portrait, 512x512). These are not small: a network evaluated in
-`fast` sees smoother pictures.
+`fast` sees smoother images.
 
 In both modes no more is decoded than a view needs, where the extension is there (region.py); the pixels are the same.
 Some of the references' training does so too, and TensorFlow then has other chroma in its leftmost and rightmost column,
-by up to 13 grey levels (60 crops); we decode as if the picture were whole, and equal it elsewhere.
+by up to 13 grey levels (60 crops); we decode as if the image were whole, and equal it elsewhere.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ Colours = Literal["reference"] | DrawColour | None  # in training: the network's
 
 
 class View(NamedTuple):
-    """What will be seen of a picture: places down and across, and what happens to the colours there."""
+    """What will be seen of an image: places down and across, and what happens to the colours there."""
 
     rows: Axis
     columns: Axis
@@ -172,7 +172,7 @@ def preprocess(
     return see(name, jpeg_bytes, train, generator, boxes, size, mode, normalised=True)
 
 
-def picture(
+def prepare_pixels(
     name: str,
     jpeg_bytes: jpeg.Encoded,
     train: bool = False,
@@ -192,7 +192,7 @@ def check_arguments(name: str, jpeg_bytes: object, generator: object, size: obje
     named(name)
     if not isinstance(jpeg_bytes, bytes | bytearray | memoryview):
         hint = "Read the file first: Path(name).read_bytes()."
-        raise BadValue(f"a picture must be given as its encoded bytes, got {short(jpeg_bytes)}.", hint)
+        raise BadValue(f"an image must be given as its encoded bytes, got {short(jpeg_bytes)}.", hint)
     if generator is not None and not isinstance(generator, np.random.Generator):
         hint = "Try: generator=np.random.default_rng(seed)"
         raise BadValue(f"generator must be a numpy Generator, got {short(generator)}.", hint)
@@ -219,7 +219,7 @@ def see(
     policy: Policy | None = None,
     colours: Colours = "reference",
 ) -> Floats:
-    """Both of them, into `out` where it is given. `policy` changes training pictures before the colours are varied."""
+    """Both of them, into `out` where it is given. `policy` changes training images before the colours are varied."""
     views = named(name).views
     if views is not None:
         return see_through_pillow(name, views, jpeg_bytes, train, generator, size, out, normalised, policy, colours)
@@ -265,17 +265,17 @@ def as_bytes(seen: Floats) -> npt.NDArray[np.uint8]:
 
 
 def normalisation(name: str) -> tuple[Floats, Floats]:
-    """(mean, scale), one number a channel: a picture p is seen as (p - mean) * scale."""
+    """(mean, scale), one number a channel: an image p is seen as (p - mean) * scale."""
     chosen = named(name)
     return np.array(chosen.mean, dtype=np.float32), np.array(chosen.scale, dtype=np.float32)
 
 
-def normalise(name: str, picture: Floats) -> Floats:
+def normalise(name: str, image: Floats) -> Floats:
     """In place."""
     mean, scale = normalisation(name)
-    add_to_channels(picture, -mean)
-    multiply_channels(picture, scale)
-    return picture
+    add_to_channels(image, -mean)
+    multiply_channels(image, scale)
+    return image
 
 
 def named(name: str) -> Preprocessing:
@@ -313,7 +313,7 @@ def look(
     size: int = 224,
     colours: Colours = "reference",
 ) -> View:
-    """What to see of a picture of this size. Everything random happens here, and before a pixel is decoded."""
+    """What to see of an image of this size. Everything random happens here, and before a pixel is decoded."""
     if size < 1:
         raise BadValue(f"size must be at least 1, got {size}.")
     if not train:

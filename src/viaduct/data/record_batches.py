@@ -1,9 +1,9 @@
 """Batches from TFRecord files: threads read, decode, crop and resize straight into the batch.
 
 A batch is one float32 array N,H,W,3, pinned where the device can copy from it; each thread fills its own rows of it, so
-no picture is copied or pickled on the way. An accelerator normalises; on the CPU the threads do. The host waits for no
+no image is copied or pickled on the way. An accelerator normalises; on the CPU the threads do. The host waits for no
 copy (arrival.py), only for the threads, and these seldom for each other (crops.py). The arrays are used again: a batch
-on the CPU is good until the next one is asked for. What a picture looks like is a pure function of (seed, epoch,
+on the CPU is good until the next one is asked for. What an image looks like is a pure function of (seed, epoch,
 position): threads, prefetching and resuming change nothing.
 """
 
@@ -37,7 +37,7 @@ from viaduct.data.preprocess import normalisation, see
 from viaduct.data.records import Records, RecordSplit
 from viaduct.errors import BadData
 
-ROWS_PER_TASK = 8  # pictures that a thread takes at a time
+ROWS_PER_TASK = 8  # images that a thread takes at a time
 BAD_AT_MOST = 0.001  # share of bad records that `skip` puts up with
 
 
@@ -64,7 +64,7 @@ SLOW_NOTE = (
 class Buffer:
     """A batch under construction; reused once the device has read it."""
 
-    pictures: Tensor
+    images: Tensor
     numbers: Tensor  # 2 x N: position in the split, and label
     read: Any = None  # the event after which the device has read it
 
@@ -166,14 +166,14 @@ class RecordBatches:
         return step, buffer, [pool.submit(self._fill, buffer, order, epoch, step, first) for first in rows]
 
     def _fill(self, buffer: Buffer, order: npt.NDArray[np.int64], epoch: int, step: int, first: int) -> None:
-        pictures = buffer.pictures.numpy()[first : first + ROWS_PER_TASK]
+        images = buffer.images.numpy()[first : first + ROWS_PER_TASK]
         positions = step * self.global_batch + self._mine[first : first + ROWS_PER_TASK]
         numbers = order[positions]
         seen = np.zeros(len(numbers), dtype=np.bool_)
         if self._crops:
-            seen = self._crops.see(numbers, positions, self._seed, epoch, pictures)
+            seen = self._crops.see(numbers, positions, self._seed, epoch, images)
         for row in np.flatnonzero(~seen).tolist():
-            self._see(int(numbers[row]), epoch, int(positions[row]), pictures[row])
+            self._see(int(numbers[row]), epoch, int(positions[row]), images[row])
 
     def _see(self, number: int, epoch: int, position: int, out: npt.NDArray[np.float32]) -> None:
         """Put what the network sees of a record into `out`."""
@@ -221,7 +221,7 @@ class RecordBatches:
                 tell(f"{self._who}skipped: any more are counted at the end; the report names them all")
 
     def _replace(self, error: BadData, out: npt.NDArray[np.float32]) -> None:
-        """The mean colour for a bad picture; too many bad ones end the run."""
+        """The mean colour for a bad image; too many bad ones end the run."""
         self._note(error)
         if len(self.skipped) > self._tolerated:
             limit = f"where {self._tolerated:,} may be: {100 * BAD_AT_MOST:g} %, and at least one"
@@ -242,16 +242,16 @@ class RecordBatches:
         return Batch(images, labels, mask, numbers)
 
     def _arrive(self, buffer: Buffer) -> tuple[Tensor, Tensor]:
-        """Pictures and numbers where the step runs. From pinned memory the host waits for neither."""
+        """Images and numbers where the step runs. From pinned memory the host waits for neither."""
         if self._device.type == "cpu":
-            return buffer.pictures.permute(0, 3, 1, 2), buffer.numbers.clone()
+            return buffer.images.permute(0, 3, 1, 2), buffer.numbers.clone()
         if self._arrival is None:
             return self._copy(buffer)
         images, numbers, buffer.read = self._arrival.of(partial(self._copy, buffer))
         return images, numbers
 
     def _copy(self, buffer: Buffer) -> tuple[Tensor, Tensor]:
-        images = buffer.pictures.permute(0, 3, 1, 2).to(self._device, non_blocking=True)
+        images = buffer.images.permute(0, 3, 1, 2).to(self._device, non_blocking=True)
         return images.sub_(self._mean).mul_(self._scale), buffer.numbers.to(self._device, non_blocking=True)
 
     def _free_buffer(self) -> Buffer:

@@ -15,11 +15,11 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from viaduct.data.file_index import CORRUPT
-from viaduct.data.folder import PictureFolder, holds_pictures, picture_folders, read_class_names
+from viaduct.data.folder import ImageFolder, holds_images, image_folders, read_class_names
 from viaduct.data.index import RecordFolder
 from viaduct.data.mindrecord_folder import MindRecordFolder, holds_mindrecords, mindrecord_folders
 from viaduct.data.shards import LABELS_FILE, nothing_found, read_label_names, record_files
-from viaduct.data.source import Colour, Labels, Pictures, PictureSet, Source
+from viaduct.data.source import Colour, Dataset, Labels, Pixels, Source
 from viaduct.data.source_views import PREFIX, parse_name
 from viaduct.data.tfrecord import BadRecord
 from viaduct.errors import BadData, BadValue, UnknownName
@@ -27,12 +27,12 @@ from viaduct.errors import BadData, BadValue, UnknownName
 PREPROCESSINGS = ("official", "v15", "resnext", "amoebanet")
 COLOUR_FIELDS = ("brightness", "contrast", "saturation", "hue")  # in the order of colour.Ranges
 HOW_SPLITS_ARE_NAMED = ("Names with val, eval, dev or test in them mean validation, all others training.",)
-Folder = RecordFolder | PictureFolder | MindRecordFolder
+Folder = RecordFolder | ImageFolder | MindRecordFolder
 
 
 @dataclass(frozen=True)
 class Records(Source):
-    """Sharded TFRecords in the ImageNet schema, or folders of pictures, seen as one network's reference sees them."""
+    """Sharded TFRecords in the ImageNet schema, or folders of images, seen as one network's reference sees them."""
 
     name: ClassVar[str] = "TFRecord files"
     needs_path: ClassVar[bool] = True
@@ -43,7 +43,7 @@ class Records(Source):
     classes: int = 1001
     workers: int = 0  # threads that decode; 0: one a core
     preprocess: str = "official"  # one of PREPROCESSINGS, or source: as the network's source prepares its images
-    decode: Literal["exact", "fast"] = "exact"  # fast: shrink large pictures while decoding
+    decode: Literal["exact", "fast"] = "exact"  # fast: shrink large images while decoding
     label_shift: int = 0  # added to the stored label: -1 for ResNet-50 v1.5
     on_bad_record: Literal["stop", "skip"] = "stop"
     increased_aug: Literal["reference", "on", "off"] = "reference"  # colours in training: on: by the four below
@@ -75,7 +75,7 @@ class Records(Source):
 
     @property
     def colours(self) -> Any:
-        """What is done to the colours of training pictures: see `preprocess.Colours`."""
+        """What is done to the colours of training images: see `preprocess.Colours`."""
         from viaduct.data.colour import Ranges
         from viaduct.data.preprocess import increased_colour
 
@@ -93,7 +93,7 @@ class Records(Source):
         mean, scale = (tuple(map(float, values)) for values in normalisation(self.preprocess))
         return mean, scale  # type: ignore[return-value]
 
-    def load(self, path: Path | None) -> PictureSet:
+    def load(self, path: Path | None) -> Dataset:
         self.refuse_idle_fields()
         if path is None:
             raise BadData("this recipe trains on TFRecord files or class folders: say where they are with --data DIR.")
@@ -102,8 +102,8 @@ class Records(Source):
         for field in ("image_field", "label_field"):
             if getattr(self, field):
                 raise BadValue(f"data.{field} is for MindRecord files, and {path} holds none.", "Leave it out.")
-        if holds_pictures(path):
-            return RecordSet(self, *picture_folders(path))
+        if holds_images(path):
+            return RecordSet(self, *image_folders(path))
         only_validation = not record_files(path, "train") and record_files(path, "validation")
         train = None if only_validation else RecordFolder(path, "train")
         return RecordSet(self, train, RecordFolder(path, "validation"))
@@ -136,7 +136,7 @@ def find_class_names(path: Path) -> tuple[Path, dict[int, str]]:
     if holds_mindrecords(path):
         folder = path if path.is_dir() else path.parent
         return folder / LABELS_FILE, read_label_names(folder)
-    if holds_pictures(path):
+    if holds_images(path):
         return path, read_class_names(path)
     return path / LABELS_FILE, read_label_names(path)
 
@@ -197,13 +197,13 @@ class RecordSplit:
         advice = f"--classes {classes + 1}, or --set data.label_shift=-1"
         return (f"Labels begin with 1 here, as `viaduct data build` numbers them: {advice}.",)
 
-    def picture(self, index: int) -> Pictures:
+    def read_image(self, index: int) -> Pixels:
         """What evaluation sees; of a record that may be skipped, as there, the mean colour."""
-        from viaduct.data.preprocess import as_bytes, normalisation, picture
+        from viaduct.data.preprocess import as_bytes, normalisation, prepare_pixels
 
         side = self.records.size
         try:
-            seen = picture(self.records.preprocess, self.folder.fields(index).encoded, size=side)
+            seen = prepare_pixels(self.records.preprocess, self.folder.fields(index).encoded, size=side)
         except BadData as error:
             if self.records.on_bad_record == "stop":
                 raise error if isinstance(error, BadRecord) else self.folder.blame(index, error.what) from None
@@ -226,7 +226,7 @@ class RecordSet:
             folder = self.validation.folder
             if isinstance(folder, MindRecordFolder):
                 raise BadData(f"{folder.path}: there are no MindRecord files to train on.", *HOW_SPLITS_ARE_NAMED)
-            assert isinstance(folder, RecordFolder)  # folders of pictures always have both
+            assert isinstance(folder, RecordFolder)  # folders of images always have both
             raise BadData(*nothing_found(folder.path, "train"))
         return self._train
 

@@ -7,7 +7,7 @@
 The extension is built where a compiler and libjpeg-turbo's headers are at hand. VIADUCT_NO_REGION=1 leaves it unused.
 
 A JPEG that is cut short is not touched here, so that it is refused as ever. Damage below the rows that a view needs is
-not seen, because nothing below them is read: `viaduct data check --deep` looks at whole pictures.
+not seen, because nothing below them is read: `viaduct data check --deep` looks at whole images.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ def is_whole(data: jpeg.Encoded) -> bool:
 
 def decoder() -> str:
     if switched_off():
-        return f"whole pictures with simplejpeg ({SWITCH} is set)"
+        return f"whole images with simplejpeg ({SWITCH} is set)"
     try:
         return f"the region of a crop with libjpeg-turbo {extension().VERSION}"
     except ImportError as error:
-        return f"whole pictures with simplejpeg (no extension: {error})"
+        return f"whole images with simplejpeg (no extension: {error})"
 
 
 @cache

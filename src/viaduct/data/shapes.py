@@ -1,8 +1,8 @@
-"""The built-in pictures: ten silhouettes, drawn when the run starts, so that training needs no download.
+"""The built-in images: ten silhouettes, drawn when the run starts, so that training needs no download.
 
-Every picture is a pure function of (draw_seed, split, index, size). Colours, place, scale, rotation, light
+Every image is a pure function of (draw_seed, split, index, size). Colours, place, scale, rotation, light
 and noise are drawn independently of the class, and all ten silhouettes have the same area: neither the mean
-colour nor the contrast of a picture tells what is on it.
+colour nor the contrast of an image tells what is on it.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ import numpy.typing as npt
 
 from viaduct.data.order import Purpose, stream, uniforms
 from viaduct.data.silhouettes import SILHOUETTES, Floats
-from viaduct.data.source import Colour, Images, ImageSet, Pictures, Split, require_at_least
+from viaduct.data.source import Colour, Images, ImageSet, Pixels, Split, require_at_least
 from viaduct.errors import BadValue
 
 NAMES = tuple(SILHOUETTES)
 SMALLEST = 16  # pixels: below this a star and a disc are the same blob
-CHUNK = 320  # pictures drawn at a time: stays in cache; a multiple of 8 (bytes a word) and of the 10 classes
+CHUNK = 320  # images drawn at a time: stays in cache; a multiple of 8 (bytes a word) and of the 10 classes
 
-AREA = (0.09, 0.20)  # of the picture
+AREA = (0.09, 0.20)  # of the image
 WANDER = 0.11  # of the side, from the middle, each way
 TILT = np.pi / 4  # radians, each way
 DARK, LIGHT = (0.10, 0.42), (0.68, 1.0)  # HSV values
 SATURATION = (0.15, 0.70)
-SHADE = 0.30  # how much brighter or darker than the middle an edge of the picture may be
+SHADE = 0.30  # how much brighter or darker than the middle an edge of the image may be
 GRAIN = (0.01, 0.06)  # standard deviation of the noise
 
 # The 256 values of a byte as equally likely values of a normal distribution: noise for one lookup a channel.
@@ -76,7 +76,7 @@ class Shapes(Images):
 
 
 class Streams(NamedTuple):
-    """The random streams of a split. No two splits share one, so no picture is in both."""
+    """The random streams of a split. No two splits share one, so no image is in both."""
 
     scenes: Purpose
     noise: Purpose
@@ -87,7 +87,7 @@ VALIDATION = Streams(Purpose.VALIDATION_SCENES, Purpose.VALIDATION_NOISE)
 
 
 class Scenes(NamedTuple):
-    """What chance decides about each picture, apart from its noise. Lengths are in sides of the picture."""
+    """What chance decides about each image, apart from its noise. Lengths are in sides of the image."""
 
     centre: Floats  # (N, 2)
     scale: Floats  # (N,): side of the square with the silhouette's area
@@ -110,7 +110,7 @@ def draw_split(seed: int, count: int, size: int, streams: Streams) -> Split:
 
 
 def imagine(draws: Floats) -> Scenes:
-    """Scenes from uniform draws, one row a picture."""
+    """Scenes from uniform draws, one row an image."""
     column = iter(draws.T)
     centre = 0.5 + WANDER * (2 * np.stack([next(column), next(column)], axis=-1) - 1)
     scale = np.sqrt(between(AREA, next(column)))
@@ -138,18 +138,18 @@ def colour(hue: Floats, saturation: Floats, value: Floats) -> Floats:
     return mixed
 
 
-def paint(scenes: Scenes, size: int, noise: np.random.Philox) -> Pictures:
-    """uint8 pictures of the scenes; the first one is of class 0."""
+def paint(scenes: Scenes, size: int, noise: np.random.Philox) -> Pixels:
+    """uint8 images of the scenes; the first one is of class 0."""
     middles = (np.arange(size, dtype=np.float32) + 0.5) / size
     x, y = middles[None, None, :], middles[None, :, None]
     inside = cover(scenes, x, y, size)[..., None]
     light = 1 + scenes.slope[:, :1, None] * (x - 0.5) + scenes.slope[:, 1:, None] * (y - 0.5)
-    picture = inside * (scenes.foreground - scenes.background)[:, None, None, :]
-    picture += scenes.background[:, None, None, :]
-    picture *= light[..., None]
-    picture += grain(noise, picture.shape) * scenes.grain[:, None, None, None]
-    picture *= 255
-    return np.clip(np.rint(picture, out=picture), 0, 255, out=picture).astype(np.uint8)
+    image = inside * (scenes.foreground - scenes.background)[:, None, None, :]
+    image += scenes.background[:, None, None, :]
+    image *= light[..., None]
+    image += grain(noise, image.shape) * scenes.grain[:, None, None, None]
+    image *= 255
+    return np.clip(np.rint(image, out=image), 0, 255, out=image).astype(np.uint8)
 
 
 def cover(scenes: Scenes, x: Floats, y: Floats, size: int) -> Floats:

@@ -1,4 +1,4 @@
-"""A contact sheet of records or folders: each picture beside what the network will see of it."""
+"""A contact sheet of records or folders: each image beside what the network will see of it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from viaduct.data.order import permutation, sample_generator
 from viaduct.data.places import check_place, write_result
 from viaduct.data.png import SIGNATURE
 from viaduct.data.png_encoder import encode_png
-from viaduct.data.preprocess import as_bytes, picture, see
+from viaduct.data.preprocess import as_bytes, prepare_pixels, see
 from viaduct.data.records import Folder
 from viaduct.data.tfrecord import BadRecord
 from viaduct.errors import BadData
@@ -31,7 +31,7 @@ def contact_sheet(
 ) -> list[str]:
     """Write the sheet; returns a line for each of its rows: the original, evaluation's view, three of training's.
 
-    A picture that cannot be decoded is named on stderr and leaves its row blank; a sheet of nothing else is refused.
+    An image that cannot be decoded is named on stderr and leaves its row blank; a sheet of nothing else is refused.
     """
     check_place(out, ".png", SIGNATURE, "a PNG")
     policy = policy_named(auto_augment)
@@ -53,11 +53,11 @@ def contact_sheet(
 
 
 def one_row(folder: Folder, number: int, name: str, seed: int, policy: Policy | None) -> tuple[list[Pixels], str]:
-    """The views of one picture, and a line about it."""
+    """The views of one image, and a line about it."""
     fields = folder.fields(number)
     whole = jpeg.decode(fields.encoded)
     height, width = whole.shape[:2]
-    views = [picture(name, fields.encoded, size=SIDE)]
+    views = [prepare_pixels(name, fields.encoded, size=SIDE)]
     for crop in range(CROPS):
         chance = sample_generator(seed, crop, number)
         views.append(see(name, fields.encoded, True, chance, fields.boxes, SIDE, policy=policy))
@@ -66,7 +66,7 @@ def one_row(folder: Folder, number: int, name: str, seed: int, policy: Policy | 
 
 
 def fitted(whole: Pixels) -> Pixels:
-    """The whole picture within a square, its sides in proportion."""
+    """The whole image within a square, its sides in proportion."""
     height, width = whole.shape[:2]
     scale = SIDE / max(height, width)
     inner = max(1, round(height * scale)), max(1, round(width * scale))

@@ -1,4 +1,4 @@
-"""What to train on: the part of a recipe that describes pictures, and the arrays it turns into.
+"""What to train on: the part of a recipe that describes images, and the arrays it turns into.
 
     Cifar10(global_batch=128, size=32, pad=4, flip=True)     described in a recipe: typed, frozen, no paths
         .load(Path("cifar/"))                                read when the run starts: an ImageSet
@@ -22,58 +22,58 @@ from viaduct.data.auto_augment import policy_named
 from viaduct.errors import BadData, BadValue
 from viaduct.typed_fields import check_fields
 
-Pictures = npt.NDArray[np.uint8]
+Pixels = npt.NDArray[np.uint8]
 Labels = npt.NDArray[np.int64]
 Colour = tuple[float, float, float]
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """The pictures of one split, uint8 NHWC with three channels, and one int64 label for each."""
+    """The images of one split, uint8 NHWC with three channels, and one int64 label for each."""
 
-    images: Pictures
+    images: Pixels
     labels: Labels
 
     def __post_init__(self) -> None:
         if self.images.dtype != np.uint8 or self.images.ndim != 4 or self.images.shape[-1] != 3:
             found = f"{self.images.dtype} of shape {self.images.shape}"
-            raise BadData(f"the pictures of a split must be uint8 of shape (N, H, W, 3), found {found}.")
+            raise BadData(f"the images of a split must be uint8 of shape (N, H, W, 3), found {found}.")
         if self.labels.dtype != np.int64 or self.labels.shape != self.images.shape[:1]:
             found = f"{self.labels.dtype} of shape {self.labels.shape}"
-            raise BadData(f"{len(self)} pictures need int64 labels of shape ({len(self)},), found {found}.")
+            raise BadData(f"{len(self)} images need int64 labels of shape ({len(self)},), found {found}.")
 
     def __len__(self) -> int:
         return len(self.images)
 
-    def picture(self, index: int) -> Pictures:
-        """One picture as a person would look at it, uint8 HWC."""
-        one: Pictures = self.images[index]
+    def read_image(self, index: int) -> Pixels:
+        """One image as a person would look at it, uint8 HWC."""
+        one: Pixels = self.images[index]
         return one
 
 
-class PictureSplit(Protocol):
+class DatasetSplit(Protocol):
     """What reports need of a split, whether it lies in memory or in files."""
 
     @property
     def labels(self) -> Labels: ...
-    def picture(self, index: int) -> Pictures: ...
+    def read_image(self, index: int) -> Pixels: ...
     def __len__(self) -> int: ...
 
 
-class PictureSet(Protocol):
+class Dataset(Protocol):
     """Everything a run reads: two splits, and the names of the classes in label order."""
 
     @property
-    def train(self) -> PictureSplit: ...
+    def train(self) -> DatasetSplit: ...
     @property
-    def validation(self) -> PictureSplit: ...
+    def validation(self) -> DatasetSplit: ...
     @property
     def names(self) -> tuple[str, ...]: ...
 
 
 @dataclass(frozen=True, eq=False)
 class ImageSet:
-    """A `PictureSet` in memory."""
+    """A `Dataset` in memory."""
 
     train: Split
     validation: Split
@@ -82,7 +82,7 @@ class ImageSet:
 
 @dataclass(frozen=True)
 class Source(ABC):
-    """What every source of pictures has. Batch sizes are global: all ranks together."""
+    """What every source of images has. Batch sizes are global: all ranks together."""
 
     name: ClassVar[str]
     needs_path: ClassVar[bool] = False
@@ -90,12 +90,12 @@ class Source(ABC):
     how_to_get: ClassVar[str] = ""  # a sentence for whoever does not have the data
 
     global_batch: int
-    size: int  # side of the square picture the network sees
+    size: int  # side of the square image the network sees
     classes: int = 10
     eval_batch: int = 0  # 0: the same as global_batch
     workers: int = 1  # threads that prepare batches in host memory; 0: none
     prefetch: int = 2  # batches prepared ahead by these threads
-    balance: float = 0.0  # training: 0: pictures as they are, 1: every class equally often (balance.py)
+    balance: float = 0.0  # training: 0: images as they are, 1: every class equally often (balance.py)
     auto_augment: str = ""  # training: imagenet, cifar10, randaugment or randaugment-N-M (auto_augment.py)
 
     def __post_init__(self) -> None:
@@ -109,7 +109,7 @@ class Source(ABC):
 
     @property
     def usual_count(self) -> int:
-        """Training pictures that such data usually have: the length of an epoch of noise."""
+        """Training images that such data usually have: the length of an epoch of noise."""
         return 50_000
 
     def read_label_names(self, path: Path | None) -> dict[int, str]:
@@ -125,8 +125,8 @@ class Source(ABC):
         """Mean and scale of bytes that become the network's input: (byte - mean) * scale."""
         return (127.0, 127.0, 127.0), (1 / 60, 1 / 60, 1 / 60)
 
-    def open_images(self, path: Path | None) -> PictureSet:
-        """The pictures at a path, or noise where it says `synthetic`."""
+    def open_images(self, path: Path | None) -> Dataset:
+        """The images at a path, or noise where it says `synthetic`."""
         from viaduct.data.synthetic import SYNTHETIC, SyntheticSet
 
         return SyntheticSet(self) if path == SYNTHETIC else self.load(path)
@@ -143,8 +143,8 @@ class Source(ABC):
         return SyntheticBatches(split, device=device, train=train, share=share or WHOLE)
 
     @abstractmethod
-    def load(self, path: Path | None) -> PictureSet:
-        """The pictures, from the folder that was given with --data where `needs_path` says so."""
+    def load(self, path: Path | None) -> Dataset:
+        """The images, from the folder that was given with --data where `needs_path` says so."""
 
     @abstractmethod
     def batches(self, split: Any, *, device: Any, train: bool, seed: int, share: Any = None) -> Any:
@@ -156,7 +156,7 @@ class Source(ABC):
 
 @dataclass(frozen=True)
 class Images(Source):
-    """Pictures that fit in memory: augmented and resized by the device, a batch at a time."""
+    """Images that fit in memory: augmented and resized by the device, a batch at a time."""
 
     pad: int = 0  # training: zero-pad by so many stored pixels, then crop back at random
     flip: bool = False  # training: mirror left and right with probability 1/2
@@ -189,7 +189,7 @@ class Images(Source):
 
 @dataclass(frozen=True)
 class Arrays(Images):
-    """Pictures of your own: any function from the --data folder (or None) to an `ImageSet`."""
+    """Images of your own: any function from the --data folder (or None) to an `ImageSet`."""
 
     name: ClassVar[str] = "arrays"
 

@@ -1,4 +1,4 @@
-"""Where the pictures of a split lie, and how a batch of them is cut out there.
+"""Where the images of a split lie, and how a batch of them is cut out there.
 
 `Resident` keeps them, padded, on the device; `Streamed` leaves them where they are in host memory, which may
 be a memory-mapped file, and touches only those of a batch. Both cut the same pixels.
@@ -13,20 +13,20 @@ import torch
 from torch import Tensor
 
 from viaduct.data.augment import Crop, Row, zero_pad
-from viaduct.data.source import Images, Pictures
+from viaduct.data.source import Images, Pixels
 
 
 class Storage(Protocol):
     def cut(self, plan: Tensor) -> Tensor:
-        """uint8 NHWC pictures of a slice of a plan that lies on the same device."""
+        """uint8 NHWC images of a slice of a plan that lies on the same device."""
 
 
 class Resident:
-    """All pictures on the device, padded once."""
+    """All images on the device, padded once."""
 
-    def __init__(self, pictures: Pictures, pad: int, crop: Crop | None, device: torch.device) -> None:
+    def __init__(self, images: Pixels, pad: int, crop: Crop | None, device: torch.device) -> None:
         # torch shares memory with writable arrays only
-        shared = torch.from_numpy(np.require(pictures, requirements=["C", "W"]))
+        shared = torch.from_numpy(np.require(images, requirements=["C", "W"]))
         self.padded = zero_pad(shared.to(device), pad)
         self.crop = crop
 
@@ -36,28 +36,28 @@ class Resident:
 
 
 class Streamed:
-    """All pictures in host memory; those of a batch are padded when they are needed."""
+    """All images in host memory; those of a batch are padded when they are needed."""
 
-    def __init__(self, pictures: Pictures, pad: int, crop: Crop | None, pinned: bool) -> None:
-        self.pictures = pictures
+    def __init__(self, images: Pixels, pad: int, crop: Crop | None, pinned: bool) -> None:
+        self.images = images
         self.pad = pad
         self.crop = crop
         self.pinned = pinned
 
     def cut(self, plan: Tensor) -> Tensor:
-        batch = torch.from_numpy(self.pictures[plan[Row.INDEX].numpy()])
+        batch = torch.from_numpy(self.images[plan[Row.INDEX].numpy()])
         if self.crop:
             batch = self.crop(zero_pad(batch, self.pad), torch.arange(len(batch)), plan)
         return batch.pin_memory() if self.pinned else batch
 
 
-def store(pictures: Pictures, images: Images, *, train: bool, device: torch.device, resident_limit: int) -> Storage:
-    """On the device if they fit into `resident_limit` bytes, padding included; in host memory otherwise."""
-    pad = images.pad if train else 0
-    count, height, width, channels = pictures.shape
+def store(pixels: Pixels, source: Images, *, train: bool, device: torch.device, resident_limit: int) -> Storage:
+    """Put images on the device if they fit into `resident_limit` bytes with padding, otherwise into host memory."""
+    pad = source.pad if train else 0
+    count, height, width, channels = pixels.shape
     resident = count * (height + 2 * pad) * (width + 2 * pad) * channels <= resident_limit
     where = device if resident else torch.device("cpu")
-    crop = Crop(height, width, pad, where) if train and (pad or images.flip) else None
+    crop = Crop(height, width, pad, where) if train and (pad or source.flip) else None
     if resident:
-        return Resident(pictures, pad, crop, device)
-    return Streamed(pictures, pad, crop, pinned=device.type == "cuda")
+        return Resident(pixels, pad, crop, device)
+    return Streamed(pixels, pad, crop, pinned=device.type == "cuda")

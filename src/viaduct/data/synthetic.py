@@ -1,4 +1,4 @@
-"""Noise instead of pictures: `--data synthetic`, for every recipe.
+"""Noise instead of images: `--data synthetic`, for every recipe.
 
 It shows what training costs when reading costs nothing: one batch of noise lies on the device and is used again and
 again. An epoch is as long as that of the recipe's own data; an evaluation looks at a few batches, since noise teaches
@@ -12,14 +12,14 @@ from pathlib import Path
 
 import numpy as np
 
-from viaduct.data.source import Labels, Pictures, Source
+from viaduct.data.source import Labels, Pixels, Source
 
 SYNTHETIC = Path("synthetic")
 EVALUATED_BATCHES = 4
 
 
 class SyntheticSplit:
-    """As many pictures of noise as an epoch needs; labels repeat with every batch, as the pictures do."""
+    """As many images of noise as an epoch needs; labels repeat with every batch, as the images do."""
 
     def __init__(self, source: Source, count: int, batch: int) -> None:
         self.source, self.count, self.batch = source, count, batch
@@ -33,7 +33,7 @@ class SyntheticSplit:
         drawn = np.random.default_rng(0).integers(0, max(self.source.classes - 1, 1), self.batch)
         return np.resize(drawn, self.count)
 
-    def picture(self, index: int) -> Pictures:
+    def read_image(self, index: int) -> Pixels:
         side = self.source.size
         return np.random.default_rng(index).integers(0, 256, (side, side, 3), dtype=np.uint8)
 

@@ -12,7 +12,7 @@ import triton.language as tl
 
 @triton.jit
 def fold_kernel(x, folded, pixels, height, width, rows_to, columns_to, before, BLOCK: tl.constexpr):
-    """Pictures NHWC of 3 channels to blocks of 16 (12 used), with `before` blocks of zeros above and to the left."""
+    """Images NHWC of 3 channels to blocks of 16 (12 used), with `before` blocks of zeros above and to the left."""
     pixel = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     channel = tl.arange(0, 16)
     across = pixel % columns_to - before

@@ -32,7 +32,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of the picture; numbers count from 1, None where a side has no line."""
+    """One line of the image; numbers count from 1, None where a side has no line."""
 
     kind: Kind
     old: int | None

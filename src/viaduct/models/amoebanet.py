@@ -1,7 +1,7 @@
 """AmoebaNet-D as in tensorflow/tpu and its Ascend port (Real et al., https://arxiv.org/abs/1802.01548).
 
-A stem convolution, two stem cells that halve the picture, then normal cells; a third and two thirds of the way
-comes a reduction cell, which halves the picture and doubles the filters. A cell sees the outputs of the last two.
+A stem convolution, two stem cells that halve the image, then normal cells; a third and two thirds of the way
+comes a reduction cell, which halves the image and doubles the filters. A cell sees the outputs of the last two.
 
 In training mode the network returns (logits, auxiliary logits), otherwise logits alone. Names follow the
 TensorFlow scopes: `cells.cell_0.combinations.1.right.pre_1x1` is `cell_0/comb_iter_1/right/pre_1x1`.
@@ -62,7 +62,7 @@ class Auxiliary(nn.Module):
     def refuse_another_size(self, x_NCHW: Tensor) -> None:
         if tuple(map(pooled_size, x_NCHW.shape[2:])) != (self.grid, self.grid):
             raise BadValue(
-                "the auxiliary head of AmoebaNet was built for pictures of another size.",
+                "the auxiliary head of AmoebaNet was built for images of another size.",
                 'Give their size: build("amoebanet_d", image=…); or leave the head out: build(…, aux=False).',
             )
 
@@ -73,20 +73,20 @@ def pooled_size(size: int) -> int:
 
 
 def auxiliary_grid(image: int) -> int:
-    """For pictures of this size: 4 for 224, 5 for 299."""
+    """For images of this size: 4 for 224, 5 for 299."""
     size = (image - 3) // 2 + 1  # behind the stem's convolution
     for _ in range(3):  # two stem cells and one reduction cell
         size = -(-size // 2)
     if size < 5:
         raise BadValue(
-            f"pictures of {image}x{image} are too small for AmoebaNet's auxiliary head.",
+            f"images of {image}x{image} are too small for AmoebaNet's auxiliary head.",
             "It needs at least 67x67; aux=False leaves it out.",
         )
     return pooled_size(size)
 
 
 class AmoebaNet(nn.Module):
-    """Stem, cells, mean over the picture, dropout, classifier.
+    """Stem, cells, mean over the image, dropout, classifier.
 
     `set_progress(step / steps)` tells drop path how far training has come; versions v1 and v3 drop more and more
     from nothing at 0 to the full rate at 1, versions v2 and v3 drop less in earlier cells.

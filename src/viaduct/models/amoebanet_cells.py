@@ -200,7 +200,7 @@ class PreviousEntry(nn.Module):
 class FactorisedReduction(nn.Module):
     """h1 from before a reduction: half the channels from even rows and columns, half from odd ones.
 
-    A picture of odd size has one odd row and column less than even ones; zeros stand in for them.
+    An image of odd size has one odd row and column less than even ones; zeros stand in for them.
     """
 
     def __init__(self, inputs: int, filters: int) -> None:
@@ -221,7 +221,7 @@ class FactorisedReduction(nn.Module):
 
 @dataclass(frozen=True)
 class Previous:
-    """The output two cells back: its channels, and whether the cell between halved the picture.
+    """The output two cells back: its channels, and whether the cell between halved the image.
 
     It always has three or four times the channels of a cell, or of one of half the filters: never as many as it needs.
     """

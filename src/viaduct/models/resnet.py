@@ -56,7 +56,7 @@ OFFICIAL = Style()
 
 
 class Stem(nn.Module):
-    """From a picture to the first stage: one convolution and, for large pictures, a pool."""
+    """From an image to the first stage: one convolution and, for large images, a pool."""
 
     def __init__(self, filters: int, style: Style, *, kernel: int = 7, stride: int = 2, pool: bool = True) -> None:
         super().__init__()
@@ -187,7 +187,7 @@ Block = type[BasicBlock] | type[Bottleneck] | type[BasicBlock2] | type[Bottlenec
 
 
 class ResNet(nn.Module):
-    """Stem, stages of blocks, mean over the picture, classifier."""
+    """Stem, stages of blocks, mean over the image, classifier."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""ResNet for 32x32 pictures, as in TensorFlow's official models, r1 (He et al. 4.2, https://arxiv.org/abs/1512.03385).
+"""ResNet for 32x32 images, as in TensorFlow's official models, r1 (He et al. 4.2, https://arxiv.org/abs/1512.03385).
 
 Depth 6n + 2: three stages of n basic blocks with 16, 32 and 64 filters, behind a 3x3 stem without a pool. The
 paper's shortcuts have no weights; TensorFlow's project in the first block of every stage, as on ImageNet.

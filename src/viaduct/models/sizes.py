@@ -1,7 +1,7 @@
 """How large a network is: parameters, multiplications and shapes, part by part and layer by layer.
 
 Everything is worked out on PyTorch's meta device, which has shapes but no values, so that it costs nothing.
-Multiplications are those of convolutions and classifiers on one picture, in evaluation: what the papers count.
+Multiplications are those of convolutions and classifiers on one image, in evaluation: what the papers count.
 """
 
 from __future__ import annotations

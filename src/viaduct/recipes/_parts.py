@@ -356,7 +356,7 @@ Schedule = (
 
 @dataclass(frozen=True)
 class Amoebanet(Part):
-    """What may be changed about AmoebaNet-D, beside its classes and the size of its pictures.
+    """What may be changed about AmoebaNet-D, beside its classes and the size of its images.
 
     Drop path leaves out operations of a cell for some examples: each is kept with `drop_path_keep`. The rate grows over
     the run from nothing (v1), from cell to cell (v2), or both (v3).
@@ -433,7 +433,7 @@ class Precision(Part):
 
 @dataclass(frozen=True)
 class Evaluation(Part):
-    """When the validation pictures are looked at."""
+    """When the validation images are looked at."""
 
     place: ClassVar[str] = "evaluation"
 
@@ -575,8 +575,8 @@ class Recipe(Part):
     loss: CrossEntropy | Callable[..., Any] = field(default_factory=CrossEntropy)
     aux_weight: float = 0.4  # of the loss of an auxiliary head, in training, where the network has one
     network: Amoebanet | None = None  # settings of a network that has some
-    mixup: float = 0.0  # a: each picture and its label are mixed with another's by a draw of Beta(a, a); 0: not
-    cutmix: float = 0.0  # a: a box of a picture, of an area drawn with Beta(a, a), is replaced by another's; 0: not
+    mixup: float = 0.0  # a: each image and its label are mixed with another's by a draw of Beta(a, a); 0: not
+    cutmix: float = 0.0  # a: a box of an image, of an area drawn with Beta(a, a), is replaced by another's; 0: not
     epochs: float = 1
     steps: int = 0  # total optimizer steps; 0: as epochs says
     ema: Ema | None = None

@@ -19,7 +19,7 @@ from viaduct.reporting.graph_drawing import GraphDrawing, Node
 from viaduct.reporting.heatmap import Heatmap
 from viaduct.reporting.histogram_pair import HistogramPair
 from viaduct.reporting.histogram_steps import Histogram, HistogramSteps
-from viaduct.reporting.image_grid import ImageGrid, Picture
+from viaduct.reporting.image_grid import GridImage, ImageGrid
 from viaduct.reporting.image_sheet import ImageSheet
 from viaduct.reporting.line_chart import LineChart, Series
 from viaduct.reporting.links import Link
@@ -49,6 +49,7 @@ __all__ = [
     "FlameGraph",
     "FlameNode",
     "GraphDrawing",
+    "GridImage",
     "Heatmap",
     "Histogram",
     "HistogramPair",
@@ -63,7 +64,6 @@ __all__ = [
     "Page",
     "ParallelPlot",
     "Part",
-    "Picture",
     "PlotAxis",
     "Point",
     "Remark",

@@ -1,6 +1,6 @@
 """The confusion matrix: rows are the truth, columns what was predicted, colour the share of its row.
 
-Up to twenty classes it is a table with its numbers in the cells. Beyond that it is a picture with one pixel
+Up to twenty classes it is a table with its numbers in the cells. Beyond that it is an image with one pixel
 a cell (a table of 1000 classes would be a million cells), a read-out under the pointer, and the largest
 mistakes in words.
 """
@@ -22,7 +22,7 @@ MOST_IN_CELLS = 20
 MOST_IN_WORDS = 10
 DEEP = 0.7
 INK = (52, 124, 200)
-"""The picture's blue, which shows on white and on near-black; its opacity carries the value."""
+"""The image's blue, which shows on white and on near-black; its opacity carries the value."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Heatmap:
             title=self.title,
             labels=self.labels,
             rows=draw_rows(self.labels, counts, shares) if small else [],
-            picture="" if small else data_uri(encode_png(paint(shares))),
+            image="" if small else data_uri(encode_png(paint(shares))),
             mistakes=[] if small else largest_mistakes(self.labels, counts, shares),
             data=None if small else interaction_data(self.labels, counts),
         )
@@ -76,7 +76,7 @@ class HeatmapDrawing:
     title: str
     labels: Sequence[str]
     rows: Sequence[Sequence[HeatCell]]
-    picture: str
+    image: str
     mistakes: Sequence[str]
     data: dict[str, object] | None
 

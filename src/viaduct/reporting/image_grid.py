@@ -1,4 +1,4 @@
-"""Pictures side by side with what was said of each, the mistaken ones framed and named as such."""
+"""Images side by side with what was said of each, the mistaken ones framed and named as such."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import ClassVar
 from viaduct.reporting.png import Pixels, check_pixels, data_uri, encode_png
 
 SMALL = 128
-"""Below this many pixels a side, a picture is enlarged with its pixels left square."""
+"""Below this many pixels a side, an image is enlarged with its pixels left square."""
 
 
 @dataclass(frozen=True, eq=False)
-class Picture:
+class GridImage:
     """Pixels of shape (height, width, 3), uint8; a marked one gets a red frame and the grid's word."""
 
     pixels: Pixels
@@ -26,20 +26,20 @@ class Picture:
 
 @dataclass(frozen=True)
 class ImageGrid:
-    """Pictures in reading order; `mark` is the word on the marked ones, for those who do not see red."""
+    """Images in reading order; `mark` is the word on the marked ones, for those who do not see red."""
 
     template: ClassVar[str] = "image_grid.html"
 
-    pictures: Sequence[Picture]
+    images: Sequence[GridImage]
     caption: str = ""
     mark: str = "wrong"
 
     def drawing(self) -> GridDrawing:
-        return GridDrawing(self.caption, self.mark, [draw_picture(picture) for picture in self.pictures])
+        return GridDrawing(self.caption, self.mark, [draw_image(image) for image in self.images])
 
 
 @dataclass(frozen=True)
-class PictureDrawing:
+class ImageDrawing:
     source: str
     caption: str
     marked: bool
@@ -57,9 +57,9 @@ class GridDrawing:
 
     caption: str
     mark: str
-    pictures: Sequence[PictureDrawing]
+    images: Sequence[ImageDrawing]
 
 
-def draw_picture(picture: Picture) -> PictureDrawing:
-    height, width, _ = picture.pixels.shape
-    return PictureDrawing(data_uri(encode_png(picture.pixels)), picture.caption, picture.marked, width, height)
+def draw_image(image: GridImage) -> ImageDrawing:
+    height, width, _ = image.pixels.shape
+    return ImageDrawing(data_uri(encode_png(image.pixels)), image.caption, image.marked, width, height)

@@ -1,4 +1,4 @@
-"""Fewer points for the same picture: of every stretch of a line, keep its lowest, its highest and its gap.
+"""Fewer points for the same image: of every stretch of a line, keep its lowest, its highest and its gap.
 
 A screen has some 1500 columns, so a run of 100,000 steps draws the same line from 1500 points; taking every
 sixtieth would lose the spikes, which are what people look for.

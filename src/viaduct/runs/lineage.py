@@ -274,7 +274,9 @@ def describe_data(run: RunFacts) -> Node:
 def describe_build(build: dict[str, Any]) -> str:
     source, options = build.get("source") or {}, build.get("options") or {}
     counts = [
-        f"{source[name]:,} {name}" for name in ("pictures", "classes", "bytes") if isinstance(source.get(name), int)
+        f"{source[key]:,} {noun}"
+        for key, noun in (("pictures", "images"), ("classes", "classes"), ("bytes", "bytes"))
+        if isinstance(source.get(key), int)
     ]
     return ", ".join([*counts, *(f"{name} {value}" for name, value in options.items())])
 

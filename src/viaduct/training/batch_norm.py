@@ -20,7 +20,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from viaduct.data.batches import Batch, Stream
-from viaduct.data.source import PictureSet
+from viaduct.data.source import Dataset
 from viaduct.devices.base import Device
 from viaduct.errors import BadValue
 from viaduct.recipes import Recipe
@@ -80,7 +80,7 @@ def looks_unsettled(training: dict[str, Any], validation: dict[str, Any]) -> boo
 
 
 def check_averages(
-    recipe: Recipe, saved: checkpoint.Saved, images: PictureSet, device: Device, torch_device: torch.device
+    recipe: Recipe, saved: checkpoint.Saved, images: Dataset, device: Device, torch_device: torch.device
 ) -> Averages | None:
     """Measure a checkpoint with its averages and with recomputed ones; None where there is nothing to recompute."""
     computation = open_checkpoint(recipe, saved, device, torch_device)

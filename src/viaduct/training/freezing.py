@@ -6,7 +6,7 @@
     all but head     for --freeze: everything except what the pattern means
 
 A frozen parameter gets no gradient and no place in the optimizer. A batch norm whose parameters are all frozen
-normalises with its stored statistics during training, too, and leaves them as they are: new pictures would otherwise
+normalises with its stored statistics during training, too, and leaves them as they are: new images would otherwise
 change what the frozen weights see.
 """
 

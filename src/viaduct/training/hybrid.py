@@ -2,12 +2,12 @@
 
     shards = Shards(classes, rank, ranks, counts)
     split(model, "head", shards)             in place; names stay, the layer keeps this rank's rows only
-    logits = model(pictures)                 pictures of all ranks x own classes
+    logits = model(images)                 images of all ranks x own classes
     SplitLoss(shards, smoothing)(logits, labels)
 
 Forward every rank gets the features of the whole batch (all-gather) and makes the logits of its own classes for all of
-them. The softmax needs three sums over the ranks for each picture, and their largest logit. Backward the features'
-gradients are added up and each rank gets those of its own pictures (reduce-scatter). The rows' own gradients are
+them. The softmax needs three sums over the ranks for each image, and their largest logit. Backward the features'
+gradients are added up and each rank gets those of its own images (reduce-scatter). The rows' own gradients are
 complete where they are: nothing of the classifier ever travels in a step.
 
 torch's `loss_parallel` (DTensor) has no label smoothing and no mixed labels, so the loss is written here, on
@@ -45,7 +45,7 @@ reduce_scatter = collective("reduce_scatter_single", "reduce_scatter_tensor")
 class Gather(torch.autograd.Function):
     """Rows of all ranks, which have equally many; backward, the sum over the ranks of the own rows.
 
-    That sum is of the mean loss over all pictures. DistributedDataParallel divides by the ranks what it adds up, as if
+    That sum is of the mean loss over all images. DistributedDataParallel divides by the ranks what it adds up, as if
     each rank had a loss of its own, so it is multiplied by their number here.
     """
 
@@ -71,7 +71,7 @@ class Shards:
     classes: int
     rank: int
     ranks: int
-    counts: tuple[int, ...]  # pictures of each rank in a part of a training step
+    counts: tuple[int, ...]  # images of each rank in a part of a training step
 
     def bounds(self, rank: int) -> tuple[int, int]:
         """Return the first class of a rank and the one after its last."""
@@ -175,9 +175,9 @@ class CrossEntropy(torch.autograd.Function):
         back = exponents * (gradients[0] / total)[:, None]
         if ctx.smoothing:
             back -= (gradients[0] * (ctx.smoothing / ctx.classes))[:, None]
-        pictures = torch.arange(len(column), device=column.device)[:, None].expand_as(column)
+        images = torch.arange(len(column), device=column.device)[:, None].expand_as(column)
         taken = -(1 - ctx.smoothing) * share * gradients[0][:, None]
-        back.index_put_((pictures, column), taken.to(back.dtype), accumulate=True)
+        back.index_put_((images, column), taken.to(back.dtype), accumulate=True)
         return back, None, None, None, None
 
 

@@ -1,6 +1,6 @@
 """Which layout a run has: whole networks on all ranks (data), or a classifier that is shared out (hybrid).
 
-The classifier is found by looking: two grey pictures go through the network, and what comes out must be what a dense
+The classifier is found by looking: two grey images go through the network, and what comes out must be what a dense
 layer gave, at most in another type. So a network of one's own is understood without a word, and one that does
 something with its logits, which a rank with some of them could not do, is refused.
 """

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from viaduct.data.batches import Batch, Stream
-from viaduct.data.source import PictureSet
+from viaduct.data.source import Dataset
 from viaduct.devices.base import Device
 from viaduct.errors import BadValue
 from viaduct.recipes import Recipe
@@ -57,7 +57,7 @@ class Training:
         self,
         recipe: Recipe,
         run: RunDir,
-        images: PictureSet,
+        images: Dataset,
         device: Device,
         torch_device: torch.device,
         callbacks: list[Callback],

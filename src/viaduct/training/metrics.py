@@ -1,4 +1,4 @@
-"""How good a network is on a set of pictures: each picture counts exactly once."""
+"""How good a network is on a set of images: each image counts exactly once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Numbers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
 Metric = Callable[[Tensor, Tensor], Any]
 NO_LOGITS: Floats = np.empty((0, 0), np.float32)
-FIRST = 5  # a picture whose class is among so many counts for top5
+FIRST = 5  # an image whose class is among so many counts for top5
 MOST_CONFUSION = 2000  # classes: a matrix of as many rows and columns has 4 million fields
 
 
@@ -41,7 +41,7 @@ class Score:
     recall: float
     f1: float
     confusion: list[list[int]] | None = field(repr=False)  # rows: true class; columns: predicted; None: too many
-    predictions: list[int] = field(repr=False)  # one per picture, in the order of the split
+    predictions: list[int] = field(repr=False)  # one per image, in the order of the split
     seconds: float = 0.0
     own: dict[str, float] = field(default_factory=dict)  # the recipe's own metrics
 
@@ -59,7 +59,7 @@ class Judged(NamedTuple):
 
 
 Judge = Callable[[Tensor, Tensor, int], Judged]
-"""From logits, labels and how many of the pictures count."""
+"""From logits, labels and how many of the images count."""
 
 
 def build_judge(loss: Loss, classes: int) -> Judge:
@@ -84,7 +84,7 @@ def evaluate(
     judge: Judge | None = None,
     own: Mapping[str, Metric] | None = None,
 ) -> Score | None:
-    """The score over all pictures; None if `after_batch`, told how many are done, asks to give up.
+    """The score over all images; None if `after_batch`, told how many are done, asks to give up.
 
     Of several ranks each looks at its share, and all get the score of the whole: sums are added up, not averages.
     Where the logits are not those of all classes, `judge` knows what to make of them. `own` are the recipe's metrics:
@@ -136,12 +136,12 @@ def is_number(value: Any) -> bool:
 class Counted(NamedTuple):
     """Counts of some images: their numbers, their classes, and sums over them."""
 
-    pictures: Numbers
+    images: Numbers
     true: Numbers
     predicted: Numbers
     loss: float
     hits: int  # the class is among the first five
-    logits: Floats = NO_LOGITS  # of each picture, where the recipe has metrics of its own; else of none
+    logits: Floats = NO_LOGITS  # of each image, where the recipe has metrics of its own; else of none
 
 
 class Seen:
@@ -154,32 +154,32 @@ class Seen:
         self.hits: list[Tensor] = []
         self.rows: list[Tensor] = []
 
-    def add(self, judged: Judged, truth: Tensor, pictures: Tensor, logits: Tensor) -> None:
+    def add(self, judged: Judged, truth: Tensor, images: Tensor, logits: Tensor) -> None:
         if self.keep_logits:
             self.logits.append(logits.float().cpu())
         self.losses.append(judged.loss)
         self.hits.append(judged.hits)
-        self.rows.append(torch.stack([pictures, truth, judged.predicted]))
+        self.rows.append(torch.stack([images, truth, judged.predicted]))
 
     def count(self) -> Counted:
         """Return the collected results as counts on the host."""
-        if not self.rows:  # fewer pictures than ranks
+        if not self.rows:  # fewer images than ranks
             none = np.empty(0, np.int64)
             return Counted(none, none, none, 0.0, 0, NO_LOGITS)
         loss, hits = float(torch.stack(self.losses).cpu().double().sum()), int(torch.stack(self.hits).sum())
-        pictures, true, predicted = torch.cat(self.rows, 1).cpu().numpy()
+        images, true, predicted = torch.cat(self.rows, 1).cpu().numpy()
         logits = torch.cat(self.logits).numpy() if self.logits else NO_LOGITS
-        return Counted(pictures, true, predicted, loss, hits, logits)
+        return Counted(images, true, predicted, loss, hits, logits)
 
 
 def merge_counts(parts: list[Counted]) -> Counted:
     """Return the counts of all ranks, in the order of the images."""
-    pictures, true, predicted = (np.concatenate([part[row] for part in parts]) for row in range(3))
-    order = np.argsort(pictures, kind="stable")
+    images, true, predicted = (np.concatenate([part[row] for part in parts]) for row in range(3))
+    order = np.argsort(images, kind="stable")
     loss, hits = sum(part.loss for part in parts), sum(part.hits for part in parts)
     kept = [part.logits for part in parts if len(part.logits)]
     logits = np.concatenate(kept)[order] if kept else NO_LOGITS
-    return Counted(pictures[order], true[order], predicted[order], loss, hits, logits)
+    return Counted(images[order], true[order], predicted[order], loss, hits, logits)
 
 
 def score(counts: Counted, classes: int) -> Score:

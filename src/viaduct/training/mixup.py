@@ -2,7 +2,7 @@
 
     images = w * images + (1 - w) * images in reverse order; the labels alike
 
-With cutmix (Yun et al. 2019) a box of a image is replaced by its mirror's, and labels are mixed by the box's area.
+With cutmix (Yun et al. 2019) a box of an image is replaced by its mirror's, and labels are mixed by the box's area.
 With both, half the images are mixed in one way and half in the other, by a draw for each.
 
 There is one draw w of Beta(a, a) for each image. The draws are a pure function of (seed, step), like the order of the

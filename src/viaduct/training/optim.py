@@ -122,7 +122,7 @@ def smoothing_of(recipe: Recipe, *, training: bool) -> float:
 def build_loss(recipe: Recipe, *, training: bool) -> Loss:
     """Return the recipe's loss; smoothing belongs to training only, unless the recipe says otherwise.
 
-    Labels are class numbers, or with mixup one row of shares for each picture.
+    Labels are class numbers, or with mixup one row of shares for each image.
     """
     if not isinstance(recipe.loss, CrossEntropy):
         own: Loss = recipe.loss

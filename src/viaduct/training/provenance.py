@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from viaduct import __version__
-from viaduct.data.source import PictureSet
+from viaduct.data.source import Dataset
 from viaduct.data.synthetic import SyntheticSet
 from viaduct.errors import BadRun
 from viaduct.repository import UnreadableRepository, open_repository
@@ -52,7 +52,7 @@ def describe_provenance(
 
 
 def describe_session(
-    step: int, ranks: int, machine: Mapping[str, Any], commit: str, images: PictureSet, data: Path | None
+    step: int, ranks: int, machine: Mapping[str, Any], commit: str, images: Dataset, data: Path | None
 ) -> dict[str, Any]:
     """Return what is known when a run is started: time, process, code, machine, data."""
     return {
@@ -105,7 +105,7 @@ def count_modified_files() -> int | None:
 # Data
 
 
-def fingerprint_data(images: PictureSet, data: Path | None) -> dict[str, Any]:
+def fingerprint_data(images: Dataset, data: Path | None) -> dict[str, Any]:
     """Return a digest of the data, and what it was made from."""
     if isinstance(images, SyntheticSet):
         return {"fingerprint": "synthetic", "basis": "noise", "build": None}
@@ -125,9 +125,9 @@ def update_with_images(digest: Any, split: Any) -> str:
     if stored is not None:
         return update_with_pixels(digest, stored)
     folder = getattr(split, "folder", None)
-    if pictures := getattr(folder, "pictures", None):
-        for picture in pictures:
-            digest.update(f"{picture.name}\0{picture.size}\n".encode("utf-8", "surrogateescape"))
+    if images := getattr(folder, "images", None):
+        for image in images:
+            digest.update(f"{image.name}\0{image.size}\n".encode("utf-8", "surrogateescape"))
         return "names and sizes of image files"
     files = [Path(getattr(file, "path", file)) for file in getattr(folder, "files", ())]
     for line in describe_files(files):

@@ -76,7 +76,7 @@ def explain_recipe_errors(recipe: Recipe, step: int | None) -> Iterator[None]:
         source = recipe.data
         when = "the evaluation" if step is None else "the first step" if step == 0 else f"step {step + 1}"
         raise BadValue(
-            f"{when} of {source.global_batch} pictures of {source.size} pixels fails: {first_line(error)}",
+            f"{when} of {source.global_batch} images of {source.size} pixels fails: {first_line(error)}",
             *evidence,
             f"Parts that the recipe brings along: {', '.join(own)}.",
         ) from error

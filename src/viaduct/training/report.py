@@ -17,11 +17,11 @@ from viaduct.reporting import (
     Callout,
     Code,
     Facts,
+    GridImage,
     Heatmap,
     ImageGrid,
     Link,
     Page,
-    Picture,
     Remark,
     Section,
     Table,
@@ -33,7 +33,7 @@ from viaduct.training.loop import Training
 from viaduct.training.metrics import MOST_CONFUSION, Score
 from viaduct.training.profile_callback import FOLDER, Profiling
 
-SAMPLES = 32  # pictures in the grid
+SAMPLES = 32  # images in the grid
 WRONG_AT_MOST = 16
 
 
@@ -216,15 +216,16 @@ def samples(training: Training, score: Score) -> ImageGrid:
     right = np.flatnonzero(predicted == split.labels)
     mistakes = wrong[:WRONG_AT_MOST]
     chosen = [*mistakes, *right[: SAMPLES - len(mistakes)]]
-    pictures = [picture(training, int(index), int(predicted[index])) for index in chosen]
-    return ImageGrid(pictures, f"{len(wrong):,} of {score.count:,} are wrong; {len(mistakes)} of them are shown.")
+    images = [grid_image(training, int(index), int(predicted[index])) for index in chosen]
+    return ImageGrid(images, f"{len(wrong):,} of {score.count:,} are wrong; {len(mistakes)} of them are shown.")
 
 
-def picture(training: Training, index: int, predicted: int) -> Picture:
+def grid_image(training: Training, index: int, predicted: int) -> GridImage:
+    """Return a validation image with its true class and, where it is wrong, the predicted one."""
     label = int(training.images.validation.labels[index])
     truth, guess = (name_of(training, number) for number in (label, predicted))
     caption = truth if label == predicted else f"{truth}, taken for {guess}"
-    return Picture(training.images.validation.picture(index), caption, marked=label != predicted)
+    return GridImage(training.images.validation.read_image(index), caption, marked=label != predicted)
 
 
 def machine_facts(summary: dict[str, Any]) -> Facts:

@@ -45,7 +45,7 @@ IMAGENET_IMAGES, CIFAR10_IMAGES = 1_281_167, 50_000
 class Pace:
     """How steps and epochs relate in one run."""
 
-    images: int  # training pictures
+    images: int  # training images
     global_batch: int
     steps: int  # of the whole run
 
@@ -66,7 +66,7 @@ def find_pace(recipe: Recipe, images: int) -> Pace:
 def learning_rate(recipe: Recipe | str, step: int, images: int | None = None) -> float:
     """The learning rate at a step, counted from 0, of a recipe or of the one with that name.
 
-    `images` is the number of training pictures; left out, it is that of the data set the recipe is for.
+    `images` is the number of training images; left out, it is that of the data set the recipe is for.
     """
     if isinstance(recipe, str):
         recipe = load(recipe).recipe
@@ -91,7 +91,7 @@ def check_count(value: Any, name: str) -> int:
 
 
 def training_images(data: Source) -> int:
-    """How many pictures the data set has that the source was written for."""
+    """How many images the data set has that the source was written for."""
     match data:
         case Cifar10():
             return CIFAR10_IMAGES
@@ -100,7 +100,7 @@ def training_images(data: Source) -> int:
         case Shapes():
             return data.train_images
     raise BadValue(
-        f"how many training pictures {data.name} have is not known before they are read.",
+        f"how many training images {data.name} have is not known before they are read.",
         "Say it: learning_rate(recipe, step, images=…).",
     )
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from viaduct import devices
 from viaduct.data.batches import Share, Stream
-from viaduct.data.source import PictureSet
+from viaduct.data.source import Dataset
 from viaduct.data.synthetic import SYNTHETIC, stored_data
 from viaduct.errors import BadValue
 from viaduct.recipes import Loaded, Recipe
@@ -75,7 +75,7 @@ def score_weights(
 ) -> list[dict[str, Any]]:
     """One row for weights that no run of ours trained, or with `every` for each of a folder.
 
-    `loaded` says the network and how its pictures are prepared. `ema`: averages of the weights or the weights; None:
+    `loaded` says the network and how its images are prepared. `ema`: averages of the weights or the weights; None:
     averages where the recipe has them and they are there.
     """
     check_saving(recompute, save, every)
@@ -195,8 +195,8 @@ def rows(
         }
 
 
-def find_epoch(row: dict[str, Any], recipe: Recipe, images: PictureSet) -> float | None:
-    """Return the epoch of a row; of weights from elsewhere by their step, if there are pictures to train on."""
+def find_epoch(row: dict[str, Any], recipe: Recipe, images: Dataset) -> float | None:
+    """Return the epoch of a row; of weights from elsewhere by their step, if there are images to train on."""
     if row["epoch"] is not None or row["step"] is None or not getattr(images, "has_train", True):
         return row["epoch"]  # type: ignore[no-any-return]
     return float(row["step"]) * recipe.data.global_batch / max(1, len(images.train))

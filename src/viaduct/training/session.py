@@ -18,7 +18,7 @@ from viaduct import devices
 from viaduct.atomic_files import replace_file
 from viaduct.data.batches import Share
 from viaduct.data.records import Records
-from viaduct.data.source import Arrays, PictureSet, Source
+from viaduct.data.source import Arrays, Dataset, Source
 from viaduct.data.synthetic import SYNTHETIC, SyntheticSet
 from viaduct.errors import (
     BadData,
@@ -322,7 +322,7 @@ def refuse_other_images(request: Request, training: Training) -> None:
     before, now = request.run.read_recipe().get("pictures"), fingerprint(training.images)
     for split in now:
         if before is not None and before[split] != now[split]:
-            counts = f"{before[split]['count']:,} pictures then, {now[split]['count']:,} now"
+            counts = f"{before[split]['count']:,} images then, {now[split]['count']:,} now"
             labels = "" if before[split]["count"] != now[split]["count"] else ", with other labels"
             raise BadRun(
                 f"the data have changed since {str(request.run.path)!r} was begun: {split}: {counts}{labels}.",
@@ -330,13 +330,13 @@ def refuse_other_images(request: Request, training: Training) -> None:
             )
 
 
-def fingerprint(images: PictureSet) -> dict[str, dict[str, int]]:
+def fingerprint(images: Dataset) -> dict[str, dict[str, int]]:
     """Return image counts and label checksums of both splits."""
     splits = {"training": images.train, "validation": images.validation}
     return {name: {"count": len(split), "labels": zlib.crc32(split.labels.tobytes())} for name, split in splits.items()}
 
 
-def find_image_shape(images: PictureSet) -> list[int] | None:
+def find_image_shape(images: Dataset) -> list[int] | None:
     """Return height and width of images that are stored in memory; None of encoded ones: each has its own."""
     stored = getattr(images.train, "images", None)
     return None if stored is None else [int(side) for side in stored.shape[1:3]]
@@ -385,7 +385,7 @@ def explain_limits(run: RunDir, recipe: Recipe) -> Iterator[None]:
         if not lacks_memory(error):
             raise
         raise OutOfMemory(
-            f"the memory does not suffice for batches of {recipe.data.global_batch} pictures of {recipe.data.size} "
+            f"the memory does not suffice for batches of {recipe.data.global_batch} images of {recipe.data.size} "
             f"pixels: {str(error).splitlines()[0] if str(error) else 'none is left'}",
             "Try --accumulate 2 (the same batch, worked through in two parts), or a smaller --batch or data.size.",
         ) from error
@@ -394,7 +394,7 @@ def explain_limits(run: RunDir, recipe: Recipe) -> Iterator[None]:
             raise
         batch, size = recipe.data.global_batch, recipe.data.size
         raise BadValue(
-            f"batch norm has one value only for a channel with a batch of {batch} and pictures of {size} pixels.",
+            f"batch norm has one value only for a channel with a batch of {batch} and images of {size} pixels.",
             "Use a larger --batch or data.size.",
         ) from error
 
@@ -436,7 +436,7 @@ def is_long_enough(summary: dict[str, Any], recipe: Recipe) -> bool:
     return not length["steps"] and bool(length["epochs"] >= recipe.epochs)
 
 
-def load_images(data: Source, path: Path | None) -> PictureSet:
+def load_images(data: Source, path: Path | None) -> Dataset:
     """Return the recipe's images, with errors of its own code explained."""
     check_path(data, path)
     if not isinstance(data, Arrays):

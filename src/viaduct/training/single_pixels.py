@@ -1,7 +1,7 @@
 """A mistake of oneDNN's, avoided: in bf16 and fp16 on the CPU, the gradient of a strided convolution's weights is left
-partly unwritten where the picture is a single pixel, and holds what was in memory before, now and then NaN.
+partly unwritten where the image is a single pixel, and holds what was in memory before, now and then NaN.
 
-Seen with torch 2.13 for 3x3 kernels with stride 2; a ResNet for large pictures meets it when fed small ones. Such a
+Seen with torch 2.13 for 3x3 kernels with stride 2; a ResNet for large images meets it when fed small ones. Such a
 convolution is done in fp32, where the gradient is whole.
 """
 

@@ -137,7 +137,7 @@ def load_recipe(
     changes = merge_changes({name: (path, str(value)) for name, (path, value) in flags.items() if value}, settings)
     loaded, _ = resolve_recipe(recipe, None, changes)
     given, note = "data.classes" in dict(changes), ""
-    if not given or not has_room(loaded, data):  # weights may have more classes than the pictures that measure them
+    if not given or not has_room(loaded, data):  # weights may have more classes than the images that measure them
         loaded, note = match_classes(loaded, data, given, shift_given="data.label_shift" in dict(changes))
     if note:
         print(note, file=sys.stderr)

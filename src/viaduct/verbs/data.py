@@ -139,7 +139,7 @@ def show(
     records: Annotated[Path, typer.Argument(help="A folder of records, MindRecords or class folders, or a CSV.")],
     out: Annotated[Path, typer.Option(help="The PNG; another kind of file is not overwritten.")] = Path("sheet.png"),
     preprocess: Annotated[Network, typer.Option(help="Whose eyes.")] = "official",
-    count: Annotated[int, typer.Option(help="Pictures.", min=1)] = 8,
+    count: Annotated[int, typer.Option(help="Images.", min=1)] = 8,
     split: Annotated[Literal["train", "validation"], typer.Option(help="Of which split.")] = "train",
     seed: Annotated[int, typer.Option(help="Of the choice and the crops.")] = 0,
     auto_augment: Annotated[
@@ -161,7 +161,7 @@ def bench(
     records: Records,
     preprocess: Annotated[Network, typer.Option(help="Whose preprocessing.")] = "official",
     peer: Annotated[str, typer.Option(help="Compare with: tf.data,dali,pil (those installed).")] = "",
-    batch: Annotated[int, typer.Option(help="Pictures in a batch.", min=1)] = 256,
+    batch: Annotated[int, typer.Option(help="Images in a batch.", min=1)] = 256,
     workers: Annotated[int, typer.Option(help="Threads; 0: one a core.", min=0)] = 0,
     seconds: Annotated[float, typer.Option(help="Of each turn.", min=0.1)] = 4.0,
     turns: Annotated[int, typer.Option(help="Of each pipeline; they alternate.", min=1)] = 3,

@@ -382,7 +382,7 @@ def number_or_none(value: object) -> int | None:
 
 
 def network_options(model: object, recipe: dict[str, Any]) -> dict[str, Any]:
-    """AmoebaNet is built for a size of picture, and its recipes may change it."""
+    """AmoebaNet is built for a size of image, and its recipes may change it."""
     if not str(model).startswith("amoebanet"):
         return {}
     changed = {name: value for name, value in part(recipe, "network").items() if name != "is"}

@@ -112,10 +112,10 @@ def everything(place: str, number: int) -> dict[str, Any]:
         dist.all_reduce(torch.ones(1))
     norm = torch.nn.SyncBatchNorm(3).to(place)
     torch.manual_seed(number)
-    picture = torch.randn(2, 3, 4, 4)
-    result = norm(picture.to(place))
+    image = torch.randn(2, 3, 4, 4)
+    result = norm(image.to(place))
     result.square().sum().backward()
-    answer["norm"] = (picture, result.detach().cpu(), norm.running_var.cpu())
+    answer["norm"] = (image, result.detach().cpu(), norm.running_var.cpu())
     return answer
 
 

@@ -23,7 +23,7 @@ ADVICE = (
     "Compare the two definitions: TensorFlow's SAME pads (0, 1) where PyTorch's padding=1 pads (1, 1) at stride 2; a "
     "pool may count its padding; reflect and zero padding differ at the border only."
 )
-REACH = 3  # cells by which a image may have moved
+REACH = 3  # cells by which an image may have moved
 
 
 def find_cause(scene: Scene) -> Cause | None:

@@ -88,7 +88,7 @@ def find_images(classifier: Classifier, request: Request) -> CheckImages:
     side = max(32, min(classifier.size + 32, 256))
     height, width = classifier.image_shape or classifier.recipe.data.image_shape or (side, side)
     drawn = Shapes(global_batch=1, size=max(height, width), train_images=1, validation_images=count).load(None)
-    pixels = [picture[:height, :width] for picture in drawn.validation.images]
+    pixels = [image[:height, :width] for image in drawn.validation.images]
     reason = "" if classifier.run is None else "; the run's validation images are not there"
     return CheckImages(tuple(map(encode_png, pixels)), f"built-in shapes, {width}x{height}{reason}")
 

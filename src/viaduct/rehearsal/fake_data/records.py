@@ -19,7 +19,7 @@ from viaduct.data.tfrecord import RecordWriter
 
 RECORDS = 512  # in all files of one kind together
 LEAST = 8  # in each
-SIDE = 64  # of a picture
+SIDE = 64  # of an image
 SIZES = ("height", "width")
 
 

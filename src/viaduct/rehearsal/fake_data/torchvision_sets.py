@@ -1,6 +1,6 @@
 """Synthetic images for torchvision datasets whose folder is missing.
 
-Only sets whose pictures and number of classes are part of their definition, and folders of pictures, for which a
+Only sets whose images and number of classes are part of their definition, and folders of images, for which a
 usual size is taken. The script's transforms run on them. A data set of the script's own is not guessed.
 """
 
@@ -53,7 +53,7 @@ def wrap_init(plain: Callable[..., Any], facts: tuple[int, int, int, int], other
             plain(*given.args, **given.kwargs)
         except (FileNotFoundError, RuntimeError) as error:
             root = given.arguments.get("root")
-            print_note(f"{type(self).__name__} of {root}: {first_line(error)}; {LENGTH} pictures are made up.")
+            print_note(f"{type(self).__name__} of {root}: {first_line(error)}; {LENGTH} images are made up.")
             self.__class__ = other
             self.make_up(facts, given.arguments)
 
@@ -79,10 +79,10 @@ def make_fake_class(kind: type) -> type:
             return LENGTH
 
         def __getitem__(self, index: int) -> tuple[Any, Any]:
-            picture, label = make_image(index, self.facts), int(self.targets[index])
+            image, label = make_image(index, self.facts), int(self.targets[index])
             if self.transform is not None:
-                picture = self.transform(picture)
-            return picture, self.target_transform(label) if self.target_transform else label
+                image = self.transform(image)
+            return image, self.target_transform(label) if self.target_transform else label
 
     MadeUp.__name__ = MadeUp.__qualname__ = kind.__name__
     return MadeUp

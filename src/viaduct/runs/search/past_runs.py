@@ -41,7 +41,7 @@ class Wanted:
     name: str
     recipe: Recipe
     """With all settings of the trials, their length among them."""
-    pictures: dict[str, Any]
+    images: dict[str, Any]
     """Number and labels of the images, as a run's recipe.json has them."""
     metric: str
 
@@ -112,7 +112,7 @@ def read_past_run(run: Path, wanted: Wanted, space: Space) -> PastRun:
     changed = [path for path in find_differences(wanted.recipe, recipe) if not is_covered(path, space.paths)]
     if changed:
         raise NotTaken(f"{', '.join(sorted(changed)[:3])}{' and more' if len(changed) > 3 else ''} differ")
-    if record.get("pictures") != wanted.pictures:
+    if record.get("pictures") != wanted.images:
         raise NotTaken("other data")
     values = space.find(recipe)
     if isinstance(values, str):

@@ -66,7 +66,7 @@ class SearchRequest:
 class DataFacts:
     """Facts about the images before the first trial."""
 
-    pictures: dict[str, Any]
+    images: dict[str, Any]
     train_images: int
 
 
@@ -175,7 +175,7 @@ def take_past_runs(
     if request.past is None:
         return []
     recipe = apply_settings(request.loaded.recipe, settings)
-    wanted = Wanted(request.loaded.name, recipe, facts.pictures, request.metric)
+    wanted = Wanted(request.loaded.name, recipe, facts.images, request.metric)
     gathered = gather_past_runs(request.past, wanted, space, request.folder)
     for line in gathered.lines(request.past):
         say(line)

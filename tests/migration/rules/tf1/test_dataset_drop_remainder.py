@@ -130,7 +130,7 @@ def test_a_value_from_outside_is_set_here_and_its_callers_are_named() -> None:
     assert "main.py:3, main.py:4" in said(migrated(source, RULE, others={"main.py": caller}), "advice")
 
 
-def test_pictures_lost_in_evaluation_are_mentioned() -> None:
+def test_images_lost_in_evaluation_are_mentioned() -> None:
     source = HEAD + "def eval_input_fn():\n    return tf.data.TFRecordDataset(f).batch(4)\n"
     assert "lost" in said(migrated(source, RULE), "advice")
 
