@@ -25,7 +25,7 @@ QUICK = ["shapes_taster", "--device", "cpu", "--steps", "2", "--set", "data.trai
 QUICK += ["--set", "data.validation_images=16", "--batch", "16"]
 RUN_FIELDS = {"recipe", "listing", "as_json", "data", "device", "run", "resume", "settings", "ranks"}
 RUN_FIELDS |= {"dump_steps", "dump_mode", "dump_only", "dump_level", "dump_statistics_only", "watch", "watch_port"}
-RUN_FIELDS |= {"profile"}
+RUN_FIELDS |= {"profile", "bank"}
 
 
 def refused(answer: subprocess.CompletedProcess[str], *fragments: str) -> None:
