@@ -6,6 +6,7 @@ is undone first.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import multiprocessing
 import os
@@ -505,7 +506,8 @@ def as_they_come(work: Callable[[Item], Made], items: list[Item], workers: int) 
         min(workers, len(items)), mp_context=multiprocessing.get_context("fork"), initializer=leave_signals_to_parent
     )
     try:
-        pending = {pool.submit(work_on, item) for item in items}
+        with sigint_blocked():
+            pending = {pool.submit(work_on, item) for item in items}
         while pending:
             done, pending = wait(pending, return_when=FIRST_COMPLETED)
             yield from (future.result() for future in done)
@@ -526,9 +528,20 @@ def work_on(item: Any) -> Any:
     return made
 
 
+@contextlib.contextmanager
+def sigint_blocked() -> Iterator[None]:
+    """Hold Ctrl-C back while workers are forked: one that is not set up yet would print a traceback."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def leave_signals_to_parent() -> None:
-    """Ctrl-C reaches all processes of a terminal; the parent ends its workers."""
+    """Ignore Ctrl-C in a worker: it reaches all processes of a terminal, and the parent ends its workers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
