@@ -95,6 +95,7 @@ del os.environ["JOB_ID"]
 NPUEstimator(lambda features: None, config=NPURunConfig(model_dir="m"))  # job-id
 tf.enable_eager_execution  # named, not called
 """
+
 SINGLE = (
     *("rank-before-init", "drop-remainder", "gpu-device", "float64", "reduction-name", "static-shapes", "remapping"),
     *("npu-optimizer", "parameter-map", "session-not-closed", "run-config", "config-class", "step-multiples", "job-id"),
@@ -118,38 +119,6 @@ def test_every_mistake_is_told_at_its_line_and_nothing_else_is(tmp_path: Path) -
         assert words in answer.talk
 
 
-AT_EXIT = """
-import atexit
-import functools
-import tensorflow as tf
-from npu_bridge.npu_init import *
-
-own = tf.Session(config=npu_config_proto())
-atexit.register(own.close)
-other = tf.Session(config=npu_config_proto())
-atexit.register({})
-for session in (own, other):
-    session.run(tf.constant(1.0))
-"""
-
-
-@pytest.mark.parametrize(
-    ("registered", "hits"),
-    [
-        ("other.close", 0),
-        ("functools.partial(other.close)", 0),
-        ("lambda: other.close()", 0),
-        ("print", 1),
-    ],
-)
-def test_a_session_that_is_closed_when_the_process_ends_is_closed(tmp_path: Path, registered: str, hits: int) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(AT_EXIT.format(registered))
-    answer = rehearsed("npu", script, VIADUCT_LIMITS="warn")
-    assert answer.code == 0, answer.talk[-3000:]
-    assert [name for name, _, _ in answer.hits] == ["session-not-closed"] * hits
-
-
 WIDE = """
 import numpy as np
 import tensorflow as tf
@@ -162,6 +131,7 @@ with tf.Session(config=npu_config_proto()) as sess:
     sess.run(tf.global_variables_initializer())
     sess.run(step, {{x: np.ones([2, 3])}})
 """
+
 NARROW = "w = tf.get_variable('w', [6])"
 
 
@@ -187,43 +157,3 @@ def test_float64_is_refused_in_weights_told_of_operators_and_may_be_fed(
 
 def inside(script: Path, words: str) -> int:
     return next(number for number, line in enumerate(script.read_text().splitlines(), 1) if words in line)
-
-
-def test_what_is_wrong_with_options_is_said_with_what_to_write(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No TensorFlow: the table and its rules alone."""
-    from viaduct.rehearsal.tf1_stage import options
-
-    assert options.find_fault("precision_mode", "s", "allow_mix_precision") is None
-    assert options.find_fault("experimental_something", "s", "x") is None
-    misspelled = options.find_fault("sump_mode", "s", "all")
-    assert misspelled is not None
-    assert "dump_mode" in misspelled[1]
-    as_bool = options.find_fault("jit_compile", "b", True)
-    assert as_bool is not None
-    assert ".s" in as_bool[1]
-    assert options.find_fault("dump_mode", "s", "everything") is not None
-    wrong = [
-        {"enable_dump": True},
-        {"enable_dump": True, "dump_path": "/no/such/folder"},
-        {"dump_step": "5-3"},
-        {"dump_step": "0,5"},
-        {"precision_mode": "force_fp16", "precision_mode_v2": "fp16"},
-        {"modify_mixlist": "a.json", "precision_mode": "force_fp32"},
-        {"enable_compress_weight": True, "compress_weight_conf": "a"},
-        {"optypelist_for_implmode": "Pooling"},
-        {"input_shape": "x:1"},
-        {"mix_compile_mode": True, "iterations_per_loop": 2},
-    ]
-    for values in wrong:
-        assert [rule(values) for rule in options.RULES if rule(values)], values
-    right = {"enable_dump": True, "dump_path": ".", "dump_step": "0|3-5|10", "modify_mixlist": "a"}
-    assert not [rule({**right, "precision_mode": "allow_mix_precision"}) for rule in options.RULES
-                if rule({**right, "precision_mode": "allow_mix_precision"})]  # fmt: skip
-
-
-def test_visible_devices_must_ascend() -> None:
-    from viaduct.rehearsal.tf1_stage.options import ascending
-
-    assert ascending([0, 1, 3])
-    assert not ascending([1, 0])
-    assert not ascending([1, 1])

@@ -67,6 +67,7 @@ SHARED = {
     "make_graphed_callables": "callables sample_args num_warmup_iters allow_unused_input pool",
     "graph_pool_handle": "",
 }
+
 NPU = {
     "get_device_name": "device_name",
     "get_device_properties": "device_name",
@@ -87,8 +88,11 @@ NPU = {
     "caching_allocator_alloc": "size device stream",
     "caching_allocator_delete": "mem_ptr",
 }
+
 MLU = {"get_device_name": "device", "get_device_properties": "device", "get_device_capability": "device"}
+
 TYPES = ("Float", "Half", "BFloat16", "Int", "Long", "Short", "Char", "Byte", "Bool", "Double")
+
 METHODS = {
     "Stream": "wait_event wait_stream record_event query synchronize",
     "Event": "record wait query elapsed_time synchronize",
@@ -173,41 +177,3 @@ def test_a_name_of_torch_cuda_that_the_plug_in_has_not_is_refused_where_it_is_us
         torch.npu.nvtx.range_push("step")
     with pytest.raises(AttributeError):
         print(torch.npu.no_such_thing)
-
-
-@on("npu")
-def test_the_profiler_writes_a_trace_and_knows_the_vendors_options(tmp_path: Any) -> None:
-    import torch_npu
-
-    options = torch_npu.profiler._ExperimentalConfig(
-        profiler_level=torch_npu.profiler.ProfilerLevel.Level1,
-        aic_metrics=torch_npu.profiler.AiCMetrics.PipeUtilization,
-    )
-    with torch_npu.profiler.profile(
-        activities=[torch_npu.profiler.ProfilerActivity.CPU, torch_npu.profiler.ProfilerActivity.NPU],
-        schedule=torch_npu.profiler.schedule(wait=0, warmup=1, active=1, repeat=1),
-        on_trace_ready=torch_npu.profiler.tensorboard_trace_handler(str(tmp_path)),
-        experimental_config=options,
-    ) as profile:
-        for _ in range(2):
-            torch.ones(4, device="npu").sum()
-            profile.step()
-    assert list(tmp_path.glob("*.json"))
-
-
-@on("npu")
-def test_what_classifiers_use_of_contrib_computes_what_it_says() -> None:
-    from torch_npu.contrib import LabelSmoothingCrossEntropy, NpuDropPath, Prefetcher
-
-    torch.manual_seed(0)
-    scores, labels = torch.randn(4, 10).npu(), torch.randint(0, 10, (4,)).npu()
-    # PyTorch spreads the rest over all classes, the right one included.
-    same = torch.nn.functional.cross_entropy(scores, labels, label_smoothing=0.1 * 10 / 9)
-    torch.testing.assert_close(LabelSmoothingCrossEntropy(10, 0.1)(scores, labels), same)
-    dropped = NpuDropPath(0.5)(torch.ones(64, 3, device="npu"))
-    assert set(dropped.flatten().tolist()) == {0.0, 2.0}
-    assert (dropped == dropped[:, :1]).all()
-    batches = Prefetcher([(torch.ones(1), torch.zeros(1))])
-    images, _ = batches.next()
-    assert images.is_npu
-    assert batches.next() == (None, None)
