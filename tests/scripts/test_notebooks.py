@@ -8,30 +8,11 @@ from typing import Any
 
 import pytest
 
+from migration.notebook_files import SET_UP, USE, WORDS, code, dump, notebook
 from migration.small_project import migrated_project
 from viaduct.scripts import notebooks
 from viaduct.scripts.notebooks import NotMigrated, put_back, read
 
-METADATA = {"kernelspec": {"language": "python", "name": "python3", "display_name": "Python 3"}}
-
-
-def code(text: str, as_list: bool = True) -> dict[str, Any]:
-    source: Any = text.splitlines(keepends=True) if as_list else text
-    outputs = [{"data": {"text/plain": ["é 1"]}, "output_type": "display_data"}]
-    return {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": outputs, "source": source}
-
-
-def notebook(*cells: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return {"cells": list(cells), "metadata": METADATA, "nbformat": 4, "nbformat_minor": 5} | more
-
-
-def dump(content: object) -> bytes:
-    return (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode()
-
-
-WORDS = {"cell_type": "markdown", "metadata": {}, "source": ["# tf.data.TFRecordDataset([]).batch(3)\n"]}
-SET_UP = code("%matplotlib inline\n!pip install x\nimport tensorflow as tf\nfiles = !ls *.tfrecord")
-USE = code("ds = tf.data.TFRecordDataset(files)\nds = ds.batch(3)  # per step\nds?")
 SHELL = code("%%bash\nds.batch(3)\n")
 
 
@@ -136,6 +117,7 @@ def test_a_notebook_without_code_is_left_alone(tmp_path: Path) -> None:
 
 
 PIPELINE = "import tensorflow as tf\nds = tf.data.TFRecordDataset(f)\nds = ds.batch(3)\n"
+
 MIGRATED = PIPELINE.replace("batch(3)", "batch(3, drop_remainder=True)")
 
 
@@ -194,6 +176,7 @@ def test_a_script_that_a_cell_writes_is_left_to_a_person(tmp_path: Path) -> None
 
 
 WRITTEN = json.dumps(notebook(code(PIPELINE + "# é a/b\n"), code("# é\n")), indent=1)
+
 LAYOUTS = {
     "an indent of three": json.dumps(notebook(code(PIPELINE)), indent=3),
     "an indent of none": json.dumps(notebook(code(PIPELINE)), indent=0),

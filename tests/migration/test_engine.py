@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-import tokenize
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from types import FrameType
 
 import pytest
@@ -12,10 +11,11 @@ import pytest
 from viaduct.migration.engine import migrate_bytes
 from viaduct.migration.options import Options, Target
 from viaduct.migration.project import survey
-from viaduct.migration.source import Source, Token, tokenize_part
 
 TORCH, TF = "import torch\n", "import tensorflow as tf\n"
+
 HOROVOD = f"{TF}import horovod.tensorflow as hvd\nhvd.init()\n"
+
 PATTERNS: dict[str, Callable[[int], str]] = {
     "moves": lambda n: f"{TORCH}x = torch.zeros(3)\n" + "x = x.cuda()\n" * n,
     "moves in a function": lambda n: f"{TORCH}def f(x):\n" + "    x = x.cuda()\n" * n,
@@ -64,34 +64,3 @@ def test_four_times_as_many_lines_take_about_four_times_the_work(pattern: str, t
     count_calls(make(2), to)  # the rules are imported
     few, many = count_calls(make(40), to), count_calls(make(160), to)
     assert many < 5 * few
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "x = 1\n\\\ny = 2\n",
-        "x = 1; y = 2\nz = 3",
-        "\n\n# c\nx = 1\n# d\n\n\ny = 2\n# e",
-        "@a\n@b\ndef f():\n    pass\n@c\nclass A: pass\n",
-        "\f\nx = 1\n\fy = 2\n",
-        '"""a\nb"""\r\nx = 1 # c\r\ny = (1,\r\n 2)\r\n',
-        "if x:\n  a\n# c\nelse:\n  b\nz = 1\n",
-        'é = "中"; y = 1\nz = "中" # 中\nk = 1\n',
-    ],
-)
-def test_a_text_that_is_tokenized_piece_by_piece_has_the_tokens_of_the_whole(text: str) -> None:
-    def shown(tokens: Iterable[Token]) -> list[Token]:
-        return [token for token in tokens if not token.quiet or token.kind == tokenize.COMMENT]
-
-    source = Source(text)
-    whole = shown(tokenize_part(text, 0))
-    assert shown(source.all_from(0)) == whole
-    for token in whole:
-        assert token.quiet or source.token_before(token.end) == token
-        assert next(iter(shown(source.all_from(token.start)))) == token
-
-
-def test_only_the_statements_that_are_edited_are_tokenized() -> None:
-    source = Source("x = 1\n" * 100 + "y = f(1)\n" + "x = 1\n" * 100)
-    assert next(source.tokens_from(source.text.index("f("))).text == "f"
-    assert len(source.chunks) == 1
