@@ -1,6 +1,6 @@
 """Exports networks of one family after the other, each checked; run in a process of its own.
 
-python families.py FORMAT OUT FLAGS.json       prints a JSON list: name, largest difference, equal top-1, images
+python export_families.py FORMAT OUT FLAGS.json       prints a JSON list: name, largest difference, equal top-1, images
 """
 
 from __future__ import annotations

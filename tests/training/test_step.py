@@ -1,4 +1,4 @@
-"""What a network's second head, drop path and smoothed evaluation change in a run."""
+"""What a network's second head and drop path change in a step."""
 
 from __future__ import annotations
 
@@ -11,12 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from training.test_loop import interrupted_at, resumed, same
-from training.tiny import CLASSES, RECIPE, Recorder, trained, training, weights, within
-from viaduct.errors import BadValue
-from viaduct.recipes import Amoebanet, CrossEntropy, Precision, Recipe, Sgd, Shapes
-from viaduct.training.metrics import evaluate
-from viaduct.training.networks import build_model
-from viaduct.training.optim import build_loss
+from training.tiny import CLASSES, RECIPE, Recorder, trained, training, weights
+from viaduct.recipes import CrossEntropy, Precision, Sgd
 from viaduct.training.rundir import RunDir
 
 
@@ -96,33 +92,6 @@ def test_a_compiled_network_has_both_heads(run: RunDir) -> None:
     agree(weights(trained(replace(TWO, steps=2, mode="graph"), run)), whole)
 
 
-def score_of(recipe: Recipe, run: RunDir) -> float:
-    done = trained(recipe, run)
-    assert done.score is not None
-    return done.score.loss
-
-
-def test_the_validation_loss_is_smoothed_only_where_the_recipe_says_so(run: RunDir) -> None:
-    plain = replace(RECIPE, loss=CrossEntropy(0.1))
-    smoothed = within(plain, "loss", smooth_evaluation=True)
-    done, again = trained(plain, run), training(plain, run).validation
-    done.computation.train(False)
-    sharp = evaluate(done.computation, again, CLASSES, F.cross_entropy)
-    assert sharp is not None
-    assert score_of(plain, run) == pytest.approx(sharp.loss)
-    soft = evaluate(done.computation, again, CLASSES, lambda x, y: F.cross_entropy(x, y, label_smoothing=0.1))
-    assert soft is not None
-    assert score_of(smoothed, run) == pytest.approx(soft.loss)
-    assert soft.loss != pytest.approx(sharp.loss, rel=1e-3)
-
-
-def test_smoothing_without_smoothing_is_the_plain_loss() -> None:
-    logits, labels = torch.randn(4, CLASSES), torch.arange(4)
-    for smooth in (False, True):
-        loss = build_loss(replace(RECIPE, loss=CrossEntropy(0.0, smooth_evaluation=smooth)), training=False)
-        assert torch.equal(loss(logits, labels), F.cross_entropy(logits, labels))
-
-
 class Dropping(nn.Module):
     """Drops more and more, and remembers what it was told."""
 
@@ -178,24 +147,3 @@ class Growing(Dropping):
 def test_a_compiled_network_hears_how_far_the_run_has_come(run: RunDir) -> None:
     recipe = replace(RECIPE, model=Growing, steps=4)
     agree(weights(trained(replace(recipe, mode="graph"), run)), weights(trained(recipe, run)))
-
-
-TINY = Recipe(
-    model="amoebanet_d",
-    data=Shapes(global_batch=4, size=72, train_images=8, validation_images=4),
-    network=Amoebanet(cells=3, filters=16, drop_path_keep=0.7, drop_path_version="v3"),
-)
-
-
-def test_amoebanet_is_built_with_the_settings_and_the_image_size_of_its_recipe() -> None:
-    network = build_model(TINY).train()
-    assert (network.drop_path_keep, network.drop_path_version) == (0.7, "v3")
-    logits, auxiliary = network(torch.zeros(2, 3, 72, 72))
-    assert logits.shape == auxiliary.shape == (2, 10)
-    alone = build_model(within(TINY, "network", aux=False)).train()
-    assert alone(torch.zeros(2, 3, 72, 72)).shape == (2, 10)
-
-
-def test_settings_of_another_network_are_refused() -> None:
-    with pytest.raises(BadValue, match=r"settings of Amoebanet, which 'resnet20_cifar'(.|\n)*--set network=none"):
-        build_model(replace(TINY, model="resnet20_cifar"))

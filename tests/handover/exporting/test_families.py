@@ -13,7 +13,7 @@ import pytest
 
 from viaduct.extras import is_installed
 
-SCRIPT = Path(__file__).parent / "families.py"
+SCRIPT = Path(__file__).parent / "export_families.py"
 ONNX = Path(sys.prefix) / "onnx"  # where the Makefile installs it: not beside TensorFlow
 FORMS: list[tuple[str, dict[str, Any]]] = [
     ("pt2", {"input": "pixels"}),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,6 @@ from carrying.journeys import ON_THE_NPU, TORCH, once, with_copy, with_copy_in_f
 from carrying.numbers import no_drift, observed
 from viaduct.carrying.agreement import judge, measure
 from viaduct.carrying.causes import explain, find_ineffective, find_other_facts
-from viaduct.carrying.sentences import describe_worst
 from viaduct.rehearsal.inspection import Fact
 
 SECOND = """\
@@ -86,23 +84,6 @@ def test_constants_that_gradients_take_from_shapes_are_not_made_differently() ->
 def test_of_operators_only_lines_that_nobody_expects_are_told() -> None:
     left, right = (observed(facts=[op("a", value, 1), op("b", value, 2)]) for value in (1, 2))
     assert [other.name for other in find_ineffective(left, right, {("train.py", 2)})] == ["b"]
-
-
-def test_the_largest_difference_is_among_what_is_judged() -> None:
-    wild = {"gradients": {"w": np.ones(4, np.float32), "b": np.array([1e-9, 0], np.float32)}}
-    shaken = {"gradients": {"w": np.full(4, 1 + 1e-6, np.float32), "b": np.array([-1e-9, 1e-9], np.float32)}}
-    found = judge(measure(observed(**wild), observed(**shaken)), measure(observed(**wild), observed(**shaken)))
-    assert found.verdict == "rounding"
-    assert "difference 9.5e-07, where" in describe_worst(found.informative_pairs("gradient"))
-    assert "1 of 2 gradients of the first step is mostly rounding" in found.remarks[0]
-
-
-def test_what_has_no_measure_is_not_called_inf() -> None:
-    found = judge(measure(observed(), observed(weights={"w": np.ones(4, np.float32), "steps": np.array(9)})))
-    assert math.isinf(found.bad[0].error)
-    assert describe_worst(found.informative_pairs("weight")) == (
-        ", 1 beyond measure (from zero, not finite, or whole numbers: steps)"
-    )
 
 
 def test_gradients_that_have_no_factor_are_not_said_to_be_1_times_those() -> None:
