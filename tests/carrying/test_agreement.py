@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from carrying.numbers import observed
+from carrying.made_up_observations import observed
 from viaduct.carrying.agreement import FACTOR, judge, measure, needs_perturbed_run
 from viaduct.carrying.observed import Observed, Rank
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from carrying.journeys import ON_THE_NPU, TORCH, once, with_copy, with_copy_in_forks
-from carrying.numbers import no_drift, observed
+from carrying.made_up_observations import no_drift, observed
 from viaduct.carrying.agreement import judge, measure
 from viaduct.carrying.causes import explain, find_ineffective, find_other_facts
 from viaduct.rehearsal.inspection import Fact

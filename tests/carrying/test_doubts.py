@@ -6,7 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from carrying.numbers import observed
+from carrying.made_up_observations import observed
 from viaduct.carrying.agreement import measure
 from viaduct.carrying.doubts import describe_shared_model_dir, find_joined_ranks, find_unseen_ranks
 from viaduct.carrying.observed import Observed, Rank

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rehearsal.tf1 import SOURCE, needs_tensorflow, rehearsed
+from rehearsal.tf1_scripts import SOURCE, needs_tensorflow, rehearsed
 
 pytestmark = needs_tensorflow
 

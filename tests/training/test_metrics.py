@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from training.tiny import CLASSES, RECIPE, VALIDATION, trained, training, within
+from training.tiny_runs import CLASSES, RECIPE, VALIDATION, trained, training, within
 from viaduct.data.batches import Batches
 from viaduct.errors import BadValue
 from viaduct.recipes import Arrays, CrossEntropy, ImageSet, Recipe, Split

@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from training.test_loop import interrupted_at, resumed, same
-from training.tiny import CLASSES, RECIPE, trained, training, weights, within
+from training.tiny_runs import CLASSES, RECIPE, trained, training, weights, within
 from viaduct import models
 from viaduct.data.source_views import parse_name
 from viaduct.errors import BadValue

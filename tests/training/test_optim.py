@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from training.tiny import CLASSES, RECIPE, Recorder, normed, trained
+from training.tiny_runs import CLASSES, RECIPE, Recorder, normed, trained
 from viaduct.recipes import AdamW, CrossEntropy, Lars, RmsProp, Sgd, Thor
 from viaduct.training.optim import build_loss, build_optimizer, decay_groups, l2_loss
 from viaduct.training.rundir import RunDir

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from training.test_loop import interrupted_at, resumed, same
-from training.tiny import CLASSES, RECIPE, Recorder, trained, training, weights
+from training.tiny_runs import CLASSES, RECIPE, Recorder, trained, training, weights
 from viaduct.recipes import CrossEntropy, Precision, Sgd
 from viaduct.training.rundir import RunDir
 

@@ -404,7 +404,7 @@ def wait_until(true: Callable[[], bool], seconds: float) -> None:
 
 
 RECIPE = """
-from training.tiny import RECIPE
+from training.tiny_runs import RECIPE
 
 recipe = RECIPE
 """

@@ -15,7 +15,7 @@ from viaduct.errors import BadData
 from viaduct.profiling.folder import write_profile
 from viaduct.profiling.readers import load_readers, read_any
 
-from .files import make_kineto, write_msprof, write_torch_npu
+from .profiler_files import make_kineto, write_msprof, write_torch_npu
 
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rehearsal.tf1 import needs_tensorflow, ranked
+from rehearsal.tf1_scripts import needs_tensorflow, ranked
 
 pytestmark = needs_tensorflow
 

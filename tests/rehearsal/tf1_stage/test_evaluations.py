@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rehearsal.tf1 import needs_tensorflow, rehearsed
+from rehearsal.tf1_scripts import needs_tensorflow, rehearsed
 from viaduct.rehearsal.tf1_stage import evaluations
 from viaduct.rehearsal.tf1_stage.watch import Watched
 from viaduct.scripts.runner import StopScript

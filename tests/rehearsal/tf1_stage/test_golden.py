@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from command import viaduct
-from rehearsal.tf1 import needs_tensorflow
+from rehearsal.tf1_scripts import needs_tensorflow
 from viaduct.comparison.readers import read
 from viaduct.rehearsal.tf1_stage.golden import Golden, file_name
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from command import viaduct
-from rehearsal.tf1 import needs_tensorflow
+from rehearsal.tf1_scripts import needs_tensorflow
 
 pytestmark = needs_tensorflow
 

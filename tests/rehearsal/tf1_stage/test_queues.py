@@ -6,7 +6,7 @@ import gzip
 import struct
 from pathlib import Path
 
-from rehearsal.tf1 import needs_tensorflow, rehearsed
+from rehearsal.tf1_scripts import needs_tensorflow, rehearsed
 
 pytestmark = needs_tensorflow
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rehearsal.tf1 import needs_tensorflow, rehearsed
+from rehearsal.tf1_scripts import needs_tensorflow, rehearsed
 
 pytestmark = needs_tensorflow
 

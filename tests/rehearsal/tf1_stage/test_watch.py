@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rehearsal.tf1 import needs_tensorflow, rehearsed
+from rehearsal.tf1_scripts import needs_tensorflow, rehearsed
 from viaduct.comparison.readers import read
 
 MINIMIZE = "train = optimizer.minimize(loss, tf.train.get_or_create_global_step())"

@@ -76,7 +76,7 @@ class Running:
 def warm() -> subprocess.Popen[str]:
     """Ends with the process that runs the tests, which its input comes from."""
     environment = {**os.environ, "PYTHONPATH": str(SOURCE), "TF_CPP_MIN_LOG_LEVEL": "3", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-W", "ignore", str(Path(__file__).with_name("warm.py"))]
+    command = [sys.executable, "-W", "ignore", str(Path(__file__).with_name("warm_tensorflow.py"))]
     return subprocess.Popen(
         command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )

@@ -1,6 +1,6 @@
 """Our kernels against the same arithmetic in float64: relative errors of everything that they compute, by case.
 
-    TRITON_INTERPRET=1 python tests/kernels/checks.py        every case on the CPU, as JSON; slow, so cases are small
+    TRITON_INTERPRET=1 python tests/kernels/check_kernels.py    every case on the CPU, as JSON; slow, so cases are small
 
 On a card tests/gpu calls the same cases, larger and in bf16. Inputs are drawn anew for every seed.
 """
