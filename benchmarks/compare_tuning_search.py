@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "tuning"))
 
-from recorded import RecordedSpace, read_recorded_space  # noqa: E402
+from recorded_space import RecordedSpace, read_recorded_space  # noqa: E402
 
 MODES = ("GA", "RL", "RL,GA", "random")
 COUNTS = (50, 100, 150, 200)

@@ -18,7 +18,7 @@ from quick import STARTERS, TESTS, heavy_import
         ("from command import viaduct\n", "command"),
         ("from training.ranks import together\n", "training.ranks, which imports multiprocessing.connection"),
         ("from training import ranks\n", "training.ranks, which imports multiprocessing.connection"),
-        ("import json\nfrom viaduct import devices\nfrom training.tiny import RECIPE\n", None),
+        ("import json\nfrom viaduct import devices\nfrom training.tiny_runs import RECIPE\n", None),
     ],
 )
 def test_what_starts_processes_or_needs_tensorflow_is_left_out(tmp_path: Path, text: str, reason: str | None) -> None:

@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 
-from carrying.numbers import observed
+from carrying.made_up_observations import observed
 from viaduct.carrying.agreement import FACTOR, judge, measure, needs_perturbed_run
+from viaduct.carrying.observed import Observed, Rank
 
 
 def test_a_missing_tensor_another_shape_or_another_counter_is_never_rounding() -> None:
@@ -72,3 +73,9 @@ def test_the_first_difference_is_the_earliest_in_training() -> None:
     assert first is not None
     assert (first.kind, first.step) == ("loss", 2)
     assert math.isclose(first.right, 0.6)
+
+
+def test_ranks_are_paired_by_their_numbers() -> None:
+    second = Rank(1, [[1.0]], weights={"w": np.ones(2)})
+    pairs = measure(Observed([Rank(0, [[2.0]]), second]), Observed([second]))
+    assert [(pair.rank, pair.same) for pair in pairs] == [(0, False), (1, True), (1, True)]

@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
-import numpy as np
 import pytest
 
 from carrying.journeys import carried, migrated_text, once, with_copy
-from carrying.numbers import observed
-from viaduct.carrying.agreement import measure
-from viaduct.carrying.doubts import describe_shared_model_dir, find_joined_ranks, find_unseen_ranks
-from viaduct.carrying.observed import Observed, Rank
-from viaduct.rehearsal.inspection import describe_ranks
 
 SESSION = """\
 import numpy as np
@@ -49,6 +41,7 @@ if __name__ == "__main__":
     tf.disable_v2_behavior()
     tf.app.run(main)
 """
+
 PARALLEL = """\
 import torch
 from torch import nn
@@ -97,43 +90,3 @@ def test_data_that_only_the_migrated_ranks_share_is_no_difference(tmp_path: Path
     journey = carried(tmp_path, PARALLEL, "--ranks", "2", "--data-parallel", "ddp")
     assert journey.code == 3, journey.said
     assert "each of its ranks trained alone" in journey.said
-
-
-def carrying(left: Observed, right: Observed, ranks: int = 2) -> Any:
-    base, migrated = SimpleNamespace(observed=left), SimpleNamespace(observed=right)
-    return SimpleNamespace(base=base, migrated=migrated, request=SimpleNamespace(ranks=ranks))
-
-
-def test_ranks_that_train_together_on_one_side_only_hide_differences() -> None:
-    alone, joined = (observed(facts=[describe_ranks(together)]) for together in (False, True))
-    (doubt,) = find_joined_ranks(carrying(alone, joined))
-    assert doubt.hides_differences
-    assert not list(find_joined_ranks(carrying(alone, alone))) + list(find_joined_ranks(carrying(joined, joined)))
-
-
-def test_a_rank_that_neither_side_saw_is_named_and_one_of_a_single_side_differs() -> None:
-    one, both = observed(), Observed([*observed().ranks, Rank(1, [[1.0]])])
-    (doubt,) = find_unseen_ranks(carrying(one, one))
-    assert doubt.items == ["rank 1"]
-    assert not list(find_unseen_ranks(carrying(one, both)))
-    assert [pair.why for pair in measure(one, both) if pair.bad] == ["only the migrated script has a rank 1"]
-
-
-def test_ranks_are_paired_by_their_numbers() -> None:
-    second = Rank(1, [[1.0]], weights={"w": np.ones(2)})
-    pairs = measure(Observed([Rank(0, [[2.0]]), second]), Observed([second]))
-    assert [(pair.rank, pair.same) for pair in pairs] == [(0, False), (1, True), (1, True)]
-
-
-def test_a_model_dir_that_the_ranks_of_an_estimator_share_is_named(tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text("estimator = tf.estimator.Estimator(model_fn)\n")
-    run: Any = SimpleNamespace(side="original", summary=SimpleNamespace(wrote=["model/checkpoint", "a.txt"]))
-    sides = SimpleNamespace(original_script=script, migrated_script=script)
-    two: Any = SimpleNamespace(request=SimpleNamespace(ranks=2), stage="tf1", sides=sides)
-    (text,) = describe_shared_model_dir(two, run)
-    assert text.startswith("the ranks share the model_dir model:")
-    one: Any = SimpleNamespace(request=SimpleNamespace(ranks=1), stage="tf1", sides=sides)
-    assert not list(describe_shared_model_dir(one, run))
-    run.summary.wrote = ["a.txt"]
-    assert not list(describe_shared_model_dir(two, run))

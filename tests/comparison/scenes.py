@@ -21,6 +21,11 @@ from viaduct.comparison.tensors import Pair, Role, Stored
 
 Array = np.ndarray[Any, Any]
 
+# The causes that a compiler brings in.
+FUSION, FOLDING, INT8, AMPLIFYING = "operator fusion", "constant folding", "int8 quantisation", "amplifying structure"
+
+COMPILER_CAUSES = (FUSION, FOLDING, INT8, AMPLIFYING)
+
 
 @dataclass
 class Story:
@@ -95,3 +100,66 @@ class Story:
     def cause(self, place: int = -1, kind: str = "operator") -> str | None:
         found = self.causes(place, kind)
         return found[0].name if found else None
+
+
+def convolve(x_NCHW: Array, weight: Array, stride: int = 1, pad: tuple[int, int] = (1, 1)) -> Array:
+    """The plainest convolution there is: `pad` cells before, as many as needed after."""
+    kernel = weight.shape[2]
+    extent = -(-x_NCHW.shape[2] // stride)
+    x = np.pad(x_NCHW.astype(np.float64), ((0, 0), (0, 0), (pad[0], kernel), (pad[1], kernel)))
+    out = np.zeros((len(x), len(weight), extent, extent))
+    for row in range(kernel):
+        for column in range(kernel):
+            seen = x[:, :, row : row + stride * extent : stride, column : column + stride * extent : stride]
+            out += np.einsum("nchw,oc->nohw", seen, weight[:, :, row, column].astype(np.float64))
+    return out.astype(np.float32)
+
+
+class Layer:
+    """A convolution with its input and weight told; what it gives is up to the test."""
+
+    def __init__(self, stride: int = 1) -> None:
+        self.story = Story()
+        self.x, self.weight = self.story.normal(3, 8, 12, 12), self.story.normal(16, 8, 3, 3)
+        self.stride = stride
+        self.story.tell("conv", self.weight, self.weight, "parameter", parameter="weight", op_type="Conv2d")
+        self.story.tell("conv", self.x, self.x, "input", op_type="Conv2d")
+
+    def right(self) -> Array:
+        return convolve(self.x, self.weight, self.stride)
+
+    def blamed(self, left: Array) -> str | None:
+        self.story.tell("conv", left, self.right(), op_type="Conv2d")
+        return self.story.cause()
+
+
+def name_cause_of_output(left: Array, right: Array) -> str | None:
+    story = Story()
+    story.tell("op", left, right)
+    return story.cause()
+
+
+def make_norm_story(left_epsilon: float, right_epsilon: float, gammas: bool = True) -> Story:
+    story = Story()
+    x = (story.normal(4, 16, 6, 6) * np.linspace(0.05, 2, 16)[:, None, None] + 3).astype(np.float32)
+    gamma = story.normal(16) if gammas else np.ones(16, np.float32)
+    beta = story.normal(16) if gammas else np.zeros(16, np.float32)
+    if gammas:
+        story.tell("norm", gamma, gamma, "parameter", index=0, parameter="weight", op_type="BatchNorm2d")
+        story.tell("norm", beta, beta, "parameter", index=1, parameter="bias", op_type="BatchNorm2d")
+    mean, variance = x.mean((0, 2, 3)), x.astype(np.float64).var((0, 2, 3))
+    sides = []
+    for epsilon in (left_epsilon, right_epsilon):
+        slope = gamma / np.sqrt(variance + epsilon)
+        sides.append(((x - mean[:, None, None]) * slope[:, None, None] + beta[:, None, None]).astype(np.float32))
+    story.tell("norm", x, x, "input", op_type="BatchNorm2d")
+    story.tell("norm", *sides, op_type="BatchNorm2d")
+    return story
+
+
+def round_to_half(values: Array) -> Array:
+    return values.astype(np.float16)
+
+
+def shape_per_channel(values: Array) -> Array:
+    return values.reshape(1, -1, 1, 1)

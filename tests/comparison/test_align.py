@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from comparison.worlds import (
+from comparison.foreign_dumps import (
     GeOp,
     as_json,
     as_text,

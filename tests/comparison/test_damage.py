@@ -13,7 +13,7 @@ import pytest
 import torch
 from safetensors.numpy import save_file
 
-from comparison.worlds import as_json, as_text, fused_network, numbers, tensor_entry
+from comparison.foreign_dumps import as_json, as_text, fused_network, numbers, tensor_entry
 from viaduct.comparison.align import align
 from viaduct.comparison.graph import read_graph
 from viaduct.comparison.readers import read

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from comparison.worlds import GeOp, as_json, as_text, fused_network
+from comparison.foreign_dumps import GeOp, as_json, as_text, fused_network
 from viaduct.comparison.graph import Output, read_graph
 from viaduct.errors import BadData
 

@@ -11,7 +11,7 @@ import pytest
 from viaduct.comparison import chunks
 from viaduct.comparison.measures import MEASURES, Measures, Unmeasurable, format_measure, measure, measure_statistics
 
-from . import reference
+from . import reference_measures as reference
 
 NUMBERS = [name for name in MEASURES.values() if name != "standard_deviation"]
 

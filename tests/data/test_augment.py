@@ -15,7 +15,7 @@ from viaduct.data.batches import Batches
 from viaduct.data.cifar10 import Cifar10
 from viaduct.data.source import Arrays, Images, ImageSet, Split
 
-from .naive import evaluation_image, training_image
+from .naive_pipeline import evaluation_image, training_image
 
 
 def unused(path: Path | None) -> ImageSet:

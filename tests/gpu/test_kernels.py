@@ -25,7 +25,7 @@ def good(errors: dict[str, float], plain: dict[str, float] | None = None, most: 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("same", [False, True])
 def test_stem(same: bool, seed: int) -> None:
-    from kernels.checks import check_stem
+    from kernels.check_kernels import check_stem
 
     both = []
     for own in (True, False):
@@ -37,7 +37,7 @@ def test_stem(same: bool, seed: int) -> None:
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("grouped", [False, True])
 def test_blocks(grouped: bool, seed: int) -> None:
-    from kernels.checks import check_blocks
+    from kernels.check_kernels import check_blocks
     from viaduct.models.resnet import Bottleneck
     from viaduct.models.resnext import GroupedBottleneck
 
@@ -53,7 +53,7 @@ def test_blocks(grouped: bool, seed: int) -> None:
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize(("channels", "size"), [(128, 56), (256, 28), (512, 15), (1024, 7)])
 def test_grouped(channels: int, size: int, stride: int) -> None:
-    from kernels.checks import check_grouped
+    from kernels.check_kernels import check_grouped
 
     good(check_grouped(channels, 32, stride, size, stride == 2, 8, "cuda", torch.bfloat16))
 
@@ -63,7 +63,7 @@ def test_grouped(channels: int, size: int, stride: int) -> None:
 @pytest.mark.parametrize("groups_of", [4, 8, 16, 32])
 @pytest.mark.parametrize("size", [(56, 56), (28, 28), (14, 14), (7, 7), (9, 11), (1, 224)])
 def test_grouped_in_cuda(size: tuple[int, int], groups_of: int, stride: int, same: bool, dtype: torch.dtype) -> None:
-    from kernels.checks import check_grouped_cuda
+    from kernels.check_kernels import check_grouped_cuda
     from viaduct.kernels import grouped_cuda
 
     if not grouped_cuda.can_compile(0):
@@ -84,7 +84,7 @@ def test_an_h200_compiles_our_grouped_convolutions() -> None:
 
 
 def test_a_graph_replays_our_grouped_convolutions_on_its_own_stream() -> None:
-    from kernels.checks import apart, grouped_case
+    from kernels.check_kernels import apart, grouped_case
     from viaduct.kernels import grouped, grouped_cuda
 
     if not grouped_cuda.can_compile(0):
@@ -102,7 +102,7 @@ def test_a_graph_replays_our_grouped_convolutions_on_its_own_stream() -> None:
 
 @pytest.mark.parametrize(("rows", "channels"), [(100_000, 64), (5_000, 2048), (33, 16), (200_001, 264)])
 def test_norm(rows: int, channels: int) -> None:
-    from kernels.checks import check_norm
+    from kernels.check_kernels import check_norm
 
     good(check_norm(rows, channels, "cuda", torch.bfloat16))
 
@@ -112,13 +112,13 @@ def test_norm(rows: int, channels: int) -> None:
 @pytest.mark.parametrize("kind", ["max", "average"])
 @pytest.mark.parametrize("size", [2, 3])
 def test_pool(kind: str, size: int, stride: int, channels: int, height: int, width: int) -> None:
-    from kernels.checks import check_pool
+    from kernels.check_kernels import check_pool
 
     good(check_pool(kind, size, stride, height, width, channels, 4, "cuda", torch.bfloat16))
 
 
 def test_pool_of_whole_windows() -> None:
-    from kernels.checks import check_pool
+    from kernels.check_kernels import check_pool
 
     good(check_pool("whole", 5, 3, 14, 14, 512, 4, "cuda", torch.bfloat16))
 
@@ -129,7 +129,7 @@ def test_pool_of_whole_windows() -> None:
     [("n", [True]), ("nn", [True, True]), ("nm", [False] * 3 + [True]), ("mp", [True]), ("an", [True])],
 )
 def test_state(kinds: str, readers: list[bool], channels: int, size: int) -> None:
-    from kernels.checks import check_state
+    from kernels.check_kernels import check_state
 
     good(
         check_state(kinds, readers, channels, size, 8, all(readers), len(kinds) > 1, "cuda", torch.bfloat16), most=5e-2
@@ -138,7 +138,7 @@ def test_state(kinds: str, readers: list[bool], channels: int, size: int) -> Non
 
 @pytest.mark.parametrize("keep", [None, 0.7])
 def test_cells_in_float32(keep: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    from kernels.checks import check_cells
+    from kernels.check_kernels import check_cells
 
     monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", False)
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
@@ -146,7 +146,7 @@ def test_cells_in_float32(keep: float | None, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_whole_amoebanet_is_as_near_to_float32_as_plain_bf16() -> None:
-    from kernels.checks import check_amoebanet
+    from kernels.check_kernels import check_amoebanet
 
     fused, plain = check_amoebanet()
     assert fused < 1.25 * plain

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from training.test_loop import resumed
-from training.tiny import RECIPE, forgetful, normed, trained, training, weights
+from training.tiny_runs import RECIPE, forgetful, normed, trained, training, weights
 from viaduct.recipes import Recipe
 from viaduct.training.callbacks import Checkpointing
 from viaduct.training.checkpoint import checkpoints

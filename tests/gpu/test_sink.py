@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from training.test_compiling import Tower
 from training.test_loop import resumed
 from training.test_sink import BASE, RECIPES, losses
-from training.tiny import RECIPE, Recorder, forgetful, trained, training, weights, within
+from training.tiny_runs import RECIPE, Recorder, forgetful, trained, training, weights, within
 from viaduct import devices
 from viaduct.recipes import Amoebanet, Arrays, Ema, ImageSet, Log, Precision, Recipe, RmsProp, Sgd, Split
 from viaduct.training.callbacks import Checkpointing

@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import shutil
-import struct
-import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import simplejpeg
 import torch
-from PIL import Image
 
 from viaduct.data.png_encoder import encode_png
-from viaduct.data.preprocess import preprocess
-from viaduct.data.records import Records
-from viaduct.errors import BadData, BadRun, TooLarge
+from viaduct.errors import BadRun
 from viaduct.handover.classifier import Classifier, list_weights_files, open_run
-from viaduct.handover.decoding import decode_image, image_size
-from viaduct.handover.labels import read_labels_file
-from viaduct.handover.preparing import build_prepare, fit_pixels
 from viaduct.training.scoring import score_checkpoints
 
 
@@ -42,22 +33,6 @@ def test_a_prepared_image_is_what_evaluation_sees(classifier: Classifier) -> Non
     for position in (0, 7):
         prepared = classifier.prepare(encode_png(images.validation.images[position]))
         assert np.array_equal(prepared, batch.images[position].permute(1, 2, 0).numpy())
-
-
-@pytest.mark.parametrize("name", ["official", "v15", "resnext", "amoebanet"])
-def test_an_encoded_image_is_prepared_as_its_reference_does(name: str) -> None:
-    pixels = np.random.default_rng(0).integers(0, 256, (90, 120, 3), np.uint8)
-    data = simplejpeg.encode_jpeg(pixels, colorspace="RGB")
-    prepare = build_prepare(Records(global_batch=8, size=64, preprocess=name), None)  # type: ignore[arg-type]
-    assert np.array_equal(prepare(data), preprocess(name, data, size=64))  # type: ignore[operator]
-
-
-def test_a_bitmap_is_prepared_as_a_png_of_the_same_pixels() -> None:
-    pixels = np.random.default_rng(1).integers(0, 256, (40, 50, 3), np.uint8)
-    bitmap = io.BytesIO()
-    Image.fromarray(pixels).save(bitmap, "BMP")
-    prepare = build_prepare(Records(global_batch=8, size=32), None)
-    assert np.allclose(prepare(bitmap.getvalue()), prepare(encode_png(pixels)), atol=1e-4)
 
 
 def test_the_names_of_the_classes_come_from_the_run(classifier: Classifier, shapes_run: Path) -> None:
@@ -87,23 +62,6 @@ def test_all_files_of_a_tensorflow_checkpoint_and_no_other_have_checksums(tmp_pa
     assert sorted(file.name for file in list_weights_files(tmp_path / "model.ckpt-5", averaged=False)) == parts
 
 
-@pytest.mark.parametrize("kind", ["GIF", "BMP", "TIFF", "WEBP"])
-def test_an_image_that_is_cut_short_is_called_so(kind: str) -> None:
-    file = io.BytesIO()
-    Image.new("RGB", (40, 30)).save(file, kind)
-    with pytest.raises(BadData, match=r"is a .*, but its header is damaged or cut short") as raised:
-        decode_image(file.getvalue()[:13])
-    assert "object at" not in raised.value.what
-
-
-def test_a_png_of_too_many_pixels_is_refused_with_the_limit() -> None:
-    whole = encode_png(np.zeros((1, 1, 3), np.uint8))
-    header = b"IHDR" + struct.pack(">II", 9000, 9000) + whole[24:29]
-    large = whole[:12] + header + struct.pack(">I", zlib.crc32(header)) + whole[33:]
-    with pytest.raises(TooLarge, match="has 9,000 x 9,000 pixels; at most 67,108,864 are decoded"):
-        decode_image(large)
-
-
 def test_a_run_without_checkpoints_is_scored_by_its_final_weights(shapes_run: Path, tmp_path: Path) -> None:
     copy = tmp_path / "run"
     shutil.copytree(shapes_run, copy, ignore=shutil.ignore_patterns("checkpoints"))
@@ -121,60 +79,87 @@ def test_damaged_labels_are_named(shapes_run: Path, tmp_path: Path) -> None:
         open_run(copy)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [("a\nb\nc\n", ("a", "b", "c")), ("0:a\n2:c\n", ("a", "1", "c")), ("x\ny\n", ("0", "x", "y"))],
-)
-def test_a_labels_file_names_outputs(text: str, expected: tuple[str, ...], tmp_path: Path) -> None:
-    (tmp_path / "names.txt").write_text(text)
-    assert read_labels_file(tmp_path / "names.txt", 3, 0) == expected
+MODEL, STATE = "model.safetensors", "state.pt"
 
 
-def test_too_many_labels_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "names.txt").write_text("a\nb\nc\nd\n")
-    with pytest.raises(BadData, match="4 names, and the network 3 outputs"):
-        read_labels_file(tmp_path / "names.txt", 3, 0)
+@pytest.fixture
+def run(shapes_run: Path, tmp_path: Path) -> Path:
+    """A run with checkpoints of the steps 4, 8 and 12."""
+    copy = tmp_path / "run"
+    shutil.copytree(shapes_run, copy)
+    for other in (copy / "checkpoints").glob("step-*"):
+        if other.name != "step-12":
+            shutil.rmtree(other)
+    whole = copy / "checkpoints" / "step-12"
+    for step in (4, 8):
+        shutil.copytree(whole, whole.with_name(f"step-{step}"))
+        manifest = json.loads((whole / "manifest.json").read_text())
+        (whole.with_name(f"step-{step}") / "manifest.json").write_text(json.dumps({**manifest, "step": step}))
+    return copy
 
 
-def test_an_image_is_cut_around_its_middle_and_resized() -> None:
-    pixels = np.zeros((20, 60, 3), np.uint8)
-    pixels[:, 20:40] = 200
-    assert (fit_pixels(pixels, (10, 10)) == 200).all()
-    assert fit_pixels(pixels[:1, :1], (10, 10)).shape == (10, 10, 3)
+@pytest.fixture
+def damage(run: Path) -> Callable[[int, str], Path]:
+    """What flips a bit in a file of a checkpoint."""
+
+    def flip(step: int, name: str) -> Path:
+        file = run / "checkpoints" / f"step-{step}" / name
+        data = bytearray(file.read_bytes())
+        data[-100] ^= 1
+        file.write_bytes(data)
+        return file
+
+    return flip
 
 
-def test_an_animated_gif_is_its_first_frame() -> None:
-    frames = [Image.new("RGB", (8, 6), colour) for colour in ("red", "blue")]
-    file = io.BytesIO()
-    frames[0].save(file, "GIF", save_all=True, append_images=frames[1:])
-    assert image_size(file.getvalue()) == (6, 8)
-    assert decode_image(file.getvalue())[0, 0].tolist() == [255, 0, 0]
+def test_a_run_without_damage_says_nothing(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert open_run(run).step == 12
+    assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize(
-    ("data", "reason"),
-    [
-        (b"", "it is empty"),
-        (b"hello", "not an image of a known format"),
-        (b"GIF89a", "it is a GIF, but its header is damaged"),
-        (b"RIFF1234", "it is a WebP, but its header is damaged"),
-    ],
-)
-def test_what_is_no_image_is_refused_with_the_reason(data: bytes, reason: str) -> None:
-    with pytest.raises(BadData, match=reason):
-        decode_image(data)
+def test_a_damaged_step_that_was_asked_for_is_named_with_those_that_are_whole(
+    run: Path, damage: Callable[[int, str], Path]
+) -> None:
+    file = damage(8, MODEL)
+    with pytest.raises(BadRun, match="the checkpoint of step 8 is damaged") as raised:
+        open_run(run, step=8)
+    assert str(file) in raised.value.what
+    assert raised.value.hints == ("Undamaged are those of the steps 4, 12.",)
 
 
-def test_too_many_pixels_are_refused_before_they_are_decoded() -> None:
-    data = encode_png(np.zeros((100, 100, 3), np.uint8))
-    with pytest.raises(BadData, match="100 x 100 pixels; at most 9,999"):
-        decode_image(data, most_pixels=9_999)
+def test_a_skipped_checkpoint_says_which_is_used_instead(
+    run: Path, damage: Callable[[int, str], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = damage(12, MODEL)
+    assert open_run(run).step == 8
+    skipped, instead = capsys.readouterr().err.splitlines()
+    assert skipped.startswith(f"Skipping a damaged checkpoint: {file} ")
+    assert instead == "Using the checkpoint of step 8 instead."
 
 
-def test_a_small_gif_that_claims_very_many_pixels_is_refused() -> None:
-    file = io.BytesIO()
-    Image.new("L", (8, 6)).save(file, "GIF")
-    data = bytearray(file.getvalue())
-    data[6:10] = (10_000).to_bytes(2, "little") * 2
-    with pytest.raises(BadData, match="the GIF claims 10,000 x 10,000 pixels, but has"):
-        decode_image(bytes(data))
+@pytest.mark.parametrize("step", [None, 12])
+def test_damage_to_what_only_training_needs_costs_no_weights(
+    step: int | None, run: Path, damage: Callable[[int, str], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = damage(12, STATE)
+    assert open_run(run, step=step).step == 12
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"{file} ")
+    assert line.endswith("Training cannot continue from step 12; its weights are undamaged and are used.")
+
+
+def test_every_checkpoint_with_undamaged_weights_is_scored(run: Path, damage: Callable[[int, str], Path]) -> None:
+    damage(4, MODEL)
+    damage(8, STATE)
+    rows = score_checkpoints(run, data=None, device="cpu", precision=None, step=None, every=True)
+    assert [row["step"] for row in rows] == [8, 12]
+
+
+def test_nothing_is_left_if_all_weights_are_damaged(run: Path, damage: Callable[[int, str], Path]) -> None:
+    for step in (4, 8, 12):
+        damage(step, MODEL)
+    with pytest.raises(BadRun, match="no checkpoint with undamaged weights is left"):
+        open_run(run)
+    with pytest.raises(BadRun, match="step 8 is damaged") as raised:
+        open_run(run, step=8)
+    assert raised.value.hints == ("No other one is undamaged.",)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("triton", reason="Triton is not installed")
-CHECKS = Path(__file__).with_name("checks.py")
+CHECKS = Path(__file__).with_name("check_kernels.py")
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,13 @@ from pathlib import Path
 import pytest
 
 from command import viaduct
+from migration.checking import migrated as migrate_text
 from viaduct.migration.options import Options
 from viaduct.migration.project import survey
 from viaduct.migration.run import Outcome, migrate_project
 from viaduct.migration.start_scripts import start_scripts
+
+TF_IMPORT = "import tensorflow as tf\n"
 
 TORCH, TF = frozenset({"torch"}), frozenset({"tensorflow"})
 TRAIN = """import torch
@@ -230,3 +233,36 @@ def test_nothing_left_is_refused(tmp_path: Path) -> None:
     done = viaduct("migrate", tmp_path, "--exclude", "*.py")
     assert done.returncode == 2
     assert "leaves no Python file" in done.stderr
+
+
+STRINGS = {
+    "a flag": 'tf.app.flags.DEFINE_string("all_reduce_spec", "nccl", "x")\n',
+    "a flag by keywords": 'from absl import flags\nflags.DEFINE_string(name="spec", default="nccl", help="x")\n',
+    "an option": 'import argparse\nargparse.ArgumentParser().add_argument("--backend", default="nccl")\n',
+    "a choice": 'def f(spec):\n    return spec == "nccl" or spec in ("nccl", "gloo")\n',
+    "a default": 'def f(all_reduce_spec="nccl", device="cuda"):\n    return all_reduce_spec\n',
+    "a dictionary": 'DEFAULTS = {"all_reduce": "nccl", "device": "cuda:0"}\n',
+    "a method": "def f(x):\n    return x.cuda()\n",
+    "a variable": 'import os\nos.environ["CUDA_VISIBLE_DEVICES"] = "0,1"\n',
+    "a variable with a default": 'import os\nos.environ.setdefault("CUDA_VISIBLE_DEVICES", "1")\n',
+    "a command": 'import subprocess\nsubprocess.run(["python", "-m", "torch.distributed.launch", "x.py"])\n',
+}
+
+
+@pytest.mark.parametrize("distributed", [False, True])
+@pytest.mark.parametrize("way", STRINGS)
+@pytest.mark.parametrize(
+    "framework", [TF_IMPORT, "import tensorflow.compat.v1 as tf\n", "from tensorflow import flags\n" + TF_IMPORT]
+)
+def test_strings_of_a_tensorflow_file_stay(framework: str, way: str, distributed: bool) -> None:
+    source = framework + STRINGS[way]
+    others = {"other.py": "import torch\nx = torch.zeros(2).cuda()\n"}
+    result = migrate_text(source, others=others, distributed=distributed)
+    assert result.after.decode() == source
+    assert not [one for one in result.findings if one.rule.startswith("torch.")]
+
+
+def test_visible_devices_are_advice_in_a_tensorflow_file() -> None:
+    result = migrate_text(TF_IMPORT + STRINGS["a variable"])
+    assert [one.status for one in result.findings] == ["advice"]
+    assert "ASCEND_DEVICE_ID" in result.findings[0].message

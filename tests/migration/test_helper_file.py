@@ -7,8 +7,8 @@ import subprocess
 from pathlib import Path
 
 from command import python, viaduct
+from migration.notebook_files import code, dump, notebook
 from migration.test_neutral import HELPER, neutral_of, project
-from migration.test_notebooks import code, dump, notebook
 from migration.test_writing import contents
 from viaduct.migration import helper_text
 from viaduct.migration.inplace import write_in_place

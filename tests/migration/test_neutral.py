@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from command import python, viaduct
-from migration.test_notebooks import code, dump, notebook
+from migration.notebook_files import code, dump, notebook
 from migration.test_walk import git
 from migration.test_writing import contents
 from viaduct.errors import BadValue

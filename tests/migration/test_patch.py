@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from migration.notebook_files import SET_UP, USE, WORDS, dump, notebook
 from migration.small_project import migrated_project
-from migration.test_notebooks import SET_UP, USE, WORDS, dump, notebook
 from viaduct.migration.patch import as_patch
 
 TABS = b"import tensorflow as tf\nif True:\n\tds = tf.data.TFRecordDataset([])\n\tds = ds.batch(3)\t# \xc3\xa9\n"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from migration.notebook_files import SET_UP, USE, dump, notebook
 from migration.small_project import make_project, migrated_project
-from migration.test_notebooks import SET_UP, USE, dump, notebook
 from reporting.browser import needs_browser, open_page
 from viaduct.migration.report import page, write
 from viaduct.reporting import render_page

@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+from migration.notebook_files import SET_UP, USE, dump, notebook
 from migration.small_project import make_project, migrated_project
-from migration.test_notebooks import SET_UP, USE, dump, notebook
 from viaduct.migration.sarif import as_sarif
 
 # From sarif-schema-2.1.0: object -> (required, allowed of what we write, enumerations).

@@ -14,7 +14,7 @@ from viaduct import models
 tensorflow = pytest.importorskip("tensorflow", reason="checks networks against TensorFlow; install viaduct[tf]")
 
 from references import tf_networks  # noqa: E402
-from references.carry import Values, carry  # noqa: E402
+from references.carry_values import Values, carry  # noqa: E402
 
 tf = tensorflow.compat.v1
 

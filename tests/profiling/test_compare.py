@@ -16,7 +16,7 @@ from viaduct.profiling.readers import read_any
 from viaduct.profiling.record import Facts, Kernel, MemoryPoint, Operator, Profile, Step
 
 from .complete_profile import make_profile
-from .readers.files import make_kineto, write_torch_npu
+from .readers.profiler_files import make_kineto, write_torch_npu
 
 
 def make_steps(data: Sequence[float], compute: float = 1000.0, update: float = 100.0) -> list[Step]:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from training.tiny import Recorder, weights, within
+from training.tiny_runs import Recorder, weights, within
 from viaduct import devices
 from viaduct.data.source import Dataset
 from viaduct.recipes import Amoebanet, ImageSet, Precision, Recipe, Records, Split, load, names

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from migration.checking import migrated
-from rehearsal.tf1 import Answer, needs_tensorflow, ranked, rehearsed
+from rehearsal.tf1_scripts import Answer, needs_tensorflow, ranked, rehearsed
 
 pytestmark = [needs_tensorflow, pytest.mark.slow]
 

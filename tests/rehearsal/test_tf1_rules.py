@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from migration.checking import first_example, migrated
-from rehearsal.tf1 import needs_tensorflow, rehearsed
+from rehearsal.tf1_scripts import needs_tensorflow, rehearsed
 from viaduct.migration.rule import Rule, all_rules
 
 pytestmark = [needs_tensorflow]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rehearsal.tf1 import SOURCE, needs_tensorflow, rehearsed
+from rehearsal.tf1_scripts import SOURCE, needs_tensorflow, rehearsed
 
 pytestmark = needs_tensorflow
 
@@ -153,7 +153,6 @@ def config():
     config.graph_options.rewrite_options.remapping = RewriterConfig.OFF
     return config
 
-# ---- operators
 x = tf.constant(np.linspace(-3, 3, 12).reshape(3, 4), tf.float32)
 refused("dropout int", lambda: npu_ops.dropout(tf.constant([1]), 0.5))
 refused("dropout 0", lambda: npu_ops.dropout(x, 0.0))
@@ -176,7 +175,6 @@ weights, gradients = tf.constant([3.0, 4.0]), tf.constant([0.6, 0.8])
 values = {"gelu": npu_unary_ops.gelu(x), "lars": npu_ops.LARS([weights], [gradients], 0.1, 0.001, 0.0)[0],
           "dropped": npu_ops.dropout(tf.ones([4000]), 0.25), "centred": npu_aicore_ops.centralization(x)}
 
-# ---- a recurrent layer against TensorFlow's own
 sequence = tf.constant(np.random.RandomState(0).randn(5, 2, 3), tf.float32)
 layer = DynamicRNN(4, tf.float32, forget_bias=1.0)
 out = layer(sequence, seq_length=tf.constant([5, 3]))
@@ -189,7 +187,6 @@ values["rnn"], values["rnn_h"], values["rnn_c"] = out[0], out[1][-1], out[2][-1]
 values["rnn_expected"], values["rnn_last_h"], values["rnn_last_c"] = expected, last.h, last.c
 said["rnn_outputs"] = len(out)
 
-# ---- a loss scale that overflows: 60000 * 2**n is finite, inf comes from the data
 w = tf.Variable(1.0)
 data = tf.placeholder(tf.float32, [])
 manager = ExponentialUpdateLossScaleManager(2.0 ** 4, incr_every_n_steps=2, decr_every_n_nan_or_inf=2)
@@ -272,71 +269,6 @@ def check_refusals(said: dict[str, Any]) -> None:
     assert {name: words in str(said[name]) for name, words in wanted.items()} == dict.fromkeys(wanted, True)
 
 
-MLU = """
-import json
-import tensorflow as tf
-config = tf.ConfigProto(allow_soft_placement=False)
-config.mlu_options.visible_device_list = "0"
-with tf.device("/mlu:0"):
-    w = tf.get_variable("w", [], initializer=tf.ones_initializer())
-step = tf.train.MomentumOptimizer(0.5, 0.9).minimize(w * w)
-strategy = tf.distribute.OneDeviceStrategy("device:MLU:0")
-import horovod.tensorflow as hvd
-try:
-    hvd.size()
-    early = None
-except ValueError as error:
-    early = str(error)
-hvd.init()
-with tf.Session(config=config) as sess:
-    sess.run(tf.global_variables_initializer())
-    for _ in range(2):
-        sess.run(step)
-    print(json.dumps({"w": float(sess.run(w)), "early": early, "size": hvd.size(), "device": w.device}))
-"""
-
-
-def test_a_script_for_the_mlu_finds_its_devices_and_options(tmp_path: Path) -> None:
-    script = tmp_path / "mlu.py"
-    script.write_text(MLU)
-    answer = rehearsed("mlu", script)
-    assert answer.code == 0, answer.talk[-3000:]
-    said = answer.said()
-    assert said["w"] == pytest.approx(-0.9)  # 1, then 0 at full speed, then carried on by momentum
-    assert "not been initialized" in said["early"]
-    assert said["size"] == 1
-    assert "CPU" in said["device"]
-
-
-SEEDED = """
-import tensorflow as tf
-import sys
-for number in range(int(sys.argv[1])):  # others, as a migrated script has them
-    tf.constant(number)
-w = tf.get_variable("w", [3], initializer=tf.random_normal_initializer())
-data = tf.data.Dataset.range(8).shuffle(8).repeat().batch(2, drop_remainder=True)
-x = tf.cast(data.make_one_shot_iterator().get_next(), tf.float32)
-loss = tf.reduce_sum(tf.nn.dropout(w, 0.5)) * tf.reduce_sum(x)
-step = tf.train.GradientDescentOptimizer(0.01).minimize(loss)
-with tf.Session() as sess:
-    sess.run(tf.global_variables_initializer())
-    for _ in range(4):
-        sess.run(step)
-"""
-
-
-def test_a_seed_gives_the_same_run_whatever_else_is_in_the_graph(tmp_path: Path) -> None:
-    script = tmp_path / "seeded.py"
-    script.write_text(SEEDED)
-    first, more, other = (
-        rehearsed("original", script, seed=seed, arguments=[count]) for seed, count in ((3, "0"), (3, "5"), (4, "0"))
-    )
-    assert len(first.losses) == 4
-    assert first.losses == more.losses
-    assert first.variables == more.variables
-    assert first.losses != other.losses
-
-
 def test_without_tensorflow_the_pip_line_is_said() -> None:
     code = (
         "import importlib.util, sys; plain = importlib.util.find_spec\n"
@@ -353,32 +285,3 @@ def test_without_tensorflow_the_pip_line_is_said() -> None:
     )
     assert answer.returncode == 0, answer.stderr
     assert "pip install 'viaduct[tf]'" in answer.stdout
-
-
-SHAKEN = """
-import sys
-import tensorflow as tf
-from viaduct.rehearsal.tf1_stage import inspection, sessions
-
-with tf.Graph().as_default(), tf.Session() as first:
-    tf.get_variable("w", [4], initializer=tf.ones_initializer())
-    first.run(tf.global_variables_initializer())
-    tf.train.Saver().save(first, "saved/model")
-w = tf.get_variable("w", [4], use_resource=sys.argv[1] == "resource")
-tf.train.init_from_checkpoint("saved/model", {"w": "w"})
-train = tf.train.GradientDescentOptimizer(0.1).minimize(tf.reduce_sum(w))
-sessions.observers.insert(0, inspection.Perturbation())
-with tf.Session() as sess:
-    sess.run(tf.global_variables_initializer())
-    sess.run(train)
-"""
-
-
-@pytest.mark.parametrize("kind", ["plain", "resource"])
-def test_weights_that_a_checkpoint_gave_are_moved_too(kind: str, tmp_path: Path) -> None:
-    script = tmp_path / "shaken.py"
-    script.write_text(SHAKEN)
-    answer = rehearsed("original", script, arguments=[kind])
-    assert answer.code == 0, answer.talk[-3000:]
-    assert answer.variables["w"] == pytest.approx([0.9] * 4)
-    assert answer.variables["w"] != [np.float32(1) - np.float32(0.1)] * 4

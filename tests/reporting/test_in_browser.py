@@ -8,7 +8,7 @@ import pytest
 from viaduct.reporting import LineChart, Page, Section, Series, Table, write_page
 
 from .browser import needs_browser, open_page
-from .sample import sample_page
+from .sample_page import sample_page
 
 pytestmark = [pytest.mark.browser, needs_browser]
 

@@ -10,7 +10,7 @@ import pytest
 
 from viaduct.reporting import Code, Facts, Page, Section, Table, Tile, render_page, write_page
 
-from .sample import sample_page
+from .sample_page import sample_page
 
 HOSTILE = "<script>alert('x')</script>"
 

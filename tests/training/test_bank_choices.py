@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from training import tiny
+from training import tiny_runs
 from viaduct import devices
 from viaduct.errors import BadRun
 from viaduct.recipes import Loaded
@@ -49,13 +49,13 @@ def bank(tmp_path: Path) -> Path:
 
 
 def recipe() -> Any:
-    return replace(tiny.RECIPE, model=tiny.forgetful)
+    return replace(tiny_runs.RECIPE, model=tiny_runs.forgetful)
 
 
 def make_training(path: Path) -> Training:
     device, place = devices.pick("cpu")
     path.mkdir()
-    return Training(recipe(), RunDir(path), tiny.make(None), device, place, callbacks=[])
+    return Training(recipe(), RunDir(path), tiny_runs.make(None), device, place, callbacks=[])
 
 
 def train(run: Path, bank: Path | None, steps: int) -> dict[str, torch.Tensor]:

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
-from training.tiny import RECIPE, make, normed, plain
+from training.tiny_runs import RECIPE, make, normed, plain
 from viaduct import devices
 from viaduct.errors import BadValue
 from viaduct.recipes import Checkpoint, Init, Loaded, Log, Recipe

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from training.tiny import RECIPE, After, Recorder, trained, training, within
+from training.tiny_runs import RECIPE, After, Recorder, trained, training, within
 from viaduct.errors import Diverged
 from viaduct.recipes import Checkpoint, Evaluation, Log, Precision
 from viaduct.training.callbacks import (

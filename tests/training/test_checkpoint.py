@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch import nn
 
-from training.tiny import normed, plain
+from training.tiny_runs import normed, plain
 from viaduct.errors import BadRun, DiskFull
 from viaduct.training import checkpoint
 from viaduct.training.checkpoint import Saved, checkpoints, discard, load_model, newest_whole, prune, save, sweep

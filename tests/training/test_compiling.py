@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from training.tiny import RECIPE, normed, trained, training, weights
+from training.tiny_runs import RECIPE, normed, trained, training, weights
 from viaduct import models
 from viaduct.errors import BadValue
 from viaduct.recipes import Precision, Recipe, Sgd, Thor

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from training.ranks import Ended, free_port, together
-from training.tiny import RECIPE, within
+from training.tiny_runs import RECIPE, within
 from viaduct.data.order import permutation
 from viaduct.errors import BadValue, ViaductError
 from viaduct.models.resnet_cifar import small_resnet

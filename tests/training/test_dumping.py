@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from training.tiny import RECIPE, After, Recorder, forgetful, normed, trained, training, within
+from training.tiny_runs import RECIPE, After, Recorder, forgetful, normed, trained, training, within
 from viaduct.comparison.readers.viaduct import read
 from viaduct.errors import BadValue
 from viaduct.recipes import Precision, Recipe, Thor

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from training.tiny import RECIPE, After, Recorder, make, normed, trained, training, weights
+from training.tiny_runs import RECIPE, After, Recorder, make, normed, trained, training, weights
 from viaduct import devices
 from viaduct.data.batches import Stream
 from viaduct.errors import BadValue

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from training.tiny import RECIPE, normed, trained, training, weights, within
+from training.tiny_runs import RECIPE, normed, trained, training, weights, within
 from viaduct import models
 from viaduct.errors import BadValue
 from viaduct.recipes import Init

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from training.ranks import together
 from training.test_distributed import Overflow, conducted, difference, losses, records, trained
-from training.tiny import RECIPE, within
+from training.tiny_runs import RECIPE, within
 from viaduct.errors import BadValue
 from viaduct.recipes import (
     AdamW,

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from training.tiny import RECIPE, normed
+from training.tiny_runs import RECIPE, normed
 from viaduct.errors import BadValue
 from viaduct.recipes import Lars
 from viaduct.training.optim import build_optimizer, l2_loss

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from training.tiny import RECIPE, VALIDATION, After, trained
+from training.tiny_runs import RECIPE, VALIDATION, After, trained
 from viaduct.recipes import Evaluation, Log, Recipe
 from viaduct.training.callbacks import Checkpointing, LogRecord, StopAtThreshold
 from viaduct.training.logs import FORMATS, Lines, find_device_index, latencies, lines_for

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from training.tiny import (
+from training.tiny_runs import (
     PER_EPOCH,
     RECIPE,
     After,

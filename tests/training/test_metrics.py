@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,9 +13,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from training.tiny_runs import CLASSES, RECIPE, VALIDATION, trained, training, within
 from viaduct.data.batches import Batches
-from viaduct.recipes import Arrays, ImageSet, Split
+from viaduct.errors import BadValue
+from viaduct.recipes import Arrays, CrossEntropy, ImageSet, Recipe, Split
+from viaduct.training.callbacks import MetricsFile, TensorBoard
 from viaduct.training.metrics import MOST_CONFUSION, Counted, Score, evaluate, score
+from viaduct.training.rundir import RunDir
 
 
 def unused(path: object) -> ImageSet:
@@ -188,3 +194,76 @@ def test_the_headline_is_small_enough_for_a_line() -> None:
 def grad_mode_is_as_before() -> Iterator[None]:
     yield
     assert torch.is_grad_enabled()
+
+
+def kappa(logits: Tensor, labels: Tensor) -> float:
+    """Cohen's, of the predicted classes."""
+    predicted = logits.argmax(1)
+    agreed = float((predicted == labels).double().mean())
+    classes = logits.shape[1]
+    shares = [torch.bincount(found, minlength=classes).double() / len(labels) for found in (predicted, labels)]
+    chance = float((shares[0] * shares[1]).sum())
+    return (agreed - chance) / (1 - chance)
+
+
+def test_a_metric_sees_the_logits_and_labels_of_all_images_in_their_order(run: RunDir) -> None:
+    seen: list[tuple[Tensor, Tensor]] = []
+
+    def note(logits: Tensor, labels: Tensor) -> int:
+        seen.append((logits, labels))
+        return 3
+
+    done = trained(replace(RECIPE, metrics={"noted": note, "kappa": kappa}), run)
+    assert done.score is not None
+    logits, labels = seen[-1]
+    assert labels.tolist() == done.images.validation.labels.tolist()
+    assert len(logits) == VALIDATION
+    assert logits.argmax(1).tolist() == done.score.predictions
+    assert done.score.own == {"noted": 3.0, "kappa": pytest.approx(kappa(logits, labels))}
+    assert done.score.headline()["noted"] == 3.0
+
+
+def test_it_is_written_down_beside_the_others(run: RunDir) -> None:
+    trained(replace(RECIPE, metrics={"kappa": kappa}), run, MetricsFile(), TensorBoard())
+    assert all(-1 <= record["kappa"] <= 1 for record in run.records("evaluation"))
+    events = b"".join(path.read_bytes() for path in run.path.glob("events.*"))
+    assert b"validation/kappa" in events
+
+
+@pytest.mark.parametrize(
+    ("metric", "message"),
+    [
+        (lambda logits, labels: logits, "metric 'mine' returned a Tensor"),
+        (lambda logits, labels: "good", "metric 'mine' returned a str .'good'., not a number"),
+        (lambda logits, labels: 1 / 0, "metric 'mine' fails: ZeroDivisionError"),
+    ],
+)
+def test_a_metric_that_gives_no_number_is_named(run: RunDir, metric: Any, message: str) -> None:
+    with pytest.raises(BadValue, match=message):
+        trained(replace(RECIPE, metrics={"mine": metric}), run)
+
+
+@pytest.mark.parametrize("metrics", [{"top1": kappa}, {"two words": kappa}, {"kappa": 3}])
+def test_names_that_are_taken_and_what_is_no_function_are_refused(metrics: Any) -> None:
+    with pytest.raises(BadValue, match="metrics"):
+        replace(RECIPE, metrics=metrics)
+
+
+def score_of(recipe: Recipe, run: RunDir) -> float:
+    done = trained(recipe, run)
+    assert done.score is not None
+    return done.score.loss
+
+
+def test_the_validation_loss_is_smoothed_only_where_the_recipe_says_so(run: RunDir) -> None:
+    plain = replace(RECIPE, loss=CrossEntropy(0.1))
+    smoothed = within(plain, "loss", smooth_evaluation=True)
+    done, again = trained(plain, run), training(plain, run).validation
+    done.computation.train(False)
+    sharp = evaluate(done.computation, again, CLASSES, F.cross_entropy)
+    assert sharp is not None
+    assert score_of(plain, run) == pytest.approx(sharp.loss)
+    soft = evaluate(done.computation, again, CLASSES, lambda x, y: F.cross_entropy(x, y, label_smoothing=0.1))
+    assert soft is not None
+    assert score_of(smoothed, run) == pytest.approx(soft.loss)
+    assert soft.loss != pytest.approx(sharp.loss, rel=1e-3)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from training.test_loop import interrupted_at, resumed, same
-from training.tiny import CLASSES, RECIPE, Recorder, normed, trained, training, weights
+from training.tiny_runs import CLASSES, RECIPE, Recorder, normed, trained, training, weights
 from viaduct.recipes import CrossEntropy
 from viaduct.training.mixup import mix, mixing_rows, mixing_weights
 from viaduct.training.rundir import RunDir

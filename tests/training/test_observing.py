@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from command import viaduct
-from training.tiny import RECIPE, normed, trained, training, weights, within
+from training.tiny_runs import RECIPE, normed, trained, training, weights, within
 from viaduct.devices import cpu
 from viaduct.errors import BadValue
 from viaduct.recipes import Log, Recipe

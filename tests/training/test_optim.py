@@ -8,9 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
-from training.tiny import RECIPE, Recorder, normed, trained
+from training.tiny_runs import CLASSES, RECIPE, Recorder, normed, trained
 from viaduct.recipes import AdamW, CrossEntropy, Lars, RmsProp, Sgd, Thor
 from viaduct.training.optim import build_loss, build_optimizer, decay_groups, l2_loss
 from viaduct.training.rundir import RunDir
@@ -231,3 +232,10 @@ def test_the_l2_term_is_tensorflows() -> None:
     optimizer = build_optimizer(replace(RECIPE, optimizer=Sgd(weight_decay=1e-4, decay="not_norm")), model)
     theirs = 1e-4 * sum(float(tf.nn.l2_loss(weight)) for weight in decayed(model, "not_norm"))
     assert float(l2_loss(optimizer)) == pytest.approx(theirs, rel=1e-5)
+
+
+def test_smoothing_without_smoothing_is_the_plain_loss() -> None:
+    logits, labels = torch.randn(4, CLASSES), torch.arange(4)
+    for smooth in (False, True):
+        loss = build_loss(replace(RECIPE, loss=CrossEntropy(0.0, smooth_evaluation=smooth)), training=False)
+        assert torch.equal(loss(logits, labels), F.cross_entropy(logits, labels))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from training.tiny import RECIPE, normed, training
+from training.tiny_runs import RECIPE, normed, training
 from viaduct.errors import BadValue
 from viaduct.recipes import Init, Recipe, Thor
 from viaduct.training import own_kernels

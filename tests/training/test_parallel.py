@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from training.tiny import RECIPE
+from training.tiny_runs import RECIPE
 from viaduct.training.distributed import Group
 from viaduct.training.parallel import (
     DataParallel,

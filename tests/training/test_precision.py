@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import nn
 
-from training.tiny import PER_EPOCH, RECIPE, Recorder, normed, plain, trained, training, weights
+from training.tiny_runs import PER_EPOCH, RECIPE, Recorder, normed, plain, trained, training, weights
 from viaduct import devices
 from viaduct.errors import BadValue
 from viaduct.recipes import Precision, Recipe

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from training.test_loop import resumed
-from training.tiny import RECIPE, After, Recorder, forgetful, normed, plain, trained, training, weights, within
+from training.tiny_runs import RECIPE, After, Recorder, forgetful, normed, plain, trained, training, weights, within
 from viaduct.devices import cpu
 from viaduct.errors import BadData, BadValue, UnknownName
 from viaduct.profiling.collector import Plan

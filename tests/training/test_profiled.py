@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from command import viaduct
-from training.tiny import RECIPE, After
+from training.tiny_runs import RECIPE, After
 from viaduct.data.synthetic import SYNTHETIC
 from viaduct.errors import BadData, UnknownName
 from viaduct.profiling.collector import Plan

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from training.tiny import RECIPE
+from training.tiny_runs import RECIPE
 from viaduct.errors import BadValue
 from viaduct.recipes import Recipe
 from viaduct.training.progress import Progress, Stopwatch

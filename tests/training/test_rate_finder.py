@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from training.tiny import RECIPE
+from training.tiny_runs import RECIPE
 from viaduct.recipes import AdamW, Loaded
 from viaduct.training.rate_finder import choose_range, has_diverged, measure_rates, rate_at
 from viaduct.training.rundir import RunDir

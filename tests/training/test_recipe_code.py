@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from training.tiny import RECIPE, trained, training
+from training.tiny_runs import RECIPE, trained, training
 from viaduct.errors import BadValue
 from viaduct.training.recipe_code import explain_recipe_errors
 from viaduct.training.rundir import RunDir

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from training.tiny import PER_EPOCH, RECIPE, After, trained
+from training.tiny_runs import PER_EPOCH, RECIPE, After, trained
 from viaduct.recipes import Loaded, Recipe, Top1
 from viaduct.training.callbacks import Checkpointing, MetricsFile
 from viaduct.training.report import write_report

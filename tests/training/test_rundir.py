@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from training.tiny import RECIPE, within
+from training.tiny_runs import RECIPE, within
 from viaduct.errors import BadRun
 from viaduct.recipes import AdamW, Cosine, Loaded, Recipe, Top1, load
 from viaduct.recipes._fields import override, to_record

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from training.tiny import RECIPE, within
+from training.tiny_runs import RECIPE, within
 from viaduct.errors import ViaductError
 from viaduct.recipes import (
     AmoebanetDecay,

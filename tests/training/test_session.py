@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import torch
 
-from training.tiny import RECIPE, After, images, make, within
+from training.tiny_runs import RECIPE, After, images, make, within
 from viaduct.data.batches import Batch
 from viaduct.errors import BadData, BadRun, BadValue, DiskFull, Diverged, OutOfMemory
 from viaduct.recipes import Checkpoint, Cifar10, Evaluation, Loaded, Log, Recipe

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from training.test_loop import resumed
-from training.tiny import PER_EPOCH, RECIPE, Recorder, normed, trained, training, weights, within
+from training.tiny_runs import PER_EPOCH, RECIPE, Recorder, normed, trained, training, weights, within
 from viaduct.devices import cpu
 from viaduct.errors import BadValue
 from viaduct.recipes import Cosine, Recipe

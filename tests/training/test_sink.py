@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from training.test_loop import Flag, resumed
-from training.tiny import (
+from training.tiny_runs import (
     PER_EPOCH,
     RECIPE,
     Recorder,

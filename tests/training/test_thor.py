@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, distributed, nn
 
 from training.ranks import together
-from training.tiny import RECIPE, After, normed, trained, training, weights
+from training.tiny_runs import RECIPE, After, normed, trained, training, weights
 from viaduct import devices, models
 from viaduct.errors import BadValue
 from viaduct.models.padding import SameConv2d

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from training.tiny import RECIPE, trained
+from training.tiny_runs import RECIPE, trained
 from viaduct.errors import BadValue
 from viaduct.recipes import Log
 from viaduct.training.rundir import RunDir

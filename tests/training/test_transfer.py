@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from training.tiny import CLASSES, PER_EPOCH, RECIPE, normed, plain, trained, training, weights, within
+from training.tiny_runs import CLASSES, PER_EPOCH, RECIPE, normed, plain, trained, training, weights, within
 from viaduct import models
 from viaduct.errors import BadData, BadRun, BadValue
 from viaduct.recipes import Init, Lars, Loaded, Recipe, RmsProp, Sgd

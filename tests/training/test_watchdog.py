@@ -12,7 +12,7 @@ import pytest
 
 from training.ranks import together
 from training.test_distributed import TINY, conducted
-from training.tiny import within
+from training.tiny_runs import within
 from viaduct.errors import LostRank
 from viaduct.training.callbacks import Callback
 from viaduct.training.loop import Training

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import typer
 
-from comparison import worlds
+from comparison import foreign_dumps
 from viaduct.errors import BadValue, ViaductError
 from viaduct.verbs import compare
 
@@ -209,7 +209,7 @@ def test_comparing_needs_no_torch(truth: Path) -> None:
 
 def fused_pair(folder: Path, *faulty: str) -> tuple[Path, Path, Path]:
     """An NPU dump, the truth from tfdbg, and the compiled graph; the faulty operators and all behind them are off."""
-    ops, truth = worlds.fused_network()
+    ops, truth = foreign_dumps.fused_network()
     off = False
     for op in ops:
         off = off or op.name in faulty
@@ -221,8 +221,8 @@ def fused_pair(folder: Path, *faulty: str) -> tuple[Path, Path, Path]:
             for slot, value in op.dump.items()
         }
     graph = folder / "ge_proto_00292_Build.txt"
-    graph.write_text(worlds.as_text(ops))
-    return worlds.npu(folder / "npu", ops), worlds.tfdbg(folder / "tfdbg", truth), graph
+    graph.write_text(foreign_dumps.as_text(ops))
+    return foreign_dumps.npu(folder / "npu", ops), foreign_dumps.tfdbg(folder / "tfdbg", truth), graph
 
 
 def test_a_fused_graph_on_an_accelerator_agrees_with_the_original(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from comparison.worlds import fused_network, npu, numbers, tfdbg
+from comparison.foreign_dumps import fused_network, npu, numbers, tfdbg
 from viaduct.comparison.readers import holds_dump, looks_swapped, read
 from viaduct.comparison.storage import open_tensor
 from viaduct.comparison.tensors import Side

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from comparison.worlds import msprobe, numbers, tensor_entry
+from comparison.foreign_dumps import msprobe, numbers, tensor_entry
 from viaduct.comparison.readers import read
 from viaduct.comparison.storage import open_tensor
 from viaduct.errors import BadData

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from comparison.worlds import TIME, fused_network, npu, npu_file, numbers
+from comparison.foreign_dumps import TIME, fused_network, npu, npu_file, numbers
 from viaduct.comparison.readers import read
 from viaduct.comparison.readers.npu import call_of, fewest_before_time, split_name
 from viaduct.comparison.storage import open_tensor

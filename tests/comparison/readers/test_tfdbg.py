@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from comparison.worlds import TIME, numbers, tfdbg
+from comparison.foreign_dumps import TIME, numbers, tfdbg
 from viaduct.comparison.readers import read
 from viaduct.comparison.storage import open_tensor
 

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from viaduct.profiling.advice import advise
 from viaduct.profiling.figures import Convolution, Product
-from viaduct.profiling.record import Collective, Facts, Kernel, Operator, Profile, Step
+from viaduct.profiling.record import Advice, Collective, Facts, Kernel, Operator, Profile, Step
 
 
 def make_steps(
@@ -93,3 +94,7 @@ class FixedTrials:
     def time_updates(self, kind: str, sizes: Sequence[int]) -> tuple[float, float] | None:
         self.asked.append((kind, list(sizes)))
         return self.times
+
+
+def find_advice(name: str, profile: Profile) -> Advice | None:
+    return next((advice for advice in advise(profile) if advice.name == name), None)

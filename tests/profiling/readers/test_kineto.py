@@ -11,7 +11,7 @@ import pytest
 from viaduct.errors import BadData
 from viaduct.profiling.readers import read_any
 
-from .files import make_kineto
+from .profiler_files import make_kineto
 
 
 def write(path: Path, **options: int | bool) -> Path:

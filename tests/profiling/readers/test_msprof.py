@@ -9,7 +9,7 @@ import pytest
 
 from viaduct.profiling.readers import read_any
 
-from .files import OP_SUMMARY, STEP_TRACE, ZERO, write_msprof, write_rows
+from .profiler_files import OP_SUMMARY, STEP_TRACE, ZERO, write_msprof, write_rows
 
 
 def test_a_trace_without_fp_and_bp_points_has_no_phases(tmp_path: Path) -> None:

@@ -15,8 +15,7 @@ from viaduct.errors import BadData
 from viaduct.profiling.folder import write_profile
 from viaduct.profiling.readers import load_readers, read_any
 
-from ..complete_profile import make_profile
-from .files import make_kineto, write_msprof, write_torch_npu
+from .profiler_files import make_kineto, write_msprof, write_torch_npu
 
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:
@@ -52,18 +51,6 @@ def test_a_folder_of_torch_npu_is_not_taken_for_msprofs_raw_data_in_it(tmp_path:
     output = write_torch_npu(tmp_path)
     write_msprof(output.parent)
     assert read_any(output.parent).facts.kind == "torch_npu"
-
-
-def test_our_own_profile_is_read_from_its_folder_and_its_file(tmp_path: Path) -> None:
-    write_profile(make_profile(), tmp_path)
-    assert read_any(tmp_path) == make_profile()
-    assert read_any(tmp_path / "profile.json") == make_profile()
-
-
-def test_the_ranks_of_a_run_that_was_not_merged_are_merged(tmp_path: Path) -> None:
-    for rank in range(2):
-        write_profile(make_profile(rank), tmp_path / f"rank_{rank}")
-    assert read_any(tmp_path).ranks == [0, 1]
 
 
 def test_every_file_of_the_folder_is_a_reader() -> None:

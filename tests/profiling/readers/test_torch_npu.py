@@ -10,7 +10,7 @@ import pytest
 from viaduct.errors import BadData
 from viaduct.profiling.readers import read_any
 
-from .files import STEP_TRACE_TIME, ZERO, write_rows, write_torch_npu
+from .profiler_files import STEP_TRACE_TIME, ZERO, write_rows, write_torch_npu
 
 
 def test_databases_alone_are_refused_with_what_to_do(tmp_path: Path) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import copy
+import warnings
+from typing import Any
 
 import pytest
 import torch
+from torch.nn import functional
 
-from rehearsal.torch_stage.networks import network, same, train
+from rehearsal.torch_stage.networks import make_perceptron, network, same, train
 from rehearsal.torch_stage.staged import on
 
 
@@ -153,7 +156,6 @@ def test_an_operator_without_a_kernel_is_named_in_one_line() -> None:
 
 @on("npu")
 def test_attention_and_norms_are_those_of_the_cpu_bit_for_bit() -> None:
-    from torch.nn import functional
 
     torch.manual_seed(0)
     values = [torch.randn(2, 4, 16, 8) for _ in range(3)]
@@ -174,7 +176,6 @@ def test_attention_and_norms_are_those_of_the_cpu_bit_for_bit() -> None:
 
 @on("cuda")
 def test_transformers_compute_on_a_device_called_cuda_what_the_cpu_computes() -> None:
-    from torch.nn import functional
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     torch.manual_seed(0)
@@ -197,7 +198,6 @@ def test_transformers_compute_on_a_device_called_cuda_what_the_cpu_computes() ->
 
 @on("cuda")
 def test_functions_of_pytorch_that_make_tensors_beside_their_input_find_the_device() -> None:
-    from torch.nn import functional
 
     torch.manual_seed(0)
     image = torch.randn(1, 2, 8, 8)
@@ -247,3 +247,69 @@ def test_conjugates_that_are_only_marked_are_read_as_conjugates() -> None:
     assert torch.equal(card.conj().imag.cpu(), host.conj().imag)
     card.conj().mul_(2)
     assert torch.equal(card.cpu(), host * 2)
+
+
+@on("mlu")
+def test_vmap_and_gradients_of_functions_are_those_of_the_cpu() -> None:
+    from torch.func import functional_call, grad, hessian, jacfwd, jacrev, vmap
+
+    warnings.filterwarnings("ignore", category=DeprecationWarning)  # of PyTorch's own use of torch.jit.script
+    model, x = make_perceptron(), torch.randn(5, 4)
+
+    def loss(module: Any, parameters: Any, row: torch.Tensor) -> torch.Tensor:
+        return functional_call(module, parameters, (row.unsqueeze(0),)).square().sum()
+
+    results = []
+    for place in ("cpu", "mlu"):
+        placed = copy.deepcopy(model).to(place)
+        parameters = {name: value.detach() for name, value in placed.named_parameters()}
+        rows = x.to(place)
+        each = vmap(grad(lambda p, row: loss(placed, p, row)), in_dims=(None, 0))(parameters, rows)  # noqa: B023
+        second = [transform(lambda y: y.sin().prod())(rows[0]) for transform in (jacrev, jacfwd, hessian)]
+        results.append([value.cpu() for value in (*each.values(), *second)])
+    assert all(torch.equal(one, other) for one, other in zip(*results, strict=True))
+
+
+@on("npu")
+def test_packed_sequences_train_and_need_their_lengths_on_the_host() -> None:
+    from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+    torch.manual_seed(0)
+    x = torch.randn(5, 2, 4)
+    results = []
+    for place in ("cpu", "npu"):
+        torch.manual_seed(1)
+        layer = torch.nn.LSTM(4, 6).to(place)
+        output, _ = pad_packed_sequence(layer(pack_padded_sequence(x.to(place), [5, 3]))[0])
+        output.sum().backward()
+        results.append([output.detach().cpu(), *(p.grad.cpu() for p in layer.parameters())])
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other)
+    with pytest.raises(RuntimeError, match="'lengths' argument should be a 1D CPU int64 tensor"):
+        pack_padded_sequence(x.npu(), torch.tensor([5, 3], device="npu"))
+
+
+@on("mlu")
+def test_every_optimizer_steps_as_on_the_cpu() -> None:
+    x = torch.randn(5, 4)
+    choices: list[tuple[str, dict[str, Any]]] = [
+        *((name, {way: True}) for name in ("SGD", "Adam", "AdamW", "Adagrad") for way in ("foreach", "fused")),
+        *((name, {"foreach": True}) for name in ("NAdam", "RAdam", "Adadelta", "Adamax", "ASGD", "RMSprop", "Rprop")),
+        ("LBFGS", {}),
+    ]  # foreach is named, for PyTorch chooses it by itself on an accelerator only
+    for name, options in choices:
+        weights = []
+        for place in ("cpu", "mlu"):
+            model, rows = make_perceptron().to(place), x.to(place)
+            optimizer = getattr(torch.optim, name)(model.parameters(), lr=0.01, **options)
+
+            def closure(model: Any = model, rows: Any = rows, optimizer: Any = optimizer) -> torch.Tensor:
+                optimizer.zero_grad()
+                loss: torch.Tensor = model(rows).square().sum()
+                loss.backward()
+                return loss
+
+            for _ in range(3):
+                optimizer.step(closure)
+            weights.append([p.detach().cpu() for p in model.parameters()])
+        assert all(torch.equal(one, other) for one, other in zip(*weights, strict=True)), (name, options)

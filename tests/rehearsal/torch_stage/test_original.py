@@ -5,13 +5,16 @@ from __future__ import annotations
 import copy
 import io
 import threading
+import warnings
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from torch.nn import functional
 
-from rehearsal.torch_stage.networks import same, train
+from rehearsal.torch_stage.networks import make_perceptron, same, train
 from rehearsal.torch_stage.staged import on
 from rehearsal.torch_stage.test_casting import train_mixed
 
@@ -141,3 +144,48 @@ def test_a_script_and_its_migrated_copy_end_with_the_same_bits(tmp_path: Path) -
     assert same(ours[0], theirs[0])
     assert same(ours[1], theirs[1])
     assert not same(ours[0], ours[1])
+
+
+@on("cuda")
+def test_scripted_and_traced_modules_compute_and_are_loaded_onto_the_device() -> None:
+    warnings.filterwarnings("ignore", category=DeprecationWarning)
+    x = torch.randn(5, 4)
+    expected = make_perceptron()(x)
+    for module in (torch.jit.script(make_perceptron().cuda()), torch.jit.trace(make_perceptron().cuda(), x.cuda())):
+        assert torch.equal(module(x.cuda()).cpu(), expected)
+        file = io.BytesIO()
+        torch.jit.save(module, file)
+        file.seek(0)
+        assert torch.jit.load(file, map_location="cuda")(x.cuda()).is_cuda
+    made: Any = torch.jit.script(make_range)
+    assert made(x.cuda()).tolist() == [1, 2, 3]
+
+
+def make_range(x: torch.Tensor) -> torch.Tensor:
+    return torch.arange(3, device=x.device) + torch.zeros_like(torch.ones([3], device=x.device)) + torch.tensor(1)
+
+
+@on("cuda")
+def test_export_and_flex_attention_trace_tensors_of_the_device() -> None:
+    warnings.filterwarnings("ignore")
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    x = torch.randn(5, 4, device="cuda")
+    assert torch.export.export(make_perceptron().cuda(), (x,)).module()(x).is_cuda
+    q = torch.randn(1, 2, 128, 16, device="cuda", requires_grad=True)
+    mask = create_block_mask(lambda b, h, q, k: q >= k, 1, 1, 128, 128, device="cuda")
+    output = flex_attention(q, q, q, block_mask=mask)
+    output.sum().backward()
+    expected = functional.scaled_dot_product_attention(q, q, q, is_causal=True)
+    torch.testing.assert_close(output, expected, rtol=1e-4, atol=1e-5)
+    assert q.grad is not None
+
+
+@on("cuda")
+def test_the_submodules_of_torch_cuda_are_the_devices_too() -> None:
+    state = torch.cuda.random.get_rng_state()
+    drawn = torch.rand(3, device="cuda")
+    torch.cuda.random.set_rng_state(state)
+    assert torch.equal(torch.rand(3, device="cuda"), drawn)
+    assert torch.cuda.memory.memory_allocated() > 0
+    assert torch.cuda.streams.Stream is torch.cuda.Stream

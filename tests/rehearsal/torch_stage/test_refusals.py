@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from rehearsal.torch_stage.networks import make_perceptron
 from rehearsal.torch_stage.staged import on
 from viaduct.rehearsal import limits
 
@@ -182,3 +183,18 @@ def test_a_list_of_cards_that_ascends_hides_the_others() -> None:
 @on("mlu", MLU_VISIBLE_DEVICES="1,0")
 def test_an_mlu_takes_its_cards_in_any_order() -> None:
     assert torch.mlu.device_count() == 2
+
+
+@on("npu")
+def test_what_is_refused_is_refused_in_a_sentence() -> None:
+    x = torch.ones(1, 2, 128, 16, device="npu")
+    with pytest.raises(NotImplementedError, match="A rehearsal does not capture NPU graphs"):
+        torch.npu.NPUGraph()  # type: ignore[attr-defined]
+    with pytest.raises(RuntimeError, match=r"torch.compile is called with the backend 'inductor'. \[compile\]"):
+        torch.compile(make_perceptron().npu())
+    with pytest.raises(NotImplementedError, match=r"flash_attention.default has no kernel for the CPU"):
+        torch.ops.aten._scaled_dot_product_flash_attention(x, x, x)
+    from torch.nn.attention.flex_attention import flex_attention
+
+    with pytest.raises(ValueError, match="FlexAttention is only supported on"):
+        flex_attention(x, x, x)

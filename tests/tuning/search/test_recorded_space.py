@@ -6,7 +6,7 @@ import statistics
 
 import pytest
 
-from tuning.recorded import TABLE, RecordedSpace, read_recorded_space
+from tuning.recorded_space import TABLE, RecordedSpace, read_recorded_space
 
 SEEDS = range(5)  # the methods were developed with others
 MEASUREMENTS = 200

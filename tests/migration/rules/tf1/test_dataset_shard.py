@@ -108,3 +108,20 @@ def test_a_shard_of_unknown_origin_is_left_to_a_person() -> None:
     source = HEAD + "def f(n, i):\n    return tf.data.Dataset.range(9).shard(n, i)\n"
     check_says("dataset_shard", source, "manual", "rank", distributed=True)
     check_noop("dataset_shard", source)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "num_shards=strategy.num_replicas_in_sync, index=config.global_id_in_cluster",
+        "len(cluster['worker']), cluster_task",
+        "config.num_worker_replicas, config.task_id",
+    ],
+)
+def test_shards_by_a_cluster_go_by_rank(given: str) -> None:
+    head = "import json, os\ncluster = json.loads(os.environ['TF_CONFIG'])\ncluster_task = cluster['task']['index']\n"
+    text = after(
+        HEAD + head + f"def f():\n    return tf.data.Dataset.range(9).shard({given})\n", "D5", distributed=True
+    )
+    assert "get_rank_size(), " in text
+    assert "get_rank_id())" in text

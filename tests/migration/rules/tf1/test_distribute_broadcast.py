@@ -206,3 +206,35 @@ def test_a_function_that_evaluates_does_not_broadcast(fetch: str) -> None:
         f"        s.run(tf.global_variables_initializer())\n        s.run({fetch})\n"
     )
     assert "bcast_op" not in migrated(text, "distribute_broadcast", distributed=True).after.decode()
+
+
+@pytest.mark.parametrize(
+    ("init", "run"),
+    [
+        ("sess.run(tf.initialize_all_variables())", "sess.run(bcast_op)"),
+        ("sess.run([tf.global_variables_initializer(), tf.local_variables_initializer()])", "sess.run(bcast_op)"),
+        ("_ = sess.run(fetches=init)", "sess.run(bcast_op)"),
+        ("init.run()", "bcast_op.run()"),
+        ("tf.global_variables_initializer().run(session=sess)", "bcast_op.run(session=sess)"),
+    ],
+)
+def test_a_broadcast_follows_the_initialiser(init: str, run: str) -> None:
+    head = HEAD + "init = tf.group(tf.global_variables_initializer(), tf.tables_initializer())\nopt.minimize(l)\n"
+    text = after(head + f"with tf.Session() as sess:\n    {init}  # start\n    go()\n", "V4", distributed=True)
+    op = "tf.group(*[var.assign(hccl_ops.broadcast([var], 0)[0]) for var in tf.trainable_variables()])"
+    assert f"    {init}  # start\n    bcast_op = {op}\n    {run}\n    go()\n" in text
+
+
+@pytest.mark.parametrize(
+    ("before", "later"),
+    [
+        ("MonitoredTrainingSession()", "MonitoredTrainingSession(hooks=[HOOK])"),
+        ("MonitoredTrainingSession(hooks=[a, b], config=c)", "MonitoredTrainingSession(hooks=[HOOK, a, b], config=c)"),
+        ("MonitoredTrainingSession(hooks=h)", "MonitoredTrainingSession(hooks=[HOOK] + list(h or []))"),
+        ("SingularMonitoredSession([])", "SingularMonitoredSession([HOOK])"),
+        ("MonitoredSession(creator)", "MonitoredSession(creator, hooks=[HOOK])"),
+    ],
+)
+def test_a_monitored_session_gets_the_hook(before: str, later: str) -> None:
+    text = after(HEAD + f"def train():\n    opt.minimize(l)\n    return tf.train.{before}\n", "V4", distributed=True)
+    assert later.replace("HOOK", "NPUBroadcastGlobalVariablesHook(0, get_rank_id())") in text

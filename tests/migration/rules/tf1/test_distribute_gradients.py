@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+from textwrap import dedent
+
 import pytest
 
-from migration.checking import check_noop, check_says
+from migration.checking import check_noop, check_says, migrated
+
+NPU = "from npu_bridge.estimator.npu.npu_optimizer import NPUDistributedOptimizer\n"
 
 HEAD = "import tensorflow as tf\n"
 
@@ -27,3 +31,41 @@ def test_gradients_of_other_things_and_exchanged_ones_stay(source: str) -> None:
 def test_gradients_by_something_else_than_what_is_updated_are_left_to_a_person() -> None:
     source = HEAD + "g = tf.gradients(l, x)\no.apply_gradients(pairs(g))\n"
     check_says("distribute_gradients", source, "manual", "training loss", distributed=True)
+
+
+def after(source: str, rule: str = "", **options: object) -> str:
+    return migrated(dedent(source), rule, **options).after.decode()
+
+
+BERT = """\
+import tensorflow as tf
+def create_optimizer(loss, init_lr):
+  optimizer = AdamWeightDecayOptimizer(learning_rate=init_lr)
+  tvars = tf.trainable_variables()
+  grads = tf.gradients(loss, tvars)
+  (grads, _) = tf.clip_by_global_norm(grads, clip_norm=1.0)
+  return optimizer.apply_gradients(zip(grads, tvars), global_step=step)
+class AdamWeightDecayOptimizer(tf.train.Optimizer):
+  pass
+"""
+
+
+def test_clipped_gradients_of_ones_own_optimizer() -> None:
+    text = after(BERT, distributed=True)
+    assert "  optimizer = NPUDistributedOptimizer(optimizer)\n" in text
+    assert "  grads = [grad for grad, _ in optimizer.compute_gradients(loss, tvars)]\n  (grads, _) = tf.clip" in text
+
+
+def test_further_arguments_go_along_and_others_make_it_a_reduction() -> None:
+    head = HEAD + NPU + "v = tf.trainable_variables()\no = NPUDistributedOptimizer(x)\n"
+    text = after(head + "g = tf.gradients(l, v, grad_ys=s)\no.apply_gradients(zip(g, v))\n", "V3", distributed=True)
+    assert "g = [grad for grad, _ in o.compute_gradients(l, v, grad_loss=s)]" in text
+    text = after(
+        head + "g = tf.gradients(l, v, stop_gradients=s)\no.apply_gradients(zip(g, v))\n", "V3", distributed=True
+    )
+    assert "g = npu_allreduce(tf.gradients(l, v, stop_gradients=s))" in text
+
+
+def test_an_optimizer_that_is_made_later_makes_it_a_reduction() -> None:
+    source = HEAD + "v = tf.trainable_variables()\ng = tf.gradients(l, v)\no = make()\no.apply_gradients(zip(g, v))\n"
+    assert "g = npu_allreduce(tf.gradients(l, v))" in after(source, "V3", distributed=True)

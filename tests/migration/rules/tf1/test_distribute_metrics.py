@@ -18,3 +18,13 @@ def test_metrics_in_another_form_go_through_a_comprehension() -> None:
     source = HEAD + "def f(metrics):\n    return tf.estimator.EstimatorSpec(m, eval_metric_ops=metrics)\n"
     check_says("distribute_metrics", source, "manual", "average metrics", metrics_allreduce=True)
     check_noop("distribute_metrics", HEAD + "s = tf.estimator.EstimatorSpec(m, l)\n", metrics_allreduce=True)
+
+
+def test_metrics_are_averaged_only_when_asked_for() -> None:
+    source = (
+        HEAD
+        + "def f():\n    a = tf.metrics.mean(x)\n    return tf.estimator.EstimatorSpec(m, eval_metric_ops={'a': a})\n"
+    )
+    assert "allreduce" not in after(source, distributed=True)
+    text = after(source, distributed=True, metrics_allreduce=True)
+    assert '{\'a\': (hccl_ops.allreduce(a[0], "sum") / int(os.getenv("RANK_SIZE", "1")), a[1])}' in text

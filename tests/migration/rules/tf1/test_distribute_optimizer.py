@@ -233,3 +233,8 @@ def test_what_is_wrapped_is_not_left_to_a_person(source: str) -> None:
     result = migrated(HEAD + source, OPTIMIZER, distributed=True)
     assert "NPUDistributedOptimizer(" in result.after.decode()
     assert not [one for one in result.findings if one.status == "manual"]
+
+
+def test_nothing_is_wrapped_on_one_device() -> None:
+    text = after(HEAD + "opt = tf.train.AdamOptimizer(1)\ntrain = opt.minimize(loss)\n")
+    assert "NPUDistributedOptimizer" not in text

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from textwrap import dedent
+
 import pytest
 
-from migration.checking import check_noop, check_rewrite, check_says
+from migration.checking import check_noop, check_rewrite, check_says, migrated
 
 HEAD = "import tensorflow as tf\n"
 
@@ -62,3 +64,21 @@ def test_a_helper_that_chooses_is_only_reported(distributed: bool) -> None:
     )
     result = check_says("distribute_strategy", source, "manual", "helper", distributed=distributed)
     assert len(result.findings) == 3
+
+
+def after(source: str, rule: str = "", **options: object) -> str:
+    return migrated(dedent(source), rule, **options).after.decode()
+
+
+def test_in_a_distributed_run_it_becomes_the_accelerators() -> None:
+    text = after(HEAD + "s = tf.distribute.MirroredStrategy()\nwith s.scope():\n    run()\n", distributed=True)
+    assert "s = npu_strategy.NPUStrategy()\nwith s.scope():" in text
+    assert "from npu_bridge.estimator.npu import npu_strategy\n" in text
+
+
+def test_what_the_run_configuration_left_unused_is_not_made() -> None:
+    source = HEAD + "s = tf.distribute.MirroredStrategy()\nc = tf.estimator.RunConfig(train_distribute=s)\n"
+    for distributed in (False, True):
+        text = after(source, distributed=distributed)
+        assert "s = None\n" in text
+        assert "c = NPURunConfig()" in text

@@ -70,3 +70,25 @@ def test_estimators_that_cannot_follow_are_named(source: str, word: str) -> None
 def test_a_check_or_an_annotation_still_holds() -> None:
     source = "def f(x: tf.estimator.Estimator) -> tf.estimator.Estimator:\n    isinstance(x, tf.estimator.Estimator)\n"
     check_noop("estimator_class", HEAD + source)
+
+
+def test_all_estimator_rules_together_leave_a_whole_script() -> None:
+    source = (
+        HEAD + "c = tf.estimator.RunConfig('out', save_checkpoints_steps=9)\ne = tf.estimator.Estimator(fn, config=c)\n"
+    )
+    text = migrated(source).after.decode()
+    assert text == (
+        HEAD
+        + CONFIG
+        + ESTIMATOR
+        + "c = NPURunConfig(model_dir='out', save_checkpoints_steps=9)\ne = NPUEstimator(fn, config=c)\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [("f, config=c, **sizes", "come by **"), ("f, config=given, train_batch_size=1", "not shown")],
+)
+def test_arguments_of_a_tpu_estimator_that_are_not_seen_are_unresolved(arguments: str, word: str) -> None:
+    result = migrated(HEAD + f"def g(given, sizes):\n    return tf.contrib.tpu.TPUEstimator({arguments})\n")
+    assert any(word in one.message for one in result.findings if one.status == "unresolved")

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from migration.checking import check_noop, check_says, migrated
 
+HEAD = "import tensorflow as tf\n"
+
 RULE = "session_options"
 NPU = """
 import tensorflow as tf
@@ -51,3 +53,8 @@ def test_helpers_have_no_room() -> None:
 
 def test_loops_of_a_session_are_advice() -> None:
     check_says(RULE, NPU.format(""), "advice", "set_iteration_per_loop", loop=100)
+
+
+def test_a_session_is_given_the_fusion_switches_too() -> None:
+    text = migrated(HEAD + "s = tf.Session()\ns.run(x)\n", fusion_switch="/etc/off.cfg").after.decode()
+    assert 'parameter_map["fusion_switch_file"].s = tf.compat.as_bytes("/etc/off.cfg")\n' in text

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_noop, check_rewrite, check_says
+from migration.checking import check_noop, check_rewrite, check_says, migrated
 
 HELPER = "from accelerator_device import accelerator\n"
 
@@ -73,3 +73,9 @@ def test_a_value_that_is_not_seen_to_be_a_device_is_named() -> None:
 def test_a_text_that_is_put_together_otherwise_is_left_to_a_person() -> None:
     source = "import torch\nx.to(f'cuda:{i}{j}')\n"
     check_says("any_device_text", source, "manual", "accelerator.name(NUMBER)", to="any")
+
+
+def test_both_halves_of_a_choice_go_together() -> None:
+    source = "import torch\ndevice = torch.device('cuda:0' if torch.cuda.is_available() else 'cpu')\n"
+    after = migrated(source, "", to="any").after.decode()
+    assert "torch.device(accelerator.name(0) if accelerator.is_available() else 'cpu')" in after

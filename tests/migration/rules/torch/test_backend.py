@@ -192,3 +192,32 @@ def test_a_backend_for_each_kind_of_device_is_left_to_a_person() -> None:
     check_says(
         "backend", f"{DIST}dist.init_process_group('cpu:gloo,cuda:nccl')\n", "manual", "put it together", to="any"
     )
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("dist.init_process_group('nccl')", "dist.init_process_group(accelerator.backend())"),
+        (
+            "dist.init_process_group(backend='nccl', rank=r)",
+            "dist.init_process_group(backend=accelerator.backend(), rank=r)",
+        ),
+        (
+            "b = 'nccl' if torch_ok else 'gloo'\ndist.init_process_group(b)",
+            "b = accelerator.backend() if torch_ok else 'gloo'\ndist.init_process_group(b)",
+        ),
+        ("dist.new_group([0], backend='nccl')", "dist.new_group([0], backend=accelerator.backend())"),
+        (
+            "parser.add_argument('--backend', default='nccl', choices=['nccl', 'gloo'], help='nccl')",
+            "parser.add_argument('--backend', default=accelerator.backend(), "
+            "choices=[accelerator.backend(), 'gloo'], help='nccl')",
+        ),
+        ("a = dist.is_nccl_available()", "a = dist.is_backend_available(accelerator.backend())"),
+        (
+            "dist.init_process_group('nccl', device_id=device)",
+            "dist.init_process_group(accelerator.backend(), device_id=accelerator.unless_cpu(device))",
+        ),
+    ],
+)
+def test_the_backend_follows_the_available_card(before: str, after: str) -> None:
+    check_rewrite("backend", f"{HEAD}{before}\n", f"{HEAD}{HELPER}{after}\n", to="any")

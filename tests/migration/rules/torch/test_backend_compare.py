@@ -4,6 +4,8 @@ import pytest
 
 from migration.checking import check_noop, check_rewrite, check_says
 
+HELPER = "from accelerator_device import accelerator\n"
+
 HEAD = "import torch.distributed as dist\n"
 
 
@@ -48,3 +50,17 @@ def test_a_patch_cannot_change_a_comparison() -> None:
         "backend_compare", HEAD + "if dist.get_backend() == 'nccl': pass\n", "manual", "write hccl", mode="patch"
     )
     assert result.findings[0].risk == "high"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("if args.backend == 'nccl':\n    pass", "if args.backend in accelerator.BACKENDS:\n    pass"),
+        (
+            "if dist.get_backend() != dist.Backend.NCCL:\n    pass",
+            "if dist.get_backend() not in accelerator.BACKENDS:\n    pass",
+        ),
+    ],
+)
+def test_a_comparison_follows_the_available_card(before: str, after: str) -> None:
+    check_rewrite("backend_compare", f"{HEAD}{before}\n", f"{HEAD}{HELPER}{after}\n", to="any")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import migrated
+from migration.checking import check_noop, migrated
 
 
 def said(text: str, rule: str = "", **options: object) -> list[tuple[int, str]]:
@@ -16,3 +16,14 @@ def said(text: str, rule: str = "", **options: object) -> list[tuple[int, str]]:
 )
 def test_what_speaks_of_cuda_alone_is_named(written: str) -> None:
     assert [line for line, _ in said(f"import torch\n{written}\n", "backends_cuda")] == [2]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import torch\ntorch.backends.cudnn.benchmark = True\ntorch.version.git_version\n",
+        "import torch\ntorch.backends.cuda.matmul.allow_tf32 = True\n",
+    ],
+)
+def test_nothing_is_said_without_cause(text: str) -> None:
+    check_noop("torch.backends_cuda", text)

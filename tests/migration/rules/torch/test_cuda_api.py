@@ -6,9 +6,11 @@ import importlib
 
 import pytest
 
-from migration.checking import check_noop, check_rewrite, migrated
+from migration.checking import check_noop, check_rewrite, check_says, migrated
 from viaduct.cards import CARDS
 from viaduct.cards.torch_api import BOTH, CUDA, OWN, RENAMED, SUBMODULES, counterpart
+
+HELPER = "from accelerator_device import accelerator\n"
 
 RULE = "torch.cuda_api"
 
@@ -104,3 +106,177 @@ def test_every_name_in_the_tables_is_one_of_torch_cuda() -> None:
     for module, names in SUBMODULES.items():
         place = importlib.import_module(f"torch.cuda.{module}")
         assert [name for name in names if not hasattr(place, name)] == []
+
+
+@pytest.mark.parametrize(
+    ("source", "status", "word"),
+    [
+        ("import torch\ntry:\n    f()\nexcept torch.cuda.OutOfMemoryError:\n    pass\n", "advice", "2.5"),
+    ],
+)
+def test_what_needs_review_for_the_available_card_is_said(source: str, status: str, word: str) -> None:
+    check_says("cuda_api", source, status, word, to="any")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import torch\ntorch.accelerator.synchronize()\n",
+        "import torch\ntorch.backends.cudnn.benchmark = True\n",
+        "from mine import cuda\ncuda.synchronize()\n",
+        "import torch\n'''torch.cuda.synchronize()'''  # torch.cuda.empty_cache()\n",
+        "import torch\nurl = 'https://example.org/torch.cuda.html'\n",
+        "import torch\ncuda = torch.cuda\n",
+    ],
+)
+def test_what_is_not_cudas_stays(source: str) -> None:
+    check_noop("cuda_api", source, to="any")
+
+
+@pytest.mark.parametrize(
+    ("head", "before", "after"),
+    [
+        ("import torch", "torch.cuda.is_available()", "accelerator.is_available()"),
+        ("import torch as t", "t.cuda.device_count() > 1", "accelerator.device_count() > 1"),
+        ("import torch.cuda", "torch.cuda.Stream(priority=-1)", "accelerator.Stream(priority=-1)"),
+        ("import torch.cuda as c", "c.memory_allocated()", "accelerator.memory_allocated()"),
+        ("import torch", "torch.cuda.random.get_rng_state_all()", "accelerator.get_rng_state_all()"),
+        ("import torch", "torch.cuda.FloatTensor if cuda else torch.FloatTensor", None),
+        ("import torch", 'f"{torch.cuda.max_memory_allocated() / 1e9:.1f} GB"', None),
+        ("import torch", "call(torch.cuda.synchronize)", "call(accelerator.synchronize)"),
+    ],
+)
+def test_every_spelling_for_the_available_card(head: str, before: str, after: str | None) -> None:
+    after = after or before.replace("torch.cuda.", "accelerator.")
+    check_rewrite("cuda_api", f"{head}\nx = {before}\n", f"{head}\n{HELPER}x = {after}\n", to="any")
+
+
+def test_an_import_that_served_it_goes() -> None:
+    before = "import torch\nfrom torch import cuda\nfrom torch.cuda import synchronize\ncuda.init()\nsynchronize()\n"
+    check_rewrite(
+        "cuda_api", before, f"import torch\n{HELPER}accelerator.init()\naccelerator.synchronize()\n", to="any"
+    )
+
+
+def test_the_block_on_a_device_has_another_name() -> None:
+    body = "with {}(1):\n    pass\n"
+    check_rewrite(
+        "cuda_api",
+        "import torch\n" + body.format("torch.cuda.device"),
+        f"import torch\n{HELPER}" + body.format("accelerator.device_index"),
+        to="any",
+    )
+
+
+def test_a_branch_that_asks_for_a_card_keeps_its_shape() -> None:
+    before = """\
+    import torch
+    if not torch.cuda.is_available():
+        print("using CPU")  # slow
+    elif distributed:
+        torch.cuda.set_device(gpu)
+    """
+    after = """\
+    import torch
+    from accelerator_device import accelerator
+    if not accelerator.is_available():
+        print("using CPU")  # slow
+    elif distributed:
+        accelerator.set_device(gpu)
+    """
+    check_rewrite("cuda_api", before, after, to="any")
+
+
+@pytest.mark.parametrize(
+    ("name", "risk"),
+    [
+        ("torch.cuda.nvtx.range_push('a')", "high"),
+        ("torch.cuda.CUDAGraph()", "high"),
+        ("torch.cuda.comm.scatter(x)", "high"),
+    ],
+)
+def test_what_cuda_alone_has_stays_and_is_named(name: str, risk: str) -> None:
+    result = check_says("cuda_api", f"import torch\n{name}\n", "manual", "available on CUDA only", to="any")
+    assert result.findings[0].risk == risk
+
+
+def test_under_a_question_for_cuda_it_is_no_risk() -> None:
+    source = f"import torch\n{HELPER}if accelerator.name() == 'cuda':\n    torch.cuda.nvtx.mark('a')\n"
+    assert check_says("cuda_api", source, "manual", "available on CUDA only", to="any").findings[0].risk == "low"
+
+
+def test_a_name_that_is_taken_is_not_taken_over() -> None:
+    source = "import torch\nfrom accelerate import Accelerator\naccelerator = Accelerator()\ntorch.cuda.synchronize()\n"
+    after = migrated(source, "cuda_api", to="any").after.decode()
+    assert "from accelerator_device import accelerator as any_accelerator\n" in after
+    assert "\nany_accelerator.synchronize()\n" in after
+    assert "accelerator = Accelerator()\n" in after
+
+
+def test_a_parameter_of_that_name_hides_it() -> None:
+    source = "import torch\ntorch.cuda.synchronize()\ndef f(accelerator):\n    torch.cuda.empty_cache()\n"
+    after = migrated(source, "cuda_api", to="any").after.decode()
+    assert "def f(accelerator):\n    any_accelerator.empty_cache()\n" in after
+
+
+def test_the_module_as_a_value_is_left_to_a_person() -> None:
+    check_says("cuda_api", "import torch\nuse(torch.cuda)\n", "manual", "as a module", to="any")
+
+
+def test_a_default_type_is_not_taken_from_the_helper() -> None:
+    """The NPU takes none; the rule of default types says so."""
+    check_noop("cuda_api", "import torch\ntorch.set_default_tensor_type(torch.cuda.FloatTensor)\n", to="any")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("a = isinstance(x.data, torch.cuda.FloatTensor)", "a = isinstance(x.data, accelerator.types.FloatTensor)"),
+        ("a = isinstance(x, (int, torch.cuda.HalfTensor))", "a = isinstance(x, (int, accelerator.types.HalfTensor))"),
+        ("a = kind is torch.cuda.LongTensor", "a = kind is accelerator.types.LongTensor"),
+        (
+            "KINDS = [torch.cuda.FloatTensor]\na = type(x) in KINDS",
+            "KINDS = [accelerator.types.FloatTensor]\na = type(x) in KINDS",
+        ),
+        ("x = torch.cuda.FloatTensor(3)", "x = accelerator.FloatTensor(3)"),
+        (
+            "KINDS = [torch.cuda.FloatTensor]\na = type(x) in KINDS\nx = KINDS[0](3)",
+            "KINDS = [accelerator.FloatTensor]\na = type(x) in KINDS\nx = KINDS[0](3)",
+        ),
+    ],
+)
+def test_a_type_that_is_asked_for_is_not_the_one_of_the_cpu(before: str, after: str) -> None:
+    check_rewrite("cuda_api", f"import torch\n{before}\n", f"import torch\n{HELPER}{after}\n", to="any")
+
+
+NEUTRAL = """\
+import torch
+device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else torch.device("cpu")
+torch.accelerator.synchronize()
+x = torch.zeros(3, device=device)
+"""
+
+MPS = """\
+import torch
+if not args.no_mps and torch.backends.mps.is_available():
+    device = torch.device("mps")
+else:
+    device = torch.device("cpu")
+torch.mps.empty_cache()
+"""
+
+
+@pytest.mark.parametrize("text", [NEUTRAL, MPS], ids=["accelerator", "mps"])
+@pytest.mark.parametrize("to", ["npu", "mlu"])
+def test_device_neutral_code_and_branches_for_other_devices_are_left_alone(text: str, to: str) -> None:
+    result = migrated(text, to=to)
+    assert not result.changed
+    assert not result.findings
+
+
+def test_a_branch_for_the_cpu_keeps_its_structure() -> None:
+    before = (
+        "import torch\nif not torch.cuda.is_available():\n    print('using CPU, this will be slow')\nelse:\n    go()\n"
+    )
+    after = before.replace("torch.cuda", "torch.npu").replace("import torch\n", "import torch\nimport torch_npu\n")
+    assert migrated(before).after.decode() == after

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
-from migration.checking import migrated
+import pytest
+
+from migration.checking import check_noop, migrated
 
 
 def said(text: str, rule: str = "", **options: object) -> list[tuple[int, str]]:
@@ -14,3 +16,13 @@ def test_a_graph_is_left_on_the_npu_and_moves_on_the_mlu() -> None:
     after = migrated(text, to="mlu").after.decode()
     assert "torch.mlu.MLUGraph()" in after
     assert "torch.mlu.graph(g)" in after
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import graph\ngraph.graph()\nimport torch\ntorch.cuda.synchronize()\n",
+    ],
+)
+def test_nothing_is_said_without_cause(text: str) -> None:
+    check_noop("torch.cuda_graphs", text)

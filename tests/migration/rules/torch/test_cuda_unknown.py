@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_says, migrated
+from migration.checking import check_noop, check_says, migrated
 
 
 @pytest.mark.parametrize(
@@ -22,3 +22,35 @@ def test_an_unknown_name_is_found_through_an_import_that_was_moved() -> None:
     result = migrated("from torch import cuda\ncuda.synchronize()\ncuda.list_gpu_processes()\n")
     found = [finding for finding in result.findings if finding.rule == "torch.cuda_unknown"]
     assert [(finding.line, finding.status) for finding in found] == [(3, "manual")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import torch\ntorch.cuda.synchronize()\ntorch.npu.set_compile_mode(jit_compile=False)\n",
+        "import mycuda\nmycuda.cuda.jiterator()\n",
+    ],
+)
+def test_nothing_is_said_without_cause(text: str) -> None:
+    check_noop("torch.cuda_unknown", text)
+
+
+EVERYWHERE = ("npu", "mlu", "any")
+
+
+def test_a_name_that_another_rule_speaks_of_is_named_once() -> None:
+    text = "import torch\ntorch.cuda.nvtx.range_push('a')\ntorch.cuda.DoubleTensor(3)\ng = torch.cuda.CUDAGraph()\n"
+    manual = [(f.line, f.rule) for f in migrated(text).findings if f.status == "manual"]
+    assert manual == [(2, "torch.nvtx"), (3, "torch.double"), (4, "torch.cuda_graphs")]
+
+
+def test_every_finding_has_chinese_words() -> None:
+    text = (
+        "import torch\ntorch.cuda.jiterator\ntorch.cuda.get_device_capability()\ntorch.cuda.nvtx.mark('a')\n"
+        "torch.cuda.DoubleTensor(1)\ntorch.compile(f)\ntorch.jit.script(f)\ntorch.channels_last\ntorch.version.cuda\n"
+        "torch.cuda.CUDAGraph()\ntorch.cuda.get_device_properties(0).major\ntorch.backends.cudnn.benchmark = True\n"
+    )
+    for to in EVERYWHERE:
+        found = migrated(text, to=to).findings
+        assert found
+        assert all(any("\u4e00" <= letter <= "\u9fff" for letter in finding.message_zh) for finding in found)

@@ -126,3 +126,13 @@ def test_a_question_for_data_parallel_is_in_no_row(line: str, to: str) -> None:
 def test_data_parallel_stays_with_a_word() -> None:
     source = "import torch\nmodel = torch.nn.DataParallel(model)\n"
     check_says("data_parallel", source, "manual", "on CUDA only", to="any")
+
+
+@pytest.mark.parametrize(
+    ("source", "status", "word"),
+    [
+        ("import torch\ntorch.nn.parallel.data_parallel(m, x)\n", "manual", "on CUDA only"),
+    ],
+)
+def test_what_needs_review_for_the_available_card_is_said(source: str, status: str, word: str) -> None:
+    check_says("data_parallel", source, status, word, to="any")

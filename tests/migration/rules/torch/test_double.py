@@ -103,3 +103,14 @@ def test_an_attribute_is_followed_to_where_it_was_made() -> None:
 @pytest.mark.parametrize("to", EVERYWHERE)
 def test_double_precision_on_the_card_is_named(written: str, to: str) -> None:
     assert said(f"import torch\ny = {written}\n", "double", to=to) == [(2, "manual")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import torch\nx = torch.zeros(3, dtype=torch.float64)\ny = x.double()\nz = x.to(torch.float64)\n",
+        "import torch\nx = torch.zeros(3, dtype=torch.float64, device='cpu')\ny = x.to('cpu').double()\n",
+    ],
+)
+def test_nothing_is_said_without_cause(text: str) -> None:
+    check_noop("torch.double", text)

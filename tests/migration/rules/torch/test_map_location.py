@@ -289,3 +289,38 @@ def test_a_map_location_of_none_is_the_default_too(given: str) -> None:
     before = f"import torch\na = torch.load(f, {given})\n{use}"
     after = f"import torch\n{HELPER}a = torch.load(f, {said})\n{use}"
     check_rewrite("map_location", before, after, to="any")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import torch\ntorch.load(f, map_location='cpu')\ntorch.load(f, device)\n",
+        "import json\njson.load(f)\n",
+    ],
+)
+def test_what_needs_nothing_for_the_available_card_stays(source: str) -> None:
+    check_noop("map_location", source, to="any")
+
+
+@pytest.mark.parametrize(
+    ("head", "before", "after"),
+    [
+        (
+            "import torch",
+            "m.load_state_dict(torch.load(f)['x'])",
+            "m.load_state_dict(torch.load(f, map_location=accelerator.map_location())['x'])",
+        ),
+    ],
+)
+def test_it_follows_the_available_card(head: str, before: str, after: str) -> None:
+    check_rewrite("map_location", f"{head}\n{before}\n", f"{head}\n{HELPER}{after}\n", to="any")
+
+
+@pytest.mark.parametrize(
+    ("source", "status", "word"),
+    [
+        ("import torch\nm.load_state_dict(torch.load(f, **more))\n", "unresolved", "map_location"),
+    ],
+)
+def test_what_needs_review_for_the_available_card_is_said(source: str, status: str, word: str) -> None:
+    check_says("map_location", source, status, word, to="any")

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
-from migration.checking import migrated
+import pytest
+
+from migration.checking import check_noop, migrated
 
 
 def said(text: str, rule: str = "", **options: object) -> list[tuple[int, str]]:
@@ -15,3 +17,13 @@ def test_marks_are_left_on_the_npu_and_move_on_the_mlu() -> None:
     assert "torch.mlu.cnpx.range_pop()" in result.after.decode()
     assert "nvtx.range_push('a')" in result.after.decode()
     assert not [finding for finding in result.findings if finding.status == "manual"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import nvtx\nnvtx.push_range('a')\n",
+    ],
+)
+def test_nothing_is_said_without_cause(text: str) -> None:
+    check_noop("torch.nvtx", text)

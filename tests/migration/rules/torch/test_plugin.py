@@ -132,3 +132,22 @@ def test_it_comes_with_any_rule_that_writes_device_code() -> None:
 def test_crlf_is_kept() -> None:
     result = migrated("import torch\r\ntorch.cuda.synchronize()\r\n")
     assert result.after == b"import torch\r\nimport torch_npu\r\ntorch.npu.synchronize()\r\n"
+
+
+DONE = """\
+import torch
+import torch_npu
+torch.npu.set_device(0)
+x = torch.zeros(3, device="npu:0").npu()
+print(x.is_npu)
+"""
+
+
+@pytest.mark.parametrize("to", ["npu", "mlu"])
+def test_a_script_that_was_migrated_before_is_recognised(to: str) -> None:
+    assert not migrated(DONE.replace("npu", to), to=to).changed
+
+
+def test_the_run_time_patch_counts_as_an_import() -> None:
+    before = "import torch\nimport torch_npu\nfrom torch_npu.contrib import transfer_to_npu\ntorch.cuda.synchronize()\n"
+    assert migrated(before).after.decode() == before.replace("torch.cuda", "torch.npu")

@@ -6,6 +6,8 @@ import pytest
 
 from migration.checking import check_noop, check_rewrite, check_says, migrated
 
+HELPER = "from accelerator_device import accelerator\n"
+
 RULE = "torch.profiler"
 
 
@@ -112,3 +114,37 @@ def test_emit_nvtx_by_import() -> None:
     before = "from torch.autograd.profiler import emit_nvtx\nwith emit_nvtx(): pass\n"
     after = "from torch_mlu.profiler import emit_cnpx as emit_nvtx\nwith emit_nvtx(): pass\n"
     check_rewrite(OLD, before, after, to="mlu")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from torch.profiler import ProfilerActivity as A\nprint(A.CPU)\n",
+    ],
+)
+def test_what_needs_nothing_for_the_available_card_stays(source: str) -> None:
+    check_noop("profiler", source, to="any")
+
+
+@pytest.mark.parametrize(
+    ("head", "before", "after"),
+    [
+        (
+            "from torch.profiler import *\nimport torch",
+            "a = torch.profiler.ProfilerActivity.CUDA",
+            "a = accelerator.activity()",
+        ),
+    ],
+)
+def test_it_follows_the_available_card(head: str, before: str, after: str) -> None:
+    check_rewrite("profiler", f"{head}\n{before}\n", f"{head}\n{HELPER}{after}\n", to="any")
+
+
+@pytest.mark.parametrize(
+    ("source", "status", "word"),
+    [
+        ("import torch\ntorch.autograd.profiler.profile(use_cuda=True)\n", "manual", "use_device"),
+    ],
+)
+def test_what_needs_review_for_the_available_card_is_said(source: str, status: str, word: str) -> None:
+    check_says("profiler", source, status, word, to="any")

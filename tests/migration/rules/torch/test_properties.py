@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import migrated
+from migration.checking import check_noop, migrated
 
 
 def said(text: str, rule: str = "", **options: object) -> list[tuple[int, str]]:
@@ -21,3 +21,14 @@ def said(text: str, rule: str = "", **options: object) -> list[tuple[int, str]]:
 )
 def test_properties_that_the_card_lacks_are_named(text: str) -> None:
     assert [status for _, status in said(text, "properties")] == ["manual"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import torch\np = torch.cuda.get_device_properties(0)\nprint(p.name, p.total_memory)\n",
+        "import torch\nprint(torch.cuda.get_device_properties)\nv = sys.version_info\nv.major\n",
+    ],
+)
+def test_nothing_is_said_without_cause(text: str) -> None:
+    check_noop("torch.properties", text)

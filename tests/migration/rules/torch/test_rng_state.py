@@ -32,3 +32,24 @@ def test_forked_generators_are_the_accelerators() -> None:
 
 def test_a_state_from_cuda_does_not_fit() -> None:
     check_says("rng_state", HEAD + "torch.npu.set_rng_state(state)\n", "advice", "does not fit the NPU")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import torch\nwith torch.random.fork_rng(device_type='cpu'):\n    pass\n",
+    ],
+)
+def test_what_needs_nothing_for_the_available_card_stays(source: str) -> None:
+    check_noop("rng_state", source, to="any")
+
+
+@pytest.mark.parametrize(
+    ("source", "status", "word"),
+    [
+        ("import torch\nwith torch.random.fork_rng():\n    pass\n", "advice", "device_type"),
+        ("import torch\ntorch.cuda.set_rng_state_all(s)\n", "advice", "kind of card"),
+    ],
+)
+def test_what_needs_review_for_the_available_card_is_said(source: str, status: str, word: str) -> None:
+    check_says("rng_state", source, status, word, to="any")

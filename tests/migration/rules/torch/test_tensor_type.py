@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_noop, check_rewrite
+from migration.checking import check_noop, check_rewrite, check_says
+
+HELPER = "from accelerator_device import accelerator\n"
 
 HEAD = "import torch\nimport torch_npu\n"
 
@@ -34,3 +36,33 @@ def test_what_is_no_type_of_a_device_stays(source: str) -> None:
 )
 def test_a_type_is_the_accelerators(source: str) -> None:
     check_rewrite("tensor_type", HEAD + source, HEAD + source.replace("torch.cuda", "torch.npu"))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import torch\nx = x.type('torch.FloatTensor')\ny = x.type()\n",
+    ],
+)
+def test_what_needs_nothing_for_the_available_card_stays(source: str) -> None:
+    check_noop("tensor_type", source, to="any")
+
+
+@pytest.mark.parametrize(
+    ("head", "before", "after"),
+    [
+        ("import torch", "x = x.type('torch.cuda.FloatTensor')", "x = x.type(accelerator.FloatTensor)"),
+    ],
+)
+def test_it_follows_the_available_card(head: str, before: str, after: str) -> None:
+    check_rewrite("tensor_type", f"{head}\n{before}\n", f"{head}\n{HELPER}{after}\n", to="any")
+
+
+@pytest.mark.parametrize(
+    ("source", "status", "word"),
+    [
+        ("import torch\nif x.type() == 'torch.cuda.FloatTensor':\n    pass\n", "manual", "dtype"),
+    ],
+)
+def test_what_needs_review_for_the_available_card_is_said(source: str, status: str, word: str) -> None:
+    check_says("tensor_type", source, status, word, to="any")

@@ -92,3 +92,14 @@ def test_a_list_that_an_npu_does_not_take_is_left_to_a_person() -> None:
 def test_a_variable_that_is_read_is_pointed_out() -> None:
     source = "import os, torch\nn = os.environ.get('CUDA_VISIBLE_DEVICES', '').count(',')\n"
     check_says("visible_devices", source, "advice", "ASCEND_RT_VISIBLE_DEVICES", to="any")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import torch\nprint('set CUDA_VISIBLE_DEVICES')\n",
+        "import torch\n'CUDA_VISIBLE_DEVICES'\n",
+    ],
+)
+def test_what_needs_nothing_for_the_available_card_stays(source: str) -> None:
+    check_noop("visible_devices", source, to="any")

@@ -1,0 +1,95 @@
+"""Two runs that agree may have been too short for what differs: that is said, on the terminal, the page and in JSON."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from carrying.journeys import ON_THE_NPU, TORCH, once, with_copy, with_copy_in_forks
+from carrying.made_up_observations import no_drift, observed
+from viaduct.carrying.agreement import judge, measure
+from viaduct.carrying.causes import explain, find_ineffective, find_other_facts
+from viaduct.rehearsal.inspection import Fact
+
+SECOND = """\
+import torch
+from torch import nn
+
+torch.set_num_threads(1)
+first, second = nn.Linear(4, 4).cuda(), nn.Linear(4, 4).cuda()
+one = torch.optim.SGD(first.parameters(), lr=0.1)
+two = torch.optim.Adam(second.parameters(), lr=0.1)
+for step in range(9):
+    for network, optimizer in ((first, one), (second, two)):
+        loss = network(torch.ones(2, 4).cuda()).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.slow
+def test_equal_scripts_have_no_such_note_and_long_runs_none_of_optimizers(tmp_path: Path) -> None:
+    copy = SECOND.replace("import torch\n", "import torch\nimport torch_npu\n", 1).replace(".cuda()", ".npu()")
+    journey = with_copy(tmp_path, SECOND, copy, "--steps", "4")
+    assert journey.code == 0, journey.said + journey.talk
+    assert "Note" not in journey.said
+    assert journey.record["without_effect"] == []
+
+
+@pytest.mark.slow
+def test_what_differs_without_effect_is_told(tmp_path: Path) -> None:
+    copy = once(once(ON_THE_NPU, "momentum=0.9", "momentum=0.99"), "gamma=0.5", "gamma=0.1")
+    journey = with_copy(tmp_path, TORCH, copy, "--steps", "1")
+    assert (journey.code, journey.record["verdict"]) == (3, "not proved"), journey.said + journey.talk
+    assert "Not proved: 2 values were made differently, without effect in 1 step: " in journey.said
+    found = {one["what"]: (one["left"], one["right"]) for one in journey.record["without_effect"]}
+    assert found == {"momentum": (0.9, 0.99), "gamma": (0.5, 0.1)}
+    assert "momentum is 0.9 in the original and 0.99 after the migration" in journey.said
+    assert "without effect in 1 step" in (journey.out / "report.html").read_text()
+    assert "1 loss, equal" in journey.said
+
+
+def test_an_optimizer_that_took_no_step_is_told(tmp_path: Path) -> None:
+    copy = SECOND.replace("import torch\n", "import torch\nimport torch_npu\n", 1).replace(".cuda()", ".npu()")
+    journey = with_copy(tmp_path, SECOND, copy, "--steps", "1")
+    assert journey.code == 0, journey.said + journey.talk
+    assert "Note: Optimizer 2 of 2 (Adam) took no step in 1 step (migrated train.py:8)" in journey.said
+
+
+@pytest.mark.slow
+def test_a_schedule_that_no_longer_steps_is_told_though_no_step_follows(tmp_path: Path) -> None:
+    source = SECOND.replace("for step", "schedule = torch.optim.lr_scheduler.StepLR(one, 1)\nfor step").replace(
+        "range(9)", "range(1)"
+    )
+    source += "schedule.step()\n"
+    copy = source.replace("import torch\n", "import torch\nimport torch_npu\n", 1).replace(".cuda()", ".npu()")
+    journey = with_copy_in_forks(tmp_path, source, once(copy, "\nschedule.step()\n", "\n"))
+    assert (journey.code, journey.record["verdict"]) == (3, "not proved"), journey.said + journey.talk
+    assert "optimizer 0 group 0 at the end: lr is 0.01 in the original and 0.1 after the migration" in journey.said
+
+
+def op(name: str, value: object, line: int) -> Fact:
+    return Fact("op", name, {"type": "Const", "value": value}, ("train.py", line))
+
+
+def test_constants_that_gradients_take_from_shapes_are_not_made_differently() -> None:
+    names = ("gradients/Mean_grad/Const", "training/Adam/gradients/gradients/loss/Mean_grad/Const_1", "Momentum/rate")
+    left, right = [op(name, 0, 1) for name in names], [op(name, 16, 1) for name in names]
+    assert [other.name for other in find_other_facts(left, right)] == ["Momentum/rate"]
+
+
+def test_of_operators_only_lines_that_nobody_expects_are_told() -> None:
+    left, right = (observed(facts=[op("a", value, 1), op("b", value, 2)]) for value in (1, 2))
+    assert [other.name for other in find_ineffective(left, right, {("train.py", 2)})] == ["b"]
+
+
+def test_gradients_that_have_no_factor_are_not_said_to_be_1_times_those() -> None:
+    other = observed(gradients={"w": np.full(4, 1.0005, np.float32)})
+    found = explain(judge(measure(observed(), other)), observed(), other, no_drift(), "npu")
+    assert not any("times" in remark for remark in found.remarks)
+    twice = observed(gradients={"w": np.full(4, 2, np.float32)})
+    found = explain(judge(measure(observed(), twice)), observed(), twice, no_drift(), "npu")
+    assert found.remarks == ["All gradients are 2 times those of the original."]

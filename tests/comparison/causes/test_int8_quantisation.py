@@ -1,0 +1,87 @@
+"""Tensors and layers in 8 bits; the values are really quantised."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from comparison.scenes import COMPILER_CAUSES, INT8, Array, Layer, Story, convolve, name_cause_of_output
+from viaduct.comparison.grids import BFLOAT16, FLOAT16
+
+
+def quantised(values: Array, axes: tuple[int, ...] | None = None) -> Array:
+    """To int8 and back."""
+    scale = np.max(np.abs(values), axis=axes, keepdims=True) / 127
+    return (np.clip(np.rint(values / scale), -128, 127).astype(np.int8) * scale).astype(np.float32)
+
+
+def test_an_output_stored_in_int8_is_told_with_its_levels(values: Array) -> None:
+    story = Story()
+    story.tell("op", quantised(values), values)
+    cause = story.causes()[0]
+    assert cause.name == INT8
+    assert "levels" in cause.evidence
+
+
+def test_an_output_behind_a_relu_in_uint8_is_told_too(values: Array) -> None:
+    right = np.maximum(values, 0)
+    scale = right.max() / 255
+    left = (np.rint(right / scale).astype(np.uint8) * scale).astype(np.float32)
+    assert name_cause_of_output(left, right) == INT8
+
+
+def test_a_weight_in_int8_by_channel_is_told() -> None:
+    story = Story()
+    weight = story.normal(32, 16, 3, 3) * np.linspace(0.1, 4, 32, dtype=np.float32).reshape(-1, 1, 1, 1)
+    story.tell("conv", quantised(weight, (1, 2, 3)), weight, "parameter", parameter="weight")
+    cause = story.causes(kind="parameter")[0]
+    assert cause.name == INT8
+    assert "channels" in cause.evidence
+
+
+@pytest.mark.parametrize("what", ["both", "weight", "by channel"])
+def test_a_layer_that_computes_in_int8_is_told(what: str) -> None:
+    layer = Layer()
+    weight = quantised(layer.weight, (1, 2, 3) if what == "by channel" else None)
+    x = quantised(layer.x) if what == "both" else layer.x
+    assert layer.blamed(convolve(x, weight)) == INT8
+
+
+def test_saturated_values_do_not_hide_the_levels(values: Array) -> None:
+    scale = np.float32(2.5 / 127)
+    left = (np.clip(np.rint(values / scale), -128, 127) * scale).astype(np.float32)
+    assert name_cause_of_output(left, values) == INT8
+
+
+@pytest.mark.parametrize("step", [1 / 16, 1 / 4, 0.1])
+def test_rounding_to_a_step_is_no_half_precision_reduction(values: Array, step: float) -> None:
+    story = Story()
+    story.tell("op", (np.rint(values / step) * step).astype(np.float32), values)
+    names = [cause.name for cause in story.causes()]
+    assert "half-precision reduction" not in names
+    assert "reduced precision" not in names
+
+
+def test_more_levels_than_eight_bits_have_are_no_int8(values: Array) -> None:
+    story = Story()
+    story.tell("op", (np.rint(values * 100) / 100).astype(np.float32), values)
+    assert story.cause() not in (INT8, "half-precision reduction")
+
+
+@pytest.mark.parametrize("grid", [FLOAT16, BFLOAT16])
+def test_a_narrow_range_in_half_precision_is_no_int8(grid: object, values: Array) -> None:
+    right = np.abs(values) % 1 + np.float32(1)  # between 1 and 2 the steps of a half format are equal
+    left = grid.round(right.astype(np.float64)).astype(np.float32)  # type: ignore[attr-defined]
+    assert name_cause_of_output(left, right) == "reduced precision"
+
+
+@pytest.mark.parametrize("what", ["output", "layer", "weight"])
+def test_eight_bits_are_no_other_of_these_causes(what: str, values: Array) -> None:
+    if what == "layer":
+        layer = Layer()
+        layer.story.tell("conv", convolve(quantised(layer.x), quantised(layer.weight)), layer.right())
+        story = layer.story
+    else:
+        story = Story()
+        story.tell("op", quantised(values), values, "parameter" if what == "weight" else "output")
+    assert [cause.name for cause in story.causes() if cause.name in COMPILER_CAUSES] == [INT8]

@@ -1,0 +1,44 @@
+"""Labels that are off by one, or others altogether."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from comparison.scenes import Array, Story
+
+
+def test_labels_off_by_one_are_told_with_the_offset() -> None:
+    story = Story()
+    labels = story.draw.integers(0, 10, 16)
+    story.tell("labels", labels + 1, labels)
+    assert story.cause(kind="input") == "label offset"
+    assert "+1" in story.causes()[0].evidence
+
+
+def gradient_of(labels: Array, logits: Array) -> Array:
+    share = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    share[np.arange(len(labels)), labels] -= 1
+    return (share / len(labels)).astype(np.float32)
+
+
+def test_labels_off_by_one_are_read_from_the_gradient_of_the_logits() -> None:
+    story = Story()
+    logits, labels = story.normal(6, 10), story.draw.integers(0, 10, 6)
+    story.tell("head", gradient_of((labels - 1) % 10, logits), gradient_of(labels, logits), "grad_output")
+    cause = story.causes(kind="input")[0]
+    assert cause.name == "label offset"
+    assert "-1" in cause.evidence
+
+
+def test_other_labels_altogether_are_no_offset() -> None:
+    story = Story()
+    logits = story.normal(6, 10)
+    sides = [gradient_of(np.array(labels), logits) for labels in ([1, 2, 3, 4, 5, 6], [3, 9, 1, 1, 7, 0])]
+    story.tell("head", *sides, "grad_output")
+    assert story.cause(kind="input") == "different labels"
+
+
+def test_a_counter_is_no_label() -> None:
+    story = Story()
+    story.tell("bn", np.array(7), np.array(0), "parameter", parameter="num_batches_tracked", op_type="BatchNorm2d")
+    assert story.cause(kind="parameter") is None

@@ -1,0 +1,35 @@
+"""Tensors whose dimensions were read in another order."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from comparison.scenes import Array, Layer, Story, convolve
+
+
+@pytest.mark.parametrize("order", [(0, 1, 3, 2), (1, 0, 2, 3)])
+def test_a_weight_on_its_side_is_a_wrong_layout(order: tuple[int, ...]) -> None:
+    story = Story()
+    weight = story.normal(8, 8, 3, 3)
+    story.tell("conv", np.ascontiguousarray(weight.transpose(order)), weight, "parameter", parameter="weight")
+    assert story.cause(kind="parameter") == "wrong layout"
+
+
+def test_a_buffer_read_with_the_wrong_shape_is_a_wrong_layout(values: Array) -> None:
+    left = values.transpose(0, 2, 3, 1).reshape(values.shape)
+    story = Story()
+    story.tell("op", left, values)
+    cause = story.causes()[0]
+    assert cause.name == "wrong layout"
+    assert "NHWC" in cause.evidence
+
+
+def test_a_layer_that_reads_its_kernel_mirrored_is_a_wrong_layout() -> None:
+    layer = Layer()
+    assert layer.blamed(convolve(layer.x, layer.weight[:, :, ::-1, ::-1])) == "wrong layout"
+
+
+def test_a_layer_that_reads_its_kernel_on_its_side_is_a_wrong_layout() -> None:
+    layer = Layer(stride=2)
+    assert layer.blamed(convolve(layer.x, layer.weight.transpose(0, 1, 3, 2), 2)) == "wrong layout"

@@ -1,0 +1,22 @@
+"""Values that were rounded to half precision once."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from comparison.scenes import Array, Layer, convolve, name_cause_of_output
+from viaduct.comparison.grids import BFLOAT16, FLOAT16
+
+
+def test_one_rounding_to_half_precision_is_reduced_precision(values: Array) -> None:
+    for grid in (FLOAT16, BFLOAT16):
+        assert (
+            name_cause_of_output(grid.round(values.astype(np.float64)).astype(np.float32), values)
+            == "reduced precision"
+        )
+
+
+def test_a_layer_with_rounded_inputs_is_reduced_precision() -> None:
+    layer = Layer()
+    rounded = [BFLOAT16.round(part.astype(np.float64)) for part in (layer.x, layer.weight)]
+    assert layer.blamed(convolve(*rounded)) == "reduced precision"

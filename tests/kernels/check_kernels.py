@@ -1,0 +1,347 @@
+"""Our kernels against the same arithmetic in float64: relative errors of everything that they compute, by case.
+
+    TRITON_INTERPRET=1 python tests/kernels/check_kernels.py    every case on the CPU, as JSON; slow, so cases are small
+
+On a card tests/gpu calls the same cases, larger and in bf16. Inputs are drawn anew for every seed.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import sys
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from viaduct.kernels import grouped, grouped_cuda, norm, pooling, stem
+from viaduct.kernels.amoebanet import stem_readers
+from viaduct.kernels.cell import Pass
+from viaduct.kernels.fuse import fuse
+from viaduct.kernels.pooling import Pool
+from viaduct.kernels.terms import Home, Term, state
+from viaduct.models.amoebanet import AmoebaNet
+from viaduct.models.amoebanet_cells import NORMAL, REDUCTION, Cell, Previous
+from viaduct.models.padding import SameConv2d, average_pool_same, max_pool_same, same_padding
+from viaduct.models.resnet import Bottleneck, Style
+from viaduct.models.resnext import GroupedBottleneck
+
+Errors = dict[str, float]
+
+
+def apart(ours: Tensor, reference: Tensor) -> float:
+    ours, reference = ours.detach().double(), reference.detach().double()
+    return float((ours - reference).norm() / reference.norm().clamp_min(1e-30))
+
+
+def draw_images(*shape: int, device: str = "cpu", dtype: torch.dtype = torch.float32) -> Tensor:
+    return torch.randn(shape, device=device).to(dtype).contiguous(memory_format=torch.channels_last)
+
+
+def lively(layer: nn.BatchNorm2d) -> nn.BatchNorm2d:
+    """A norm whose weights and statistics are not what they begin with."""
+    for tensor in (layer.weight, layer.bias, layer.running_mean, layer.running_var):
+        nn.init.uniform_(tensor, 0.5, 1.5)
+    return layer
+
+
+def check_stem(
+    same: bool,
+    size: int = 16,
+    count: int = 2,
+    device: str = "cpu",
+    dtype: torch.dtype = torch.float32,
+    own: bool = True,
+) -> Errors:
+    """`own` False: PyTorch's own arithmetic in that precision, to see what rounding alone does."""
+    images = draw_images(count, 3, size, size, device=device, dtype=dtype)
+    conv = SameConv2d(3, 64, 7, 2) if same else nn.Conv2d(3, 64, 7, 2, padding=3, bias=False)
+    layer = lively(nn.BatchNorm2d(64)).to(device)
+    conv = conv.to(device)
+    conv.weight.data = conv.weight.data.to(dtype).float()  # so that only the arithmetic differs
+    true_conv, true_norm = copy.deepcopy(conv).double(), copy.deepcopy(layer).double()
+    padding = same_padding(size, 7, 2)[0] if same else 3
+    pool = same_padding(size // 2, 3, 2)[0]
+    if own:
+        y = stem.StemFunction.apply(images, conv.weight, layer.weight, layer.bias, layer, padding, pool, dtype)
+    else:
+        with torch.autocast(device, dtype):
+            y = max_pool_same(F.relu(layer(conv(images))), 3, 2)
+    true = max_pool_same(F.relu(true_norm(true_conv(images.double()))), 3, 2)
+    gradient = draw_images(*true.shape, device=device, dtype=dtype)
+    y.backward(gradient)
+    true.backward(gradient.double())
+    return {
+        "output": apart(y, true),
+        "weight": apart(conv.weight.grad, true_conv.weight.grad),
+        "gamma": apart(layer.weight.grad, true_norm.weight.grad),
+        "beta": apart(layer.bias.grad, true_norm.bias.grad),
+        "running mean": apart(layer.running_mean, true_norm.running_mean),
+        "running variance": apart(layer.running_var, true_norm.running_var),
+    }
+
+
+def check_blocks(
+    kind: type[Bottleneck], same: bool, filters: int, size: int = 8, count: int = 2, device: str = "cpu",
+    dtype: torch.dtype = torch.float32, own: bool = True, mean: bool = False,
+) -> Errors:  # fmt: skip
+    """A strided block with a projection and one without, one behind the other; `mean`: and a mean over the pixels."""
+    style = Style(same=same)
+    network = nn.Sequential(kind(32, filters, 2, style, True), kind(filters * kind.expansion, filters, 1, style))
+    network = network.to(device, memory_format=torch.channels_last)
+    for layer in network.modules():
+        if isinstance(layer, nn.BatchNorm2d):
+            lively(layer)
+        elif isinstance(layer, nn.Conv2d):
+            layer.weight.data = layer.weight.data.to(dtype).float()
+    reference = copy.deepcopy(network).double()
+    assert not own or fuse(network, dtype) == 2
+    x = draw_images(count, 32, size, size, device=device, dtype=dtype).requires_grad_()
+    true_x = x.detach().double().requires_grad_()
+    with torch.autocast(device, dtype, enabled=not own):
+        y = network(x)
+    true = reference(true_x)
+    if mean:
+        y, true = (made.mean((2, 3), keepdim=True) for made in (y, true))
+    gradient = draw_images(*true.shape, device=device, dtype=dtype)
+    y.backward(gradient)
+    true.backward(gradient.double())
+    return {"output": apart(y, true), "input": apart(x.grad, true_x.grad), **tensors_apart(network, reference)}
+
+
+def check_grouped(
+    channels: int, groups: int, stride: int, size: int, same: bool = False, count: int = 2, device: str = "cpu",
+    dtype: torch.dtype = torch.float32,
+) -> Errors:  # fmt: skip
+    """By whom a network would have it done."""
+    conv, x, weight, gradient, true = grouped_case(channels, groups, stride, (size, size), same, count, device, dtype)
+    made = grouped.forward(x, weight, conv)
+    at_input, at_weight = grouped.backward(norm.rows_of(gradient), x, weight, conv)
+    found = {"output": made, "input": at_input, "weight": at_weight}
+    return {name: apart(found[name], true[name]) for name in found}
+
+
+def check_grouped_cuda(
+    channels: int, groups: int, stride: int, size: tuple[int, int], same: bool = False, count: int = 2,
+    dtype: torch.dtype = torch.bfloat16,
+) -> Errors:  # fmt: skip
+    """The kernels in CUDA C++, which only a card can run: all three ways."""
+    conv, x, weight, gradient, true = grouped_case(channels, groups, stride, size, same, count, "cuda", dtype)
+    layer = grouped.layer_of(x, conv)
+    return {
+        "output": apart(grouped_cuda.convolution(x, weight, layer), true["output"]),
+        "input": apart(grouped_cuda.input_gradient(gradient, weight, layer), true["input"]),
+        "weight": apart(grouped_cuda.weight_gradient(gradient, x, layer), true["weight"]),
+    }
+
+
+def grouped_case(
+    channels: int, groups: int, stride: int, size: tuple[int, int], same: bool, count: int, device: str,
+    dtype: torch.dtype,
+) -> tuple[nn.Conv2d, Tensor, Tensor, Tensor, dict[str, Tensor]]:  # fmt: skip
+    """A layer, its input, its weights, a gradient, and what float64 makes of them."""
+    conv: nn.Conv2d = nn.Conv2d(channels, channels, 3, stride, 1, groups=groups, bias=False)
+    if same:
+        conv = SameConv2d(channels, channels, 3, stride, groups)
+    conv = conv.to(device)
+    weight = conv.weight.detach().to(dtype).contiguous(memory_format=torch.channels_last)
+    x = draw_images(count, channels, *size, device=device, dtype=dtype)
+    reference = copy.deepcopy(conv).double()
+    reference.weight.data = weight.double()
+    true_x = x.double().requires_grad_()
+    output = reference(true_x)
+    gradient = draw_images(*output.shape, device=device, dtype=dtype)
+    output.backward(gradient.double())
+    return conv, x, weight, gradient, {"output": output, "input": true_x.grad, "weight": reference.weight.grad}
+
+
+def check_norm(rows: int, channels: int, device: str = "cpu", dtype: torch.dtype = torch.float32) -> Errors:
+    """Far from zero, where sums of squares would cancel."""
+    x = (torch.randn(rows, channels, device=device) + (100 if dtype == torch.float32 else 4)).to(dtype)
+    layer = lively(nn.BatchNorm2d(channels)).to(device)
+    reference = copy.deepcopy(layer).double()
+    found = norm.compute_norm(x, layer)
+    true_x = x.double().requires_grad_()
+    true = F.relu(reference(true_x[:, :, None, None])[:, :, 0, 0])
+    gradient = torch.randn(rows, channels, device=device).to(dtype)
+    true.backward(gradient.double())
+    sums = norm.gradient_sums(gradient, x, found)
+    return {
+        "output": apart(norm.apply_scale_shift(x, found), true),
+        "input": apart(norm.input_gradient(gradient, x, found, sums, relu=True), true_x.grad),
+        "gamma": apart(sums.product, reference.weight.grad),
+        "beta": apart(sums.total, reference.bias.grad),
+        "running variance": apart(layer.running_var, reference.running_var),
+    }
+
+
+def check_pool(
+    kind: str, size: int, stride: int, height: int, width: int, channels: int = 24, count: int = 2,
+    device: str = "cpu", dtype: torch.dtype = torch.float32,
+) -> Errors:  # fmt: skip
+    """The gradient arrives as some of the channels of a larger tensor, as it does from a concatenation."""
+    x = draw_images(count, channels, height, width, device=device, dtype=dtype).requires_grad_()
+    true_x = x.detach().double().contiguous().requires_grad_()  # NCHW: pytorch/pytorch#188344
+    reference = {"max": max_pool_same, "average": average_pool_same, "whole": lambda x, *how: F.avg_pool2d(x, *how)}
+    y = pooling.apply_pool(x, Pool(size, stride, average=kind != "max", whole=kind == "whole"))
+    true = reference[kind](true_x, size, stride)
+    gradient = draw_images(count, channels + 16, *true.shape[2:], device=device, dtype=dtype)[:, 8:-8]
+    y.backward(gradient)
+    true.backward(gradient.double())
+    return {"output": apart(y, true), "input": apart(x.grad, true_x.grad)}
+
+
+def check_state(
+    kinds: str, readers: list[bool], channels: int = 24, size: int = 6, count: int = 2, home: bool = False,
+    dropped: bool = False, device: str = "cpu", dtype: torch.dtype = torch.float32,
+) -> Errors:  # fmt: skip
+    """A sum of terms, one letter each: a norm, a max or average pool of 3x3, or an image as it is."""
+    xs = [draw_images(count, channels, size, size, device=device, dtype=dtype).requires_grad_() for _ in kinds]
+    layers = [centred(nn.BatchNorm2d(channels)).to(device) if kind == "n" else None for kind in kinds]
+    true_xs = [x.detach().double().contiguous().requires_grad_() for x in xs]  # NCHW: pytorch/pytorch#188344
+    true_layers = [copy.deepcopy(layer) for layer in layers]
+    pools = {"m": Pool(3, 1, average=False), "a": Pool(3, 1, average=True)}
+    keeps = [torch.linspace(0.0, 2.0, count, device=device) if dropped else None for _ in kinds]
+    terms = [
+        Term(x, layer, pools.get(kind), keep) for x, layer, kind, keep in zip(xs, layers, kinds, keeps, strict=True)
+    ]
+    made = state(terms, readers, Home(3).place(1, terms) if home else None)
+    true = sum(plain_term(*one) for one in zip(true_xs, true_layers, kinds, keeps, strict=True))
+    results = [F.relu(true) if cut else true for cut in readers]
+    gradients = [draw_images(count, channels + 8, size, size, device=device, dtype=dtype)[:, 8:] for _ in readers]
+    torch.autograd.backward(made, gradients)
+    torch.autograd.backward(results, [gradient.double() for gradient in gradients])
+    inputs = [*xs, *(p for layer in layers if layer for p in layer.parameters())]
+    trues = [*true_xs, *(p for layer in true_layers if layer for p in layer.parameters())]
+    outputs, gradients = zip(made, results, strict=True), zip(inputs, trues, strict=True)
+    return {f"output {index}": apart(*pair) for index, pair in enumerate(outputs)} | {
+        f"gradient {index}": apart(one.grad, two.grad) for index, (one, two) in enumerate(gradients)
+    }
+
+
+def plain_term(x: Tensor, layer: nn.BatchNorm2d | None, kind: str, keep: Tensor | None) -> Tensor:
+    pools = {"m": max_pool_same, "a": average_pool_same}
+    made = layer.double()(x) if layer is not None else pools[kind](x, 3, 1) if kind in pools else x
+    return made if keep is None else made * keep.double()[:, None, None, None]
+
+
+def centred(layer: nn.BatchNorm2d) -> nn.BatchNorm2d:
+    """A lively norm behind which a ReLU cuts off about half; else sums of biases would cancel to nothing."""
+    nn.init.uniform_(lively(layer).bias, -0.5, 0.5)
+    return layer
+
+
+def check_cells(
+    size: int = 9, filters: int = 16, count: int = 2, keep: float | None = None, seed: int = 0, device: str = "cpu",
+    dtype: torch.dtype = torch.float32,
+) -> Errors:  # fmt: skip
+    """A reduction and two normal cells behind it, so that every way into a cell is gone. The same numbers every time:
+    of so many, one may lie so near to zero that float32 and float64 see it on either side of a ReLU."""
+    torch.manual_seed(seed)
+    cells = prepared(chain(filters), dtype).to(device, memory_format=torch.channels_last)
+    reference = copy.deepcopy(cells).double()
+    x = draw_images(count, 8, size, size, device=device, dtype=dtype).requires_grad_()
+    true_x = x.detach().double().requires_grad_()
+    share = None if keep is None else torch.tensor(keep, device=device)
+    torch.manual_seed(1)  # drop path draws the same numbers for both
+    y = through(cells, x, share, dtype)
+    torch.manual_seed(1)
+    before, after = F.relu(true_x), true_x
+    for cell in reference:
+        before, after = cell(before, after, share), before
+    gradient = draw_images(*before.shape, device=device, dtype=dtype)
+    y.backward(gradient)
+    before.backward(gradient.double())
+    return {"output": apart(y, before), "input": apart(x.grad, true_x.grad), **tensors_apart(cells, reference)}
+
+
+def check_amoebanet(count: int = 32, size: int = 96) -> tuple[float, float]:
+    """How far all gradients together are from those in float32, by our kernels in bf16, and by PyTorch's in bf16."""
+    torch.manual_seed(0)
+    network = AmoebaNet(10, cells=3, filters=64, image=size, dropout_keep=1.0).cuda()
+    network = network.to(memory_format=torch.channels_last)
+    true = copy.deepcopy(network)
+    plain, ours = copy.deepcopy(network), network
+    assert fuse(ours, torch.bfloat16) == 8
+    images = draw_images(count, 3, size, size, device="cuda")
+    for one, autocast in ((true, False), (plain, True), (ours, True)):
+        with torch.autocast("cuda", torch.bfloat16, enabled=autocast):
+            logits, auxiliary = one(images)
+        F.cross_entropy(logits + auxiliary, torch.arange(count, device="cuda") % 10).backward()
+    wanted = torch.cat([parameter.grad.flatten() for parameter in true.parameters()])
+    fused, other = (torch.cat([parameter.grad.flatten() for parameter in one.parameters()]) for one in (ours, plain))
+    return apart(fused, wanted), apart(other, wanted)
+
+
+def chain(filters: int) -> nn.ModuleList:
+    first = Cell(REDUCTION, 8, None, filters, 2)
+    second = Cell(NORMAL, first.outputs, Previous(8, halved=True), filters, 1)
+    return nn.ModuleList(
+        [first, second, Cell(NORMAL, second.outputs, Previous(first.outputs, halved=False), filters, 1)]
+    )
+
+
+def through(cells: nn.ModuleList, x: Tensor, keep: Tensor | None, dtype: torch.dtype) -> Tensor:
+    weights = {conv: conv.weight.detach().to(dtype) for conv in cells.modules() if isinstance(conv, nn.Conv2d)}
+    *after, before, later = state([Term(x)], stem_readers(cells[0]))
+    for cell in cells:
+        made = Pass(cell, weights, 2, keep).run(before, after)
+        before, after, later = made[0], later, made[1]
+    return before
+
+
+def prepared(network: nn.Module, dtype: torch.dtype) -> nn.Module:
+    """Norms that are not new, and weights that lose nothing in this precision."""
+    for layer in network.modules():
+        if isinstance(layer, nn.BatchNorm2d):
+            centred(layer)
+        elif isinstance(layer, nn.Conv2d):
+            layer.weight.data = layer.weight.data.to(dtype).float()
+    return network
+
+
+def tensors_apart(network: nn.Module, reference: nn.Module) -> Errors:
+    """Gradients of all parameters, and all buffers."""
+    pairs = zip(network.named_parameters(), reference.parameters(), strict=True)
+    buffers = zip(network.named_buffers(), reference.buffers(), strict=True)
+    return {name: apart(one.grad, two.grad) for (name, one), two in pairs} | {
+        name: apart(one, two) for (name, one), two in buffers
+    }
+
+
+CASES = {
+    "stem": lambda: check_stem(same=False),
+    "stem SAME": lambda: check_stem(same=True),
+    "bottleneck": lambda: check_blocks(Bottleneck, same=False, filters=16),
+    "bottleneck SAME, odd size": lambda: check_blocks(Bottleneck, same=True, filters=16, size=7),
+    "bottleneck, mean": lambda: check_blocks(Bottleneck, same=False, filters=16, size=6, mean=True),
+    "grouped bottleneck": lambda: check_blocks(GroupedBottleneck, same=True, filters=128, size=6),
+    "groups of 4": lambda: check_grouped(128, 32, 1, 7),
+    "groups of 4, stride 2, SAME": lambda: check_grouped(128, 32, 2, 8, same=True),
+    "groups of 8, stride 2, SAME, odd size": lambda: check_grouped(128, 16, 2, 7, same=True),
+    "groups of 32, stride 2": lambda: check_grouped(128, 4, 2, 8),
+    "norm": lambda: check_norm(203, 72),
+    "norm of one row tile": lambda: check_norm(5, 8),
+    "max pool 3x3": lambda: check_pool("max", 3, 1, 7, 7),
+    "max pool 3x3, stride 2, odd size": lambda: check_pool("max", 3, 2, 7, 5),
+    "max pool 3x3, stride 2, even size": lambda: check_pool("max", 3, 2, 6, 8),
+    "max pool 2x2": lambda: check_pool("max", 2, 1, 5, 6),
+    "max pool 2x2, stride 2": lambda: check_pool("max", 2, 2, 7, 8),
+    "average pool 3x3": lambda: check_pool("average", 3, 1, 6, 7),
+    "average pool 3x3, stride 2": lambda: check_pool("average", 3, 2, 7, 8),
+    "average pool 2x2": lambda: check_pool("average", 2, 1, 5, 6),
+    "average pool 5x5, stride 3, whole windows": lambda: check_pool("whole", 5, 3, 14, 11),
+    "norm with a ReLU": lambda: check_state("n", [True]),
+    "norm, part of a larger tensor": lambda: check_state("n", [True, True, True], home=True),
+    "sum of two norms": lambda: check_state("nn", [True], channels=72),
+    "sum of a norm and a pool, four readers": lambda: check_state("nm", [False, False, False, True]),
+    "sum of a pool and an image": lambda: check_state("mp", [True], channels=8),
+    "sum of a pool and a norm, dropped paths": lambda: check_state("an", [False, True], dropped=True),
+    "cells": lambda: check_cells(),
+}
+
+if __name__ == "__main__":
+    torch.manual_seed(int(sys.argv[1]) if len(sys.argv) > 1 else 0)
+    torch.set_num_threads(1)
+    json.dump({name: case() for name, case in CASES.items()}, sys.stdout, indent=1)

@@ -1,0 +1,145 @@
+"""Scripts on the TensorFlow 1 stage, each in a process of its own, forked from one that has imported TensorFlow."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+needs_tensorflow = pytest.mark.skipif(
+    importlib.util.find_spec("tensorflow") is None, reason="pip install 'viaduct[tf]' to rehearse TensorFlow 1 scripts"
+)
+SOURCE = Path(__file__).parents[2] / "src"
+
+
+@dataclass
+class Answer:
+    """What came of a script: its own words, and what the stage saw."""
+
+    out: str
+    talk: str
+    code: int
+    stopped: bool
+    failure: str
+    losses: list[float | None]
+    gradients: dict[str, Any]
+    variables: dict[str, Any]
+    hits: list[tuple[str, int | None, str]]
+
+    def said(self) -> dict[str, Any]:
+        """The script's last line, which is JSON."""
+        found: dict[str, Any] = json.loads(self.out.strip().splitlines()[-1])
+        return found
+
+
+class Running:
+    """A script that runs in a fork of the warm process."""
+
+    def __init__(self, asked: dict[str, Any]) -> None:
+        server = warm()
+        assert server.stdin is not None
+        assert server.stdout is not None
+        print(json.dumps(asked), file=server.stdin, flush=True)
+        self.pid = int(server.stdout.readline())
+
+    def wait(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while self.is_alive():
+            assert time.monotonic() < end, f"it did not end within {seconds} s"
+            time.sleep(0.01)
+
+    def is_alive(self) -> bool:
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return False
+        return True
+
+    def kill(self) -> None:
+        if self.is_alive():
+            os.kill(self.pid, signal.SIGKILL)
+            self.wait(300)
+
+
+@functools.cache
+def warm() -> subprocess.Popen[str]:
+    """Ends with the process that runs the tests, which its input comes from."""
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE), "TF_CPP_MIN_LOG_LEVEL": "3", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-W", "ignore", str(Path(__file__).with_name("warm_tensorflow.py"))]
+    return subprocess.Popen(
+        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+
+
+def begin(
+    on: str, script: Path, steps: int | None, seed: int | None, arguments: list[str], more: dict[str, str]
+) -> tuple[Running, Path]:
+    """Output goes into files: a rank that waits for its reader would keep the others waiting."""
+    answer = script.with_name(f"{script.stem}.{more.get('RANK_ID', '0')}.answer.json")
+    answer.unlink(missing_ok=True)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("RANK", "WORLD", "LOCAL"))}
+    environment |= {"PYTHONPATH": str(SOURCE), "TF_CPP_MIN_LOG_LEVEL": "3", "JOB_ID": "1", "OMP_NUM_THREADS": "1"}
+    environment |= {"VIADUCT_REHEARSAL_PROJECT": str(script.parent), **more}
+    asked = {
+        "words": [on, steps, seed, str(answer), str(script), *arguments],
+        "environment": environment,
+        "folder": str(script.parent),
+        "out": str(answer.with_suffix(".out")),
+        "talk": str(answer.with_suffix(".talk")),
+    }
+    return Running(asked), answer
+
+
+def ended(process: Running, answer: Path) -> Answer:
+    try:
+        process.wait(600)
+    finally:
+        process.kill()
+    out, talk = (answer.with_suffix(suffix).read_text() for suffix in (".out", ".talk"))
+    assert answer.exists(), talk[-4000:]
+    found = json.loads(answer.read_text())
+    found["hits"] = [tuple(hit) for hit in found["hits"]]
+    return Answer(out=out, talk=talk, **found)
+
+
+def rehearsed(
+    on: str,
+    script: Path,
+    steps: int | None = None,
+    seed: int | None = 7,
+    arguments: list[str] | None = None,
+    **more: str,
+) -> Answer:
+    return ended(*begin(on, script, steps, seed, arguments or [], more))
+
+
+def ranked(
+    on: str, script: Path, ranks: int, steps: int | None = None, seed: int | None = 7, **more: str
+) -> list[Answer]:
+    """The same script as several ranks."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    common = {"RANK_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, **more}
+    started = [begin(on, script, steps, seed, [], {**common, "RANK_ID": str(rank)}) for rank in range(ranks)]
+    try:
+        return [ended(*one) for one in started]
+    finally:
+        for process, _ in started:
+            process.kill()
+
+
+def line_of(script: Path, mark: str) -> int:
+    """The line that ends in a mark."""
+    return next(n for n, line in enumerate(script.read_text().splitlines(), 1) if line.rstrip().endswith(f"# {mark}"))

@@ -1,0 +1,195 @@
+"""Local ranks exchange tensors through the stand-ins of hccl and Horovod, in whatever order their graphs run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rehearsal.tf1_scripts import needs_tensorflow, ranked
+
+pytestmark = needs_tensorflow
+
+NPU = """
+import json, os
+import numpy as np
+import tensorflow as tf
+from hccl.manage.api import *
+from npu_bridge.estimator import npu_ops
+from npu_bridge.estimator.npu.npu_hook import NPUBroadcastGlobalVariablesHook
+from npu_bridge.estimator.npu.npu_loss_scale_manager import FixedLossScaleManager
+from npu_bridge.estimator.npu.npu_callbacks import NPUBroadcastGlobalVariablesCallback
+from npu_bridge.estimator.npu.npu_optimizer import KerasDistributeOptimizer, NPUOptimizer, npu_allreduce
+from npu_bridge.estimator.npu.npu_strategy import NPUStrategy
+from npu_bridge.hccl import hccl_ops
+from npu_bridge.npu_init import npu_config_proto
+
+rank = int(os.environ["RANK_ID"])
+mine = tf.constant([1.0, 2.0]) * (rank + 1)
+said = {}
+with tf.Session(config=npu_config_proto(tf.ConfigProto(inter_op_parallelism_threads=1))) as sess:
+    sess.run(npu_ops.initialize_system())
+    said["who"] = [get_rank_id(), get_rank_size(), get_local_rank_id(), get_local_rank_size()]
+    create_group("alone", 1, [rank])
+    create_group("both", 2, [0, 1])
+    said["group"] = [get_rank_size("alone"), get_group_rank_from_world_rank(1, "both")]
+    out = {kind: hccl_ops.allreduce(mine, kind) for kind in ("sum", "max", "min", "prod")}
+    out["alone"] = hccl_ops.allreduce(mine, "sum", group="alone")
+    out["both"] = hccl_ops.allreduce(mine, "sum", group="both")
+    out["gathered"] = hccl_ops.allgather(tf.reshape(mine, [1, 2]), 2)
+    out["cast"] = hccl_ops.broadcast([mine, tf.cast(mine, tf.int64)], 1)
+    out["root"] = hccl_ops.reduce(mine, "sum", 0)
+    out["part"] = hccl_ops.reduce_scatter(tf.reshape(tf.range(4.0), [4, 1]) * (rank + 1.0), "sum", 2)
+    out["means"] = npu_allreduce([mine, None, mine * 3])[2]
+    out["half"] = hccl_ops.allreduce(tf.cast(mine, tf.float16), "sum")
+    w = tf.constant([2.0, 3.0])
+    out["gradient"] = tf.gradients(tf.reduce_sum(hccl_ops.allreduce(w * (rank + 1), "sum") * mine), w)[0]
+    counts, places = ([1, 1], [0, 1]) if rank == 0 else ([3, 3], [0, 3])
+    out["all"] = hccl_ops.all_to_all_v(tf.range(4.0) + 10.0 * rank, [1, 3], [0, 1], counts, places)
+    # Twelve more, which one rank is made to run forwards and the other backwards.
+    many = [hccl_ops.allreduce(mine + number, "sum") for number in range(12)]
+    inputs = [tensor.op.inputs[0].op for tensor in many]
+    order = inputs if rank == 0 else inputs[::-1]
+    for first, second in zip(order, order[1:]):
+        second._add_control_input(first)
+    if rank == 0:
+        sent = hccl_ops.send(mine, 5, 1)
+        sess.run(sent)
+    else:
+        out["received"] = hccl_ops.receive([2], tf.float32, 5, 0)
+    said.update({name: np.asarray(value).tolist() for name, value in sess.run(out).items() if name != "cast"})
+    said["cast"] = [part.tolist() for part in sess.run(out["cast"])]
+    said["many"] = [part.tolist() for part in sess.run(many)]
+
+# ---- training: ranks begin apart, are brought together, and one overflow skips the step of both
+with tf.Graph().as_default():
+    data = tf.placeholder(tf.float32, [2])
+    table = tf.get_variable("table", [3, 1], initializer=tf.constant_initializer(rank + 1.0))
+    v = tf.get_variable("v", [2], initializer=tf.constant_initializer(rank * 10.0))
+    loss = tf.reduce_sum(v * data) + tf.reduce_sum(tf.nn.embedding_lookup(table, [rank]))
+    manager = FixedLossScaleManager(8.0)
+    optimizer = NPUOptimizer(tf.train.GradientDescentOptimizer(1.0), manager, is_distributed=True, is_loss_scale=True)
+    step = optimizer.minimize(loss, tf.train.get_or_create_global_step())
+    hooks = [NPUBroadcastGlobalVariablesHook(0, rank)]
+    with tf.train.MonitoredTrainingSession(hooks=hooks, config=npu_config_proto()) as sess:
+        said["start"] = sess.run(v).tolist()
+        sess.run(step, {data: [1.0 + rank, 2.0]})
+        said["after"] = sess.run([v, table])[0].tolist()
+        said["rows"] = sess.run(table).ravel().tolist()
+        sess.run(step, {data: [np.inf if rank else 1.0, 0.0]})
+        said["skipped"] = sess.run([v, tf.train.get_global_step()])[1].item()
+
+# ---- Keras: begun apart, brought together by the callback; a strategy shares data out
+keras = tf.keras
+keras.backend.set_session(tf.Session(config=npu_config_proto()))
+apart = keras.initializers.Constant(rank + 1.0)
+model = keras.Sequential([keras.layers.Dense(1, use_bias=False, kernel_initializer=apart, input_shape=(1,))])
+model.compile(KerasDistributeOptimizer(keras.optimizers.SGD(0.1)), "mse")
+model.fit(np.ones([4, 1]) * (rank + 1), np.zeros([4, 1]), batch_size=4, epochs=1, verbose=0,
+          callbacks=[NPUBroadcastGlobalVariablesCallback(0)])
+said["kernel"] = float(model.get_weights()[0][0, 0])
+strategy = NPUStrategy()
+shared = strategy.make_dataset_iterator(tf.data.Dataset.range(4).batch(1, drop_remainder=True))
+mine = shared.get_next()
+with tf.Session(config=npu_config_proto()) as sess:
+    sess.run(shared.initialize())
+    said["shared"] = [strategy.num_replicas_in_sync, *(int(sess.run(mine)[0]) for _ in range(2))]
+print(json.dumps(said))
+"""
+
+
+def test_two_ranks_of_an_npu_script_exchange_and_train_together(tmp_path: Path) -> None:
+    script = tmp_path / "npu.py"
+    script.write_text(NPU)
+    answers = ranked("npu", script, 2)
+    for answer in answers:
+        assert answer.code == 0, answer.talk[-3000:]
+    for rank, said in enumerate(answer.said() for answer in answers):
+        check_exchanges(rank, said)
+        assert said["start"] == [0.0, 0.0], "the root's value"
+        assert said["after"] == [-1.5, -2.0], "the mean of both gradients"
+        assert said["rows"] == [0.5, 0.5, 1.0], "each rank's row, halved"
+        assert said["skipped"] == 1, "rank 1 has overflowed, and both have skipped"
+        assert said["kernel"] == pytest.approx(0.5), "both from the root's 1, by the mean of the gradients 2 and 8"
+        assert said["shared"] == [2, rank, rank + 2]
+    assert answers[0].variables == answers[1].variables
+    assert answers[0].gradients["v"] == answers[1].gradients["v"] == [1.5, 2.0]
+    assert answers[0].losses != answers[1].losses
+
+
+def check_exchanges(rank: int, said: dict[str, list[float]]) -> None:
+    assert said["who"] == [rank, 2, rank, 2]
+    assert said["group"] == [1, 1]
+    assert (said["sum"], said["max"], said["min"], said["prod"]) == ([3, 6], [2, 4], [1, 2], [2, 8])
+    assert said["alone"] == [rank + 1, 2 * (rank + 1)]
+    assert said["both"] == [3, 6]
+    assert said["gathered"] == [[1, 2], [2, 4]]
+    assert said["cast"] == [[2, 4], [2, 4]]
+    assert said["root"] == ([3, 6] if rank == 0 else [0, 0])
+    assert said["part"] == [[[0], [3]], [[6], [9]]][rank]
+    assert said["means"] == [4.5, 9]
+    assert said["half"] == [3, 6]
+    # d/dw of sum(allreduce(w·k)·m): k times the sum of both ranks' m.
+    assert said["gradient"] == [3 * (rank + 1), 6 * (rank + 1)]
+    assert said["all"] == ([0, 10] if rank == 0 else [1, 2, 3, 11, 12, 13])
+    assert said["many"] == [[3 + 2 * n, 6 + 2 * n] for n in range(12)]
+    if rank == 1:
+        assert said["received"] == [1, 2]
+
+
+HOROVOD = """
+import json, os
+import numpy as np
+import tensorflow as tf
+import horovod.tensorflow as hvd
+import horovod.tensorflow.keras as khvd
+hvd.init()
+rank = hvd.rank()
+said = {"who": [hvd.rank(), hvd.size(), hvd.local_rank()]}
+rows = hvd.allgather(tf.ones([rank + 1, 2]) * rank)
+mean = hvd.allreduce(tf.constant([1.0 + rank]))
+total = hvd.allreduce(tf.constant([1.0 + rank]), average=False, compression=hvd.Compression.fp16)
+v = tf.get_variable("v", [], initializer=tf.constant_initializer(1.0 + rank))
+optimizer = hvd.DistributedOptimizer(tf.train.AdamOptimizer(0.5), compression=hvd.Compression.fp16)
+step = optimizer.minimize(v * (rank + 1), tf.train.get_or_create_global_step())
+start = hvd.broadcast_global_variables(1)
+with tf.Session() as sess:
+    sess.run(tf.global_variables_initializer())
+    sess.run(start)
+    said["values"] = [part.tolist() for part in sess.run([rows, mean, total, v])]
+    sess.run(step)
+    said["v"] = float(sess.run(v))
+keras = tf.keras
+keras.backend.clear_session()
+first = keras.initializers.Constant(rank + 1.0)
+model = keras.Sequential([keras.layers.Dense(1, use_bias=False, kernel_initializer=first, input_shape=(1,))])
+model.compile(khvd.DistributedOptimizer(keras.optimizers.SGD(0.1)), "mse")
+model.fit(np.ones([4, 1]) * (rank + 1), np.zeros([4, 1]), batch_size=4, epochs=1, verbose=0,
+          callbacks=[khvd.callbacks.BroadcastGlobalVariablesCallback(0), khvd.callbacks.MetricAverageCallback()])
+said["kernel"] = float(model.get_weights()[0][0, 0])
+with tf.Graph().as_default(), tf.Session() as sess:
+    try:
+        sess.run(hvd.allreduce(tf.ones([rank + 1])))
+    except tf.errors.OpError as error:
+        said["mismatch"] = str(error)
+    except ValueError as error:
+        said["mismatch"] = str(error)
+print(json.dumps(said))
+"""
+
+
+def test_two_ranks_of_a_horovod_script_do_the_same(tmp_path: Path) -> None:
+    script = tmp_path / "hvd.py"
+    script.write_text(HOROVOD)
+    answers = ranked("original", script, 2, VIADUCT_COLLECTIVE_TIMEOUT="60")
+    for rank, answer in enumerate(answers):
+        assert answer.code == 0, answer.talk[-3000:]
+        said = answer.said()
+        assert said["who"] == [rank, 2, rank]
+        assert said["values"] == [[[0, 0], [1, 1], [1, 1]], [1.5], [3], 2.0]
+        assert said["v"] == pytest.approx(1.5)
+        # Both begin at 1; gradients 2·x²·w are 2 and 8, their mean 5.
+        assert said["kernel"] == pytest.approx(0.5)
+        assert "rank 0 brings" in said["mismatch"] or "rank 1 brings" in said["mismatch"]
+    assert np.allclose(answers[0].gradients["v"], 1.5)

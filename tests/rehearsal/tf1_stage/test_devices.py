@@ -1,0 +1,46 @@
+"""Devices and device options of the MLU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rehearsal.tf1_scripts import needs_tensorflow, rehearsed
+
+pytestmark = needs_tensorflow
+
+MLU = """
+import json
+import tensorflow as tf
+config = tf.ConfigProto(allow_soft_placement=False)
+config.mlu_options.visible_device_list = "0"
+with tf.device("/mlu:0"):
+    w = tf.get_variable("w", [], initializer=tf.ones_initializer())
+step = tf.train.MomentumOptimizer(0.5, 0.9).minimize(w * w)
+strategy = tf.distribute.OneDeviceStrategy("device:MLU:0")
+import horovod.tensorflow as hvd
+try:
+    hvd.size()
+    early = None
+except ValueError as error:
+    early = str(error)
+hvd.init()
+with tf.Session(config=config) as sess:
+    sess.run(tf.global_variables_initializer())
+    for _ in range(2):
+        sess.run(step)
+    print(json.dumps({"w": float(sess.run(w)), "early": early, "size": hvd.size(), "device": w.device}))
+"""
+
+
+def test_a_script_for_the_mlu_finds_its_devices_and_options(tmp_path: Path) -> None:
+    script = tmp_path / "mlu.py"
+    script.write_text(MLU)
+    answer = rehearsed("mlu", script)
+    assert answer.code == 0, answer.talk[-3000:]
+    said = answer.said()
+    assert said["w"] == pytest.approx(-0.9)  # 1, then 0 at full speed, then carried on by momentum
+    assert "not been initialized" in said["early"]
+    assert said["size"] == 1
+    assert "CPU" in said["device"]

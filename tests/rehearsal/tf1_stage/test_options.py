@@ -1,0 +1,70 @@
+"""What is wrong with options of the NPU is said with what to write; reads of variables repeat."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rehearsal.tf1_scripts import needs_tensorflow, rehearsed
+
+pytestmark = needs_tensorflow
+
+
+def test_what_is_wrong_with_options_is_said_with_what_to_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No TensorFlow: the table and its rules alone."""
+    from viaduct.rehearsal.tf1_stage import options
+
+    assert options.find_fault("precision_mode", "s", "allow_mix_precision") is None
+    assert options.find_fault("experimental_something", "s", "x") is None
+    misspelled = options.find_fault("sump_mode", "s", "all")
+    assert misspelled is not None
+    assert "dump_mode" in misspelled[1]
+    as_bool = options.find_fault("jit_compile", "b", True)
+    assert as_bool is not None
+    assert ".s" in as_bool[1]
+    assert options.find_fault("dump_mode", "s", "everything") is not None
+    wrong = [
+        {"enable_dump": True},
+        {"enable_dump": True, "dump_path": "/no/such/folder"},
+        {"dump_step": "5-3"},
+        {"dump_step": "0,5"},
+        {"precision_mode": "force_fp16", "precision_mode_v2": "fp16"},
+        {"modify_mixlist": "a.json", "precision_mode": "force_fp32"},
+        {"enable_compress_weight": True, "compress_weight_conf": "a"},
+        {"optypelist_for_implmode": "Pooling"},
+        {"input_shape": "x:1"},
+        {"mix_compile_mode": True, "iterations_per_loop": 2},
+    ]
+    for values in wrong:
+        assert [rule(values) for rule in options.RULES if rule(values)], values
+    right = {"enable_dump": True, "dump_path": ".", "dump_step": "0|3-5|10", "modify_mixlist": "a"}
+    assert not [rule({**right, "precision_mode": "allow_mix_precision"}) for rule in options.RULES
+                if rule({**right, "precision_mode": "allow_mix_precision"})]  # fmt: skip
+
+
+def test_visible_devices_must_ascend() -> None:
+    from viaduct.rehearsal.tf1_stage.options import ascending
+
+    assert ascending([0, 1, 3])
+    assert not ascending([1, 0])
+    assert not ascending([1, 1])
+
+
+def test_reads_that_have_no_order_with_a_write_are_the_same_in_every_run(tmp_path: Path) -> None:
+    """As a learning rate that reads the global step while it is counted up, in BERT's optimizer."""
+    script = tmp_path / "race.py"
+    script.write_text(
+        "import json\nimport tensorflow as tf\n"
+        "counter = tf.get_variable('counter', [400000], initializer=tf.zeros_initializer())\n"
+        "up = counter.assign(counter + 1)\n"
+        "late = [tf.reduce_max(counter * 2.0) for _ in range(20)]\n"
+        "seen = []\n"
+        "for _ in range(10):\n"
+        "    with tf.Session(config=tf.ConfigProto(inter_op_parallelism_threads=8)) as session:\n"
+        "        session.run(tf.global_variables_initializer())\n"
+        "        seen.append([session.run([up, *late])[1:] for _ in range(3)])\n"
+        "print(json.dumps({'same': all(repr(one) == repr(seen[0]) for one in seen)}))\n"
+    )
+    answer = rehearsed("original", script)
+    assert answer.said() == {"same": True}, "sessions that did the same read different values"

@@ -1,0 +1,66 @@
+"""Sessions: whose mistake an error is, and which of them are closed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rehearsal.tf1_scripts import needs_tensorflow, rehearsed
+
+pytestmark = needs_tensorflow
+
+
+def test_a_mistake_of_the_stand_in_is_not_taken_for_one_of_the_script(tmp_path: Path) -> None:
+    script = tmp_path / "plain.py"
+    script.write_text(
+        "import tensorflow as tf\n"
+        "import viaduct.rehearsal.tf1_stage.reach as reach\n"
+        "reach.find_reach = lambda *given: 1 / 0\n"
+        "with tf.Session() as session:\n    session.run(tf.constant(1))\n"
+    )
+    answer = rehearsed("original", script)
+    assert "StandInFails: ZeroDivisionError" in answer.failure + answer.talk
+
+
+def test_a_mistake_of_the_script_stays_one_of_the_script(tmp_path: Path) -> None:
+    script = tmp_path / "plain.py"
+    script.write_text(
+        "import tensorflow as tf\nx = tf.placeholder(tf.float32)\n"
+        "with tf.Session() as session:\n    session.run(x + 1)\n"
+    )
+    answer = rehearsed("original", script)
+    assert "InvalidArgumentError" in answer.failure + answer.talk
+    assert "StandInFails" not in answer.failure + answer.talk
+
+
+AT_EXIT = """
+import atexit
+import functools
+import tensorflow as tf
+from npu_bridge.npu_init import *
+
+own = tf.Session(config=npu_config_proto())
+atexit.register(own.close)
+other = tf.Session(config=npu_config_proto())
+atexit.register({})
+for session in (own, other):
+    session.run(tf.constant(1.0))
+"""
+
+
+@pytest.mark.parametrize(
+    ("registered", "hits"),
+    [
+        ("other.close", 0),
+        ("functools.partial(other.close)", 0),
+        ("lambda: other.close()", 0),
+        ("print", 1),
+    ],
+)
+def test_a_session_that_is_closed_when_the_process_ends_is_closed(tmp_path: Path, registered: str, hits: int) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(AT_EXIT.format(registered))
+    answer = rehearsed("npu", script, VIADUCT_LIMITS="warn")
+    assert answer.code == 0, answer.talk[-3000:]
+    assert [name for name, _, _ in answer.hits] == ["session-not-closed"] * hits
