@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from viaduct.data import auto_augment
+from viaduct.data import auto_augment, references
 from viaduct.data.auto_augment import CIFAR10, IMAGENET, RANDOM, policy_named
 from viaduct.data.operations import OPERATIONS
-from viaduct.data.preprocess import PREPROCESSINGS, prepare_pixels, see
+from viaduct.data.preprocess import prepare_image, prepare_pixels
 from viaduct.data.records import Records
 from viaduct.errors import BadValue, UnknownName
 
@@ -96,20 +96,20 @@ def test_randaugment_draws_each_of_fourteen_equally_often(monkeypatch: pytest.Mo
     assert all("at 0.5" in key for key in calls if " at " in key)
 
 
-@pytest.mark.parametrize("name", PREPROCESSINGS)
+@pytest.mark.parametrize("name", references.names())
 def test_the_crop_is_the_same_with_and_without_a_policy(name: str) -> None:
     def nothing(image: np.ndarray, generator: np.random.Generator) -> np.ndarray:
         return image
 
     plain = prepare_pixels(name, encoded("chelsea"), True, np.random.default_rng(4))
-    through = see(name, encoded("chelsea"), True, np.random.default_rng(4), policy=nothing)
+    through = prepare_image(name, encoded("chelsea"), True, np.random.default_rng(4), policy=nothing)
     assert abs(plain - through).mean() < 1  # it was rounded to bytes on the way; contrast may stretch that
-    inverted = see(name, encoded("chelsea"), True, np.random.default_rng(4), policy=lambda p, g: 255 - p)
+    inverted = prepare_image(name, encoded("chelsea"), True, np.random.default_rng(4), policy=lambda p, g: 255 - p)
     assert abs(plain - inverted).mean() > 10
 
 
 def test_evaluation_is_not_changed() -> None:
     policy = policy_named("randaugment-5-20")
     assert np.array_equal(
-        see("official", encoded("chelsea"), policy=policy), prepare_pixels("official", encoded("chelsea"))
+        prepare_image("official", encoded("chelsea"), policy=policy), prepare_pixels("official", encoded("chelsea"))
     )

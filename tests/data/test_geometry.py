@@ -7,9 +7,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from viaduct.data import geometry, sample_crop
+from viaduct.data import geometry, references, sample_crop
 from viaduct.data.geometry import (
-    SAMPLERS,
     Axis,
     Sampler,
     central_box,
@@ -36,7 +35,8 @@ def our_crops(name: str, height: int, width: int, boxes: list[list[float]] | Non
 
 def their_crops(name: str, height: int, width: int, with_boxes: bool) -> np.ndarray:
     """TensorFlow's own sampler; where the reference has a nominal frame, in that, and then stretched."""
-    sampler = SAMPLERS[name]
+    sampler = references.load(name).sampler
+    assert sampler is not None
     frame = (sampler.frame or height, sampler.frame or width)
     return their_draws(sampler, *frame, with_boxes) * np.array([height, width] * 2) // np.array(frame * 2)
 
@@ -73,7 +73,7 @@ def features(crops: np.ndarray, height: int, width: int) -> dict[str, np.ndarray
 
 @pytest.mark.parametrize(("height", "width"), [(375, 500), (500, 333), (64, 400)])
 @pytest.mark.parametrize(
-    ("name", "with_boxes"), [*((name, False) for name in SAMPLERS), ("official", True), ("v15", True)]
+    ("name", "with_boxes"), [*((name, False) for name in references.names()), ("official", True), ("v15", True)]
 )
 def test_crops_are_distributed_like_tensorflows(name: str, height: int, width: int, with_boxes: bool) -> None:
     """Kolmogorov and Smirnov: two samples of n from one distribution differ by more than c * sqrt(2 / n) in rank with
@@ -103,7 +103,7 @@ def test_the_last_offset_is_never_drawn_as_in_tensorflow() -> None:
     assert set(theirs[theirs[:, 2] == 2][:, 0].tolist()) == {0, 1}
 
 
-@pytest.mark.parametrize("name", SAMPLERS)
+@pytest.mark.parametrize("name", references.names())
 @pytest.mark.parametrize(("height", "width"), [(1, 1), (1, 300), (300, 1), (2, 3), (500, 375), (4000, 12)])
 def test_a_crop_lies_in_the_image(name: str, height: int, width: int) -> None:
     generator = np.random.default_rng(0)

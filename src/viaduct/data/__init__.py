@@ -10,7 +10,8 @@ prefetch.py    threads that prepare batches ahead, in order
 batches.py     batches of a split on the device: what the training loop iterates over
 
 preprocess.py  what each reference network sees of an encoded image: decoded, cropped, resized   (no torch from here)
-geometry.py    the crop sampler and bilinear resizing      colour.py   random colour in training
+references/    the preprocessing of each reference         views.py         what they are made of
+geometry.py    the crop sampler and bilinear resizing      colour.py        random colour in training
 jpeg.py        decoding as TensorFlow has it               png.py      the same for PNG
 region.py      decoding only what a crop needs             auto_augment.py   policies, made of operations.py
 crops.py       crops of several records in one call        arrival.py        copies beside the step (torch)
@@ -34,5 +35,5 @@ def __getattr__(name: str) -> Any:
     if name == "preprocess":
         return import_module("viaduct.data.preprocess")
     if name == "sample_crop":
-        return import_module("viaduct.data.geometry").sample_crop
+        return import_module("viaduct.data.preprocess").sample_crop
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

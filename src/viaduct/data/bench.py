@@ -32,13 +32,13 @@ from viaduct.data.geometry import Axis, resample
 from viaduct.data.index import RecordFolder
 from viaduct.data.order import sample_generator
 from viaduct.data.places import check_place, write_result
-from viaduct.data.preprocess import View, look, normal_lines, normalise
+from viaduct.data.preprocess import choose_view, normal_lines, normalise
+from viaduct.data.views import View
 from viaduct.errors import BadData, UnknownName, ViaductError
 from viaduct.extras import require
 
 PEERS = {"tf.data": "tensorflow", "dali": "nvidia.dali", "pil": "PIL"}
 Floats = npt.NDArray[np.float32]
-Network = Literal["official", "v15", "resnext", "amoebanet"]
 FIGURES_BEGIN = b'{\n "network"'  # as `measure` writes them
 TURNS = "turns_images_per_s"  # a row's key: one figure for each turn
 PREPARED = 3  # batches that a pipeline may have ahead
@@ -50,14 +50,14 @@ class Work:
     """What every pipeline is asked for: shuffled training batches."""
 
     records: Path
-    network: Network
+    network: str
     batch: int
     workers: int
     size: int = 224
 
 
 def measure(
-    records: Path, network: Network, peers: list[str], batch: int, workers: int, seconds: float, turns: int
+    records: Path, network: str, peers: list[str], batch: int, workers: int, seconds: float, turns: int
 ) -> dict[str, Any]:
     for name in peers:
         if name not in PEERS:
@@ -77,7 +77,7 @@ def measure(
         "workers": work.workers,
         "pictures": len(folder),
         "mean_bytes": round(float(folder.lengths.mean())),
-        "decoder": region.decoder(),
+        "decoder": region.describe_decoder(),
         "rows": rows,
         "stages_ms": stages(folder, network),
         "left_out": missing | failed,
@@ -318,8 +318,7 @@ class PillowImages:
         import torch
         from PIL import Image
 
-        from viaduct.data.geometry import sample_crop
-        from viaduct.data.preprocess import normalisation
+        from viaduct.data.preprocess import normalisation, sample_crop
 
         fields = self.folder.fields(number)
         image = Image.open(io.BytesIO(fields.encoded)).convert("RGB")
@@ -391,7 +390,7 @@ def stages(folder: RecordFolder, network: str) -> dict[str, float]:
         began = time.perf_counter()
         data = folder.fields(number).encoded
         read = time.perf_counter() - began
-        view = look(network, *jpeg.dimensions(data), True, sample_generator(0, 0, number), None)
+        view = choose_view(network, *jpeg.dimensions(data), True, sample_generator(0, 0, number), None)
         rest = stages_of_region(data, view, network, out) or stages_of_whole(data, view, network, out)
         seconds += [read, *rest]
     return dict(zip(STAGES, (1000 * seconds / len(numbers)).tolist(), strict=True))
@@ -403,10 +402,10 @@ def stages_of_region(data: jpeg.Encoded, view: View, network: str, out: Floats) 
     rows, columns = view.rows, view.columns
     few = np.empty((2, 2, 3), np.float32)
     tries = [
-        lambda: region.see(data, ends(rows)[1], ends(columns)[0], few[:1, :1].copy()),
-        lambda: region.see(data, both(rows), both(columns), few),
-        lambda: region.see(data, rows, columns, out),
-        lambda: region.see(data, rows, columns, out, normal=normal_lines(network, len(columns.way))),
+        lambda: region.decode_view(data, ends(rows)[1], ends(columns)[0], few[:1, :1].copy()),
+        lambda: region.decode_view(data, both(rows), both(columns), few),
+        lambda: region.decode_view(data, rows, columns, out),
+        lambda: region.decode_view(data, rows, columns, out, normal=normal_lines(network, len(columns.way))),
     ]
     if not tries[-1]():
         return None

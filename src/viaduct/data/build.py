@@ -9,8 +9,8 @@ there and ends with the same bytes. build.json says what the shards were planned
 are refused.
 
 Labels begin with 1, as in ImageNet's records, so that all reference networks take them as they take ImageNet: a
-network has one output more than there are classes, ResNet, ResNeXt and AmoebaNet leave output 0 unused, ResNet-50 v1.5
-subtracts 1 and leaves the last. With `first_label=0` there is no spare output, and v1.5 cannot be trained. labels.txt
+network has one output more than there are classes. Most references leave output 0 unused; ResNet-50 v1.5 subtracts 1
+and leaves the last. With `first_label=0` there is no spare output, and v1.5 cannot be trained. labels.txt
 has "label:name" a line, as TF-Slim writes it, which says for itself where the labels begin.
 """
 

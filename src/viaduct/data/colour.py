@@ -1,9 +1,9 @@
 """Random colour in training, as two of the references have it, on float32 images of 0..255.
 
-    vary_like_resnext(image, draw_resnext(generator))        brightness, contrast about the mean, saturation; clipped
-    vary_like_amoebanet(image, draw_amoebanet(generator))    brightness and the two chroma axes; clipped
-    vary_increased(image, draw_increased(generator, ranges)) the ResNeXt zoo's increased_aug: brightness, hue and
-                                                               saturation in YIQ, contrast about the mean; clipped
+    vary_saturation(image, draw_saturation(generator))       brightness, contrast about the mean, saturation; clipped
+    vary_chroma(image, draw_chroma(generator))               brightness and the two chroma axes; clipped
+    vary_increased(image, draw_increased(generator, ranges)) increased_aug: brightness, hue and saturation in YIQ,
+                                                             contrast about the mean; clipped
 
 What is drawn and what is done with it are apart, so that a test can give TensorFlow the same numbers.
 """
@@ -25,13 +25,13 @@ TO_YIQ = np.array([[0.299, 0.596, 0.211], [0.587, -0.274, -0.523], [0.114, -0.32
 FROM_YIQ = np.array([[1, 1, 1], [0.95617069, -0.2726886, -1.103744], [0.62143257, -0.64681324, 1.70062309]])
 
 
-class ResnextColour(NamedTuple):
+class SaturationColour(NamedTuple):
     brightness: float  # added. On the 0..255 scale, hence next to nothing: a slip of the reference, kept
     contrast: float
     saturation: float
 
 
-class AmoebanetColour(NamedTuple):
+class ChromaColour(NamedTuple):
     brightness: float  # these three are on the 0..1 scale
     blue: float
     red: float
@@ -53,13 +53,13 @@ class IncreasedColour(NamedTuple):
     contrast: float
 
 
-def draw_resnext(generator: np.random.Generator) -> ResnextColour:
-    return ResnextColour(generator.uniform(-0.4, 0.4), generator.uniform(0.4, 1.6), generator.uniform(0.4, 1.6))
+def draw_saturation(generator: np.random.Generator) -> SaturationColour:
+    return SaturationColour(generator.uniform(-0.4, 0.4), generator.uniform(0.4, 1.6), generator.uniform(0.4, 1.6))
 
 
-def draw_amoebanet(generator: np.random.Generator) -> AmoebanetColour:
+def draw_chroma(generator: np.random.Generator) -> ChromaColour:
     brightness = generator.uniform(-32 / 255, 32 / 255)
-    return AmoebanetColour(brightness, generator.uniform(-0.1, 0.1), generator.uniform(-0.1, 0.1))
+    return ChromaColour(brightness, generator.uniform(-0.1, 0.1), generator.uniform(-0.1, 0.1))
 
 
 def draw_increased(generator: np.random.Generator, ranges: Ranges) -> IncreasedColour:
@@ -71,7 +71,7 @@ def draw_increased(generator: np.random.Generator, ranges: Ranges) -> IncreasedC
     )
 
 
-def vary_like_resnext(image: Floats, colour: ResnextColour) -> Floats:
+def vary_saturation(image: Floats, colour: SaturationColour) -> Floats:
     """In place."""
     image += np.float32(colour.brightness)
     stretch_contrast(image, colour.contrast)
@@ -137,7 +137,7 @@ def scale_saturation_in_numpy(image: Floats, factor: float) -> None:
         channel += largest
 
 
-def vary_like_amoebanet(image: Floats, colour: AmoebanetColour) -> Floats:
+def vary_chroma(image: Floats, colour: ChromaColour) -> Floats:
     """In place."""
     brightness, blue, red = colour
     shift = (1.402 * red, -0.344136 * blue - 0.714136 * red, 1.772 * blue)

@@ -1,6 +1,6 @@
 """Where the pixels that a network sees come from: the crop sampler, and legacy bilinear resizing.
 
-    sample_crop("official", height, width, boxes, generator)     Crop(y, x, height, width), at random
+    draw_crop(sampler, height, width, boxes, generator)          Crop(y, x, height, width), at random
     axis = stretched(start=10, length=300, size=224)             224 places between pixels 10 and 309
     resample(image, rows_axis, columns_axis)                   float32, one value for each pair of places
 
@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from viaduct.data.jpeg import Shrink
-from viaduct.errors import BadData, BadValue, UnknownName
+from viaduct.errors import BadData
 
 Floats = npt.NDArray[np.float32]
 Places = npt.NDArray[np.intp]
@@ -51,34 +51,17 @@ class Sampler:
     attempts: int = 100
 
 
-SAMPLERS = {
-    "official": Sampler(ratio=(0.75, 1.33), area=(0.05, 1.0), uses_boxes=True),
-    "v15": Sampler(ratio=(0.75, 1.33), area=(0.05, 1.0), uses_boxes=True),
-    "resnext": Sampler(ratio=(3 / 4, 4 / 3), area=(0.08, 1.0), frame=280),
-    "amoebanet": Sampler(ratio=(3 / 4, 4 / 3), area=(0.1, 1.0)),
-}
-
-
-def sample_crop(name: str, height: int, width: int, boxes: Boxes | None, generator: np.random.Generator) -> Crop:
-    """A crop for training, distributed as in the reference of `name`. Not torchvision's RandomResizedCrop.
+def draw_crop(sampler: Sampler, height: int, width: int, boxes: Boxes | None, generator: np.random.Generator) -> Crop:
+    """Draw a training crop; boxes are used if the sampler uses them. Not torchvision's RandomResizedCrop.
 
     That one draws areas uniformly and ratios on a log scale; here ratios are uniform and so are heights.
     """
-    sampler = named_sampler(name)
     if sampler.frame is not None:
         crop = sample(sampler, sampler.frame, sampler.frame, [], generator)
         return stretched_crop(crop, sampler.frame, height, width)
     given = np.asarray(boxes, dtype=np.float32) if sampler.uses_boxes and boxes is not None else NO_BOXES
     objects = pixel_boxes(given, height, width) if given.size else []
     return sample(sampler, height, width, objects, generator)
-
-
-def named_sampler(name: str) -> Sampler:
-    if not isinstance(name, str):
-        raise BadValue(f"a preprocessing is named by a word, got {name!r}.", f"There are: {', '.join(SAMPLERS)}.")
-    if name not in SAMPLERS:
-        raise UnknownName("preprocessing", name, SAMPLERS)
-    return SAMPLERS[name]
 
 
 def sample(sampler: Sampler, height: int, width: int, objects: Sequence[Crop], generator: np.random.Generator) -> Crop:

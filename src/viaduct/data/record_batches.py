@@ -29,11 +29,11 @@ from viaduct.data.arrival import Arrival
 from viaduct.data.auto_augment import policy_named
 from viaduct.data.balance import balanced_order, describe
 from viaduct.data.batches import WHOLE, Batch, Share, check_count, real_mask
-from viaduct.data.crops import crops_of
+from viaduct.data.crops import find_crops
 from viaduct.data.mindrecord_folder import MindRecordFolder
 from viaduct.data.notices import NAMED_AT_MOST, tell
 from viaduct.data.order import sample_generator
-from viaduct.data.preprocess import normalisation, see
+from viaduct.data.preprocess import normalisation, prepare_image
 from viaduct.data.records import Records, RecordSplit
 from viaduct.errors import BadData
 
@@ -108,7 +108,7 @@ class RecordBatches:
         if not train and share.rank == 0 and counts_from_zero(split):
             tell(ZERO_NOTE)
         on_cpu = device.type == "cpu"
-        self._crops = crops_of(records, split.folder, normalised=on_cpu) if train else None
+        self._crops = find_crops(records, split.folder, normalised=on_cpu) if train else None
         mean, scale = normalisation(records.preprocess)
         self._mean, self._scale = (torch.from_numpy(x).to(device).view(1, 3, 1, 1) for x in (mean, scale))
         self._workers = records.workers or max(1, len(os.sched_getaffinity(0)) // share.neighbours)
@@ -171,7 +171,7 @@ class RecordBatches:
         numbers = order[positions]
         seen = np.zeros(len(numbers), dtype=np.bool_)
         if self._crops:
-            seen = self._crops.see(numbers, positions, self._seed, epoch, images)
+            seen = self._crops.prepare(numbers, positions, self._seed, epoch, images)
         for row in np.flatnonzero(~seen).tolist():
             self._see(int(numbers[row]), epoch, int(positions[row]), images[row])
 
@@ -181,7 +181,7 @@ class RecordBatches:
         generator = sample_generator(self._seed, epoch, position) if self._train else None
         try:
             encoded, _, _, boxes = self._split.folder.fields(number)
-            see(
+            prepare_image(
                 records.preprocess,
                 encoded,
                 self._train,

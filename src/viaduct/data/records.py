@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from viaduct.data import references
 from viaduct.data.file_index import CORRUPT
 from viaduct.data.folder import ImageFolder, holds_images, image_folders, read_class_names
 from viaduct.data.index import RecordFolder
@@ -24,7 +25,6 @@ from viaduct.data.source_views import PREFIX, parse_name
 from viaduct.data.tfrecord import BadRecord
 from viaduct.errors import BadData, BadValue, UnknownName
 
-PREPROCESSINGS = ("official", "v15", "resnext", "amoebanet")
 COLOUR_FIELDS = ("brightness", "contrast", "saturation", "hue")  # in the order of colour.Ranges
 HOW_SPLITS_ARE_NAMED = ("Names with val, eval, dev or test in them mean validation, all others training.",)
 Folder = RecordFolder | ImageFolder | MindRecordFolder
@@ -42,7 +42,7 @@ class Records(Source):
 
     classes: int = 1001
     workers: int = 0  # threads that decode; 0: one a core
-    preprocess: str = "official"  # one of PREPROCESSINGS, or source: as the network's source prepares its images
+    preprocess: str = "official"  # one of references.names(), or source: as the network's source prepares its images
     decode: Literal["exact", "fast"] = "exact"  # fast: shrink large images while decoding
     label_shift: int = 0  # added to the stored label: -1 for ResNet-50 v1.5
     on_bad_record: Literal["stop", "skip"] = "stop"
@@ -58,8 +58,8 @@ class Records(Source):
         super().__post_init__()
         if self.preprocess.startswith(f"{PREFIX}:"):
             parse_name(self.preprocess)
-        elif self.preprocess not in (*PREPROCESSINGS, PREFIX):
-            raise UnknownName("data.preprocess", self.preprocess, (*PREPROCESSINGS, PREFIX))
+        elif self.preprocess not in (*references.names(), PREFIX):
+            raise UnknownName("data.preprocess", self.preprocess, (*references.names(), PREFIX))
         for field in COLOUR_FIELDS:
             value, largest = getattr(self, field), 255 if field == "brightness" else 1
             if not 0 <= value <= largest:
@@ -77,7 +77,7 @@ class Records(Source):
     def colours(self) -> Any:
         """What is done to the colours of training images: see `preprocess.Colours`."""
         from viaduct.data.colour import Ranges
-        from viaduct.data.preprocess import increased_colour
+        from viaduct.data.views import increased_colour
 
         if self.increased_aug == "on":
             return increased_colour(Ranges(*(getattr(self, field) for field in COLOUR_FIELDS)))

@@ -16,7 +16,7 @@ from viaduct.data.order import permutation, sample_generator
 from viaduct.data.places import check_place, write_result
 from viaduct.data.png import SIGNATURE
 from viaduct.data.png_encoder import encode_png
-from viaduct.data.preprocess import as_bytes, prepare_pixels, see
+from viaduct.data.preprocess import as_bytes, prepare_image, prepare_pixels
 from viaduct.data.records import Folder
 from viaduct.data.tfrecord import BadRecord
 from viaduct.errors import BadData
@@ -60,7 +60,7 @@ def one_row(folder: Folder, number: int, name: str, seed: int, policy: Policy | 
     views = [prepare_pixels(name, fields.encoded, size=SIDE)]
     for crop in range(CROPS):
         chance = sample_generator(seed, crop, number)
-        views.append(see(name, fields.encoded, True, chance, fields.boxes, SIDE, policy=policy))
+        views.append(prepare_image(name, fields.encoded, True, chance, fields.boxes, SIDE, policy=policy))
     label = f"{fields.label} {folder.names.get(fields.label, '')}".strip()
     return [fitted(whole), *map(as_bytes, views)], f"label {label}, {width}x{height}, {folder.where(number)}"
 

@@ -23,78 +23,28 @@ from viaduct.data.shapes import Shapes
 from viaduct.data.source import Arrays, Images, ImageSet, Source, Split
 from viaduct.errors import BadValue, UnknownName, ViaductError
 from viaduct.extras import find_missing_package, install_line
-from viaduct.recipes._parts import (
-    AdamW,
-    Amoebanet,
-    AmoebanetDecay,
-    BookCosine,
-    Checkpoint,
-    Constant,
-    Cosine,
-    CrossEntropy,
-    Ema,
-    Evaluation,
-    Init,
-    Lars,
-    LarsPolynomial,
-    Log,
-    MindsporePolynomial,
-    Parallel,
-    Precision,
-    Recipe,
-    ResnextDecay,
-    RmsProp,
-    Sgd,
-    Steps,
-    Thor,
-    ThorDecay,
-    Top1,
-    V15Decay,
-)
+from viaduct.recipes import _parts
+from viaduct.recipes._parts import *  # noqa: F403
+from viaduct.recipes._parts import Recipe
 from viaduct.terminal import release_streams
 
 __all__ = [
-    "AdamW",
-    "Amoebanet",
-    "AmoebanetDecay",
     "Arrays",
-    "BookCosine",
-    "Checkpoint",
     "Cifar10",
-    "Constant",
-    "Cosine",
-    "CrossEntropy",
-    "Ema",
-    "Evaluation",
     "FashionMnist",
     "ImageSet",
     "Images",
-    "Init",
-    "Lars",
-    "LarsPolynomial",
     "Loaded",
-    "Log",
-    "MindsporePolynomial",
-    "Parallel",
-    "Precision",
-    "Recipe",
     "Records",
-    "ResnextDecay",
-    "RmsProp",
-    "Sgd",
     "Shapes",
     "Source",
     "Split",
-    "Steps",
-    "Thor",
-    "ThorDecay",
-    "Top1",
-    "V15Decay",
     "as_page",
     "load",
     "names",
     "replace",
 ]
+__all__ += _parts.__all__
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,43 @@ from viaduct.data.source import Source
 from viaduct.errors import BadValue
 from viaduct.typed_fields import check_fields
 
+__all__ = [
+    "DEFAULT_FORMAT",
+    "AdamW",
+    "Amoebanet",
+    "AmoebanetDecay",
+    "BookCosine",
+    "Checkpoint",
+    "Constant",
+    "Cosine",
+    "CrossEntropy",
+    "Ema",
+    "Evaluation",
+    "Init",
+    "Lars",
+    "LarsForm",
+    "LarsPolynomial",
+    "Log",
+    "LogFormat",
+    "MindsporePolynomial",
+    "Parallel",
+    "Precision",
+    "Recipe",
+    "ResnextDecay",
+    "RmsProp",
+    "Sgd",
+    "Steps",
+    "Thor",
+    "ThorDecay",
+    "Top1",
+    "V15Decay",
+]
+
+# Values that keep the name of the reference they come from, because recipe files, recipe.json and flags use them.
+LarsForm = Literal["contrib", "resnext"]
+LogFormat = Literal["resnext", "tf", "dll", "events", "mindspore"]
+DEFAULT_FORMAT: LogFormat = "resnext"
+
 
 def require(ok: bool, what: str, value: object, want: str) -> None:
     if not ok:
@@ -109,7 +146,8 @@ class Lars(Part):
     """LARS: each kernel's step is sized by the ratio of its norm to its gradient's; not norms, not biases.
 
     `contrib` is TensorFlow's: the ratio scales the learning rate, the L2 term is part of the loss.
-    `resnext` is ResNeXt's own: the ratio scales gradient and decay, then Nesterov momentum; no L2 in the loss.
+    `resnext` is that of Ascend's model zoo: the ratio scales gradient and decay, then comes Nesterov momentum; the
+    loss has no L2 term.
     """
 
     place: ClassVar[str] = "optimizer"
@@ -118,7 +156,7 @@ class Lars(Part):
     momentum: float = 0.9
     weight_decay: float = 1e-4
     trust: float = 0.001
-    form: Literal["contrib", "resnext"] = "contrib"
+    form: LarsForm = "contrib"
     epsilon: float | None = None  # None: as the form has it, 0 or 1e-5
     decay: Literal["all", "not_norm", "weights"] | None = None  # None: as the form has it, not_norm or weights
 
@@ -254,8 +292,8 @@ class V15Decay(Part):
 
 
 @dataclass(frozen=True)
-class ResnextDecay(Part):
-    """ResNeXt's: a half-cosine warm-up and a cosine down to `end` times the peak, or one of its other modes."""
+class CosineWarmupDecay(Part):
+    """A half-cosine warm-up and a cosine down to `end` times the peak, or one of the other modes."""
 
     place: ClassVar[str] = "schedule"
 
@@ -268,6 +306,11 @@ class ResnextDecay(Part):
         require_rising(self.boundaries)
         require(self.warmup_epochs >= 0, "schedule.warmup_epochs", self.warmup_epochs, "0 or more")
         require(self.end >= 0, "schedule.end", self.end, "0 or more")
+
+
+@dataclass(frozen=True)
+class ResnextDecay(CosineWarmupDecay):
+    """The same under the name of its reference, which recipe files and recipe.json use."""
 
 
 @dataclass(frozen=True)
@@ -389,7 +432,7 @@ class CrossEntropy(Part):
 
     label_smoothing: float = 0.0
     spread: Literal["all", "others"] = "all"
-    smooth_evaluation: bool = False  # whether the validation loss is smoothed too (ResNeXt, AmoebaNet)
+    smooth_evaluation: bool = False  # whether the validation loss is smoothed too (as Ascend's model zoo has it)
 
     def check(self) -> None:
         require(0 <= self.label_smoothing < 1, "loss.label_smoothing", self.label_smoothing, "at least 0, below 1")
@@ -474,7 +517,7 @@ class Log(Part):
     place: ClassVar[str] = "log"
 
     every_steps: int = 100
-    format: Literal["resnext", "tf", "dll", "events", "mindspore"] = "resnext"
+    format: LogFormat = DEFAULT_FORMAT
     tensorboard: str = ""  # images, histograms, graph, top5, separated by commas; or all
     tensorboard_every: int = 0  # steps between images and histograms; 0: as every_steps
     track: str = ""  # mlflow, wandb, tensorboard, separated by commas: where records go beside the run's directory

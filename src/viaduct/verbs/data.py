@@ -6,7 +6,7 @@ import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -20,7 +20,12 @@ app = typer.Typer(
     help="Build, fetch, index, check, look at and measure training data.",
 )
 Records = Annotated[Path, typer.Argument(help="A folder of train-?????-of-????? and validation-… files.")]
-Network = Literal["official", "v15", "resnext", "amoebanet"]
+# Listed here because importing viaduct.data needs numpy, and --help does not.
+REFERENCES = sorted(path.stem for path in Path(__file__).parents[1].glob("data/references/[a-z]*.py"))
+if TYPE_CHECKING:
+    Reference = str
+else:
+    Reference = Literal[tuple(REFERENCES)]
 AsJson = Annotated[bool, typer.Option("--json", help="As JSON.")]
 
 
@@ -138,7 +143,7 @@ def check(
 def show(
     records: Annotated[Path, typer.Argument(help="A folder of records, MindRecords or class folders, or a CSV.")],
     out: Annotated[Path, typer.Option(help="The PNG; another kind of file is not overwritten.")] = Path("sheet.png"),
-    preprocess: Annotated[Network, typer.Option(help="Whose eyes.")] = "official",
+    preprocess: Annotated[Reference, typer.Option(help="Reference whose preprocessing is shown.")] = "official",
     count: Annotated[int, typer.Option(help="Images.", min=1)] = 8,
     split: Annotated[Literal["train", "validation"], typer.Option(help="Of which split.")] = "train",
     seed: Annotated[int, typer.Option(help="Of the choice and the crops.")] = 0,
@@ -159,7 +164,7 @@ def show(
 @app.command()
 def bench(
     records: Records,
-    preprocess: Annotated[Network, typer.Option(help="Whose preprocessing.")] = "official",
+    preprocess: Annotated[Reference, typer.Option(help="Reference whose preprocessing is measured.")] = "official",
     peer: Annotated[str, typer.Option(help="Compare with: tf.data,dali,pil (those installed).")] = "",
     batch: Annotated[int, typer.Option(help="Images in a batch.", min=1)] = 256,
     workers: Annotated[int, typer.Option(help="Threads; 0: one a core.", min=0)] = 0,
