@@ -29,7 +29,7 @@ import hashlib, json, pathlib, sys
 import numpy as np
 from viaduct.data import geometry, region
 data = pathlib.Path(sys.argv[1]).read_bytes()
-rows, columns = geometry.stretched(3, 40, 32), geometry.stretched(5, 50, 32)
+rows, columns = geometry.stretch_axis(3, 40, 32), geometry.stretch_axis(5, 50, 32)
 crop = np.empty((32, 32, 3), np.float32)
 assert region.decode_view(data, rows, columns, crop)
 pixels = np.arange(48 * 64 * 3, dtype=np.uint32).astype(np.uint8).reshape(48, 64, 3)
@@ -168,7 +168,7 @@ def find_python(version: str) -> str | None:
 
 def computed_here(image: Path) -> tuple[str, str]:
     """What this installation's own extensions compute of the same."""
-    rows, columns = geometry.stretched(3, 40, 32), geometry.stretched(5, 50, 32)
+    rows, columns = geometry.stretch_axis(3, 40, 32), geometry.stretch_axis(5, 50, 32)
     crop = np.empty((32, 32, 3), np.float32)
     if not region.decode_view(image.read_bytes(), rows, columns, crop):
         pytest.skip("no extension was compiled here to compare with")

@@ -77,7 +77,7 @@ def test_records_in_a_folder_of_their_split(tmp_path: Path) -> None:
 
 
 def test_where_a_record_is(folder: Path) -> None:
-    place = RecordFolder(folder).place(6)
+    place = RecordFolder(folder).locate(6)
     assert (place.path, place.record) == (shard(folder, 2), 1)
     assert place.offset == len(frame(message(5, 3)))
 
@@ -119,7 +119,7 @@ def test_a_broken_index_is_built_anew(folder: Path, damage: bytes) -> None:
 
 
 def test_a_folder_that_may_not_be_written_to(folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    beside, elsewhere = sidecar.places(shard(folder))
+    beside, elsewhere = sidecar.list_paths(shard(folder))
 
     def refuse(path: Path, *, durable: bool = True):
         if path == beside:
@@ -153,7 +153,7 @@ def test_labels_are_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_flipped_byte_is_found_when_it_is_read(folder: Path) -> None:
     records = RecordFolder(folder)
-    place = records.place(6)
+    place = records.locate(6)
     overwrite(place.path, place.offset + 30, b"\xee")
     assert len(records.record(5))
     with pytest.raises(

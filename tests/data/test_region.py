@@ -17,7 +17,7 @@ import pytest
 import simplejpeg
 
 from viaduct.data import jpeg, references, region
-from viaduct.data.geometry import mirrored_before, resample, shrunk, stretched
+from viaduct.data.geometry import mirror_before, resample, shrink_axis, stretch_axis
 from viaduct.data.preprocess import prepare_pixels, preprocess
 from viaduct.errors import BadData
 
@@ -53,7 +53,7 @@ def made(kind: str, height: int, width: int, quality: int = 85) -> bytes:
 def seen(data: bytes, y: int, x: int, height: int, width: int, **options: Any) -> np.ndarray | None:
     """The pixels of a crop by way of the extension; None if it left them to the full decoder."""
     out = np.empty((height, width, 3), np.float32)
-    done = region.decode_view(data, stretched(y, height, height), stretched(x, width, width), out, **options)
+    done = region.decode_view(data, stretch_axis(y, height, height), stretch_axis(x, width, width), out, **options)
     return out if done else None
 
 
@@ -86,7 +86,7 @@ def test_resized_mirrored_and_normalised_it_is_the_same_to_the_bit(kind: str) ->
     whole = jpeg.decode(data)
     mean, scale = np.array([120, 110, 100], np.float32), np.array([0.5, 0.25, 1 / 3], np.float32)
     for size, y, x, height, width in ((64, 3, 5, 290, 300), (224, 100, 200, 60, 50), (97, 0, 0, 300, 400)):
-        rows, columns = stretched(y, height, size), mirrored_before(stretched(x, width, size), x, width)
+        rows, columns = stretch_axis(y, height, size), mirror_before(stretch_axis(x, width, size), x, width)
         out = np.empty((size, size, 3), np.float32)
         assert region.decode_view(data, rows, columns, out)
         assert np.array_equal(out, resample(whole, rows, columns))
@@ -98,7 +98,7 @@ def test_resized_mirrored_and_normalised_it_is_the_same_to_the_bit(kind: str) ->
 def test_a_shrunken_image_is_read_at_the_places_of_the_shrunken_one() -> None:
     data = made("420", 500, 430)
     half = jpeg.decode(data, shrink=2)
-    rows, columns = shrunk(stretched(20, 460, 200), 2, 250), shrunk(stretched(1, 420, 200), 2, 215)
+    rows, columns = shrink_axis(stretch_axis(20, 460, 200), 2, 250), shrink_axis(stretch_axis(1, 420, 200), 2, 215)
     out = np.empty((200, 200, 3), np.float32)
     assert region.decode_view(data, rows, columns, out, shrink=2)
     assert np.array_equal(out, resample(half, rows, columns))
@@ -190,24 +190,24 @@ def test_places_outside_of_the_image_are_never_read(y: int, x: int, height: int,
 
 @built
 def test_wrong_arguments_raise() -> None:
-    data, axis, out = made("420", 40, 30), stretched(0, 9, 9), np.empty((9, 9, 3), np.float32)
+    data, axis, out = made("420", 40, 30), stretch_axis(0, 9, 9), np.empty((9, 9, 3), np.float32)
     compiled = region.find_compiled("see")
     assert compiled is not None
     good = [data, *axis, *axis, out, 1, True, True, None, None]
     assert compiled(*good)
-    backwards = mirrored_before(axis, 0, 9)
+    backwards = mirror_before(axis, 0, 9)
     line = np.zeros(27, np.float32)
     for change, error in [
         ({1: backwards.first, 2: backwards.second}, ValueError),
         ({1: axis.first - 1}, ValueError),
         ({4: axis.first - 1}, ValueError),
-        ({3: axis.way[:-1]}, ValueError),
+        ({3: axis.fraction[:-1]}, ValueError),
         ({7: out[:8].copy()}, ValueError),
         ({7: out.astype(np.float64)}, TypeError),
         ({8: 3}, ValueError),
         ({11: line[:5], 12: line}, ValueError),
         ({1: axis.first.astype(np.int32)}, TypeError),
-        ({1: axis.first[:0], 2: axis.second[:0], 3: axis.way[:0], 7: out[:0].copy()}, ValueError),
+        ({1: axis.first[:0], 2: axis.second[:0], 3: axis.fraction[:0], 7: out[:0].copy()}, ValueError),
     ]:
         with pytest.raises(error):
             compiled(*[change.get(number, value) for number, value in enumerate(good)])

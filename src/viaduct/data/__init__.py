@@ -31,7 +31,10 @@ __all__ = ["Arrays", "Cifar10", "ImageSet", "Images", "Shapes", "Split", "prepro
 
 
 def __getattr__(name: str) -> Any:
-    """The submodule `preprocess` can be called like the function in it, so the two may share the name."""
+    """Import a public function when it is first used.
+
+    The submodule `preprocess` can be called like the function in it, so the two may share the name.
+    """
     if name == "preprocess":
         return import_module("viaduct.data.preprocess")
     if name == "sample_crop":

@@ -34,7 +34,10 @@ class Row(IntEnum):
 def training_plan(
     images: Images, height: int, width: int, *, seed: int, epoch: int, count: int
 ) -> npt.NDArray[np.int64]:
-    """Every draw of an epoch. All are drawn always, so that switching one on does not change the others."""
+    """Return every draw of an epoch.
+
+    All are drawn always, so that switching one on does not change the others.
+    """
     top, left, mirror, hole_top, hole_left = uniforms(seed, epoch, count, draws=5).T
     mirrored = ((mirror < 0.5) & images.flip).astype(np.int64)
     first_row, first_column = pick(top, 2 * images.pad + 1), pick(left, 2 * images.pad + 1)
@@ -49,11 +52,12 @@ def training_plan(
 
 
 def pick(draws: npt.NDArray[np.float32], choices: int) -> npt.NDArray[np.int64]:
+    """Turn draws from 0 to 1 into whole numbers below `choices`."""
     return (draws * np.float32(choices)).astype(np.int64)
 
 
 def evaluation_plan(count: int, padded: int) -> npt.NDArray[np.int64]:
-    """Every image once, in the order of the split; then image 0 until there are `padded`."""
+    """Return every image once, in the order of the split, then image 0 until there are `padded`."""
     positions = np.arange(padded, dtype=np.int64)
     return np.where(positions < count, positions, 0)[None]
 

@@ -47,7 +47,7 @@ SAMPLED = 200  # images that the stages are timed on
 
 @dataclass(frozen=True)
 class Work:
-    """What every pipeline is asked for: shuffled training batches."""
+    """Task that every pipeline is given: shuffled training batches."""
 
     records: Path
     network: str
@@ -59,13 +59,14 @@ class Work:
 def measure(
     records: Path, network: str, peers: list[str], batch: int, workers: int, seconds: float, turns: int
 ) -> dict[str, Any]:
+    """Measure the pipelines of the training input in turns; return the figures for `--json`."""
     for name in peers:
         if name not in PEERS:
             raise UnknownName("peer", name, PEERS)
     require("torch", "simplejpeg")
     folder = RecordFolder(records, "train")
     work = Work(records, network, min(batch, len(folder)), workers or len(os.sched_getaffinity(0)))
-    missing = {name: f"{PEERS[name]} is not installed" for name in peers if not installed(PEERS[name])}
+    missing = {name: f"{PEERS[name]} is not installed" for name in peers if not is_installed(PEERS[name])}
     names = ["exact", "fast", *(name for name in peers if name not in missing)]
     rows, failed = run_turns(names, work, seconds, turns)
     base = next((row[TURNS] for row in rows if row["pipeline"] == "tf.data"), None)
@@ -92,7 +93,8 @@ def check_figures_place(out: Path) -> None:
     check_place(out, ".json", FIGURES_BEGIN, "a file of figures")
 
 
-def installed(module: str) -> bool:
+def is_installed(module: str) -> bool:
+    """Return True if the module can be imported."""
     try:
         return importlib.util.find_spec(module) is not None
     except ModuleNotFoundError:
@@ -100,11 +102,11 @@ def installed(module: str) -> bool:
 
 
 def run_turns(names: list[str], work: Work, seconds: float, turns: int) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """A row for each that came to the end, and why a peer did not."""
+    """Return a row for each pipeline that finished, and the reason for each peer that did not."""
     failed: dict[str, str] = {}
 
     def attempt(name: str, do: Callable[[], Any]) -> Any:
-        """What it answers; None from a peer that fails, which takes part no more."""
+        """Return the answer; None for a peer that fails, which takes part no more."""
         try:
             return do()
         except Ended as error:
@@ -116,11 +118,11 @@ def run_turns(names: list[str], work: Work, seconds: float, turns: int) -> tuple
     with contextlib.ExitStack() as stack:
         pipelines: list[Pipeline] = []
         for name in names:
-            if one := attempt(name, partial(Pipeline, name, work)):
-                pipelines.append(stack.enter_context(contextlib.closing(one)))
-        samples: dict[str, list[tuple[float, float]]] = {one.name: [] for one in pipelines}
+            if started := attempt(name, partial(Pipeline, name, work)):
+                pipelines.append(stack.enter_context(contextlib.closing(started)))
+        samples: dict[str, list[tuple[float, float]]] = {pipeline.name: [] for pipeline in pipelines}
         for turn in range(turns + 1):
-            for pipeline in (one for one in pipelines if one.name not in failed):
+            for pipeline in [pipeline for pipeline in pipelines if pipeline.name not in failed]:
                 answer = attempt(pipeline.name, partial(pipeline.run, seconds if turn else min(seconds, 2.0)))
                 if turn and answer:
                     samples[pipeline.name].append(answer)
@@ -172,6 +174,7 @@ class Pipeline:
         return answer
 
     def close(self) -> None:
+        """Kill the process of the pipeline and all of its children."""
         if self.process.pid is None:
             return  # it never began
         self._signal(signal.SIGKILL)
@@ -194,7 +197,10 @@ class Pipeline:
 
 @contextlib.contextmanager
 def inherited_without_interrupts() -> Iterator[None]:
-    """A process started here never sees Ctrl-C: ours does, and ends it. It shall not print a traceback of its own."""
+    """Start processes that ignore Ctrl-C.
+
+    The parent process receives it and ends them, so that they print no traceback of their own.
+    """
     resource_tracker.ensure_running()  # starting it later would let interrupts through again
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -218,6 +224,7 @@ def serve(name: str, work: Work, pipe: Connection) -> None:
 
 
 def take_turns(name: str, work: Work, pipe: Connection) -> None:
+    """Run a pipeline in this process: send its rate for each turn that is asked for."""
     batches = PIPELINES[name](work)
     next(batches)
     pipe.send("ready")
@@ -233,6 +240,7 @@ def take_turns(name: str, work: Work, pipe: Connection) -> None:
 
 
 def ours(work: Work, decode: Literal["exact", "fast"]) -> Iterator[int]:
+    """Yield the sizes of viaduct's own batches."""
     import torch
 
     from viaduct.data.records import Records
@@ -249,7 +257,7 @@ def ours(work: Work, decode: Literal["exact", "fast"]) -> Iterator[int]:
 
 
 def tf_data(work: Work) -> Iterator[int]:
-    """The reference's input function, with today's advice: autotuned parallel calls and prefetching."""
+    """Yield batches of the reference's input function, with autotuned parallel calls and prefetching."""
     import tensorflow as tf
 
     from viaduct.data.preprocess import normalisation
@@ -290,7 +298,7 @@ def tf_data(work: Work) -> Iterator[int]:
 
 
 def pil(work: Work) -> Iterator[int]:
-    """What most PyTorch scripts do: a DataLoader's worker processes, Pillow, one image at a time."""
+    """Yield batches as most PyTorch scripts make them: DataLoader workers, Pillow, one image at a time."""
     from torch.utils.data import DataLoader
 
     data: Any = PillowImages(work)
@@ -340,8 +348,8 @@ def dali(work: Work) -> Iterator[int]:
     from viaduct.data.index import index_records
     from viaduct.data.preprocess import normalisation
 
-    place = Path(tempfile.mkdtemp())
-    indexed = [done for done in index_records(work.records, dali_folder=place) if done.path.name.startswith("train-")]
+    folder = Path(tempfile.mkdtemp())
+    indexed = [done for done in index_records(work.records, dali_folder=folder) if done.path.name.startswith("train-")]
     mean, scale = normalisation(work.network)
 
     @pipeline_def(batch_size=work.batch, num_threads=work.workers, device_id=None)  # type: ignore[untyped-decorator]
@@ -391,8 +399,8 @@ def stages(folder: RecordFolder, network: str) -> dict[str, float]:
         data = folder.fields(number).encoded
         read = time.perf_counter() - began
         view = choose_view(network, *jpeg.dimensions(data), True, sample_generator(0, 0, number), None)
-        rest = stages_of_region(data, view, network, out) or stages_of_whole(data, view, network, out)
-        seconds += [read, *rest]
+        times = stages_of_region(data, view, network, out) or stages_of_whole(data, view, network, out)
+        seconds += [read, *times]
     return dict(zip(STAGES, (1000 * seconds / len(numbers)).tolist(), strict=True))
 
 
@@ -405,7 +413,7 @@ def stages_of_region(data: jpeg.Encoded, view: View, network: str, out: Floats) 
         lambda: region.decode_view(data, ends(rows)[1], ends(columns)[0], few[:1, :1].copy()),
         lambda: region.decode_view(data, both(rows), both(columns), few),
         lambda: region.decode_view(data, rows, columns, out),
-        lambda: region.decode_view(data, rows, columns, out, normal=normal_lines(network, len(columns.way))),
+        lambda: region.decode_view(data, rows, columns, out, normal=normal_lines(network, len(columns.fraction))),
     ]
     if not tries[-1]():
         return None
@@ -414,18 +422,21 @@ def stages_of_region(data: jpeg.Encoded, view: View, network: str, out: Floats) 
 
 
 def ends(axis: Axis) -> tuple[Axis, Axis]:
-    """The first and the last pixel that is read, each an axis of its own."""
+    """Return the first and the last pixel that is read, each as an axis of its own."""
     low, high = axis.reach
-    way = np.zeros(1, np.float32)
-    return tuple(Axis(np.array([at]), np.array([at]), way) for at in (low, high - 1))  # type: ignore[return-value]
+    fraction = np.zeros(1, np.float32)
+    return tuple(Axis(np.array([at]), np.array([at]), fraction) for at in (low, high - 1))  # type: ignore[return-value]
 
 
 def both(axis: Axis) -> Axis:
+    """Return an axis of the first and the last pixel that is read."""
     return Axis(*(np.concatenate(parts) for parts in zip(*ends(axis), strict=True)))
 
 
 def stages_of_whole(data: jpeg.Encoded, view: View, network: str, out: Floats) -> list[float]:
-    """A decode shrunk to an eighth does all of the entropy decoding and next to no IDCT: it stands for the former, and
+    """Return the seconds of the stages where complete images are decoded.
+
+    A decode shrunk to an eighth does all of the entropy decoding and next to no IDCT: it stands for the former, and
     the rest of a full decode for the latter."""
     pixels = jpeg.decode(data)
     entropy, decode = seconds_of(lambda: jpeg.decode(data, shrink=8)), seconds_of(lambda: jpeg.decode(data))
@@ -434,7 +445,10 @@ def stages_of_whole(data: jpeg.Encoded, view: View, network: str, out: Floats) -
 
 
 def seconds_of(work: Callable[[], object]) -> float:
-    """The quicker of two runs: a stage is a difference of such times, and one that was interrupted would spoil it."""
+    """Return the quicker of two runs.
+
+    A stage is a difference of such times, and an interrupted one would spoil it.
+    """
     clock = [time.perf_counter()]
     for _ in range(2):
         work()

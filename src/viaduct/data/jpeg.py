@@ -72,6 +72,7 @@ def decode(
 
 
 def dimensions(data: Encoded) -> tuple[int, int]:
+    """Return height and width from the header."""
     if png.is_png(data):
         return png.dimensions(bytes(data[:33]))
     return jpeg_header(data)[:2]
@@ -97,6 +98,7 @@ def jpeg_header(data: Encoded) -> tuple[int, int, str]:
 
 
 def what_instead(data: Encoded) -> str:
+    """Say what the data are, if no JPEG."""
     if len(data) == 0:
         return "it is empty"
     for magic, name in REFUSED.items():
@@ -115,6 +117,7 @@ def turbo_decode(
     buffer: Pixels | None,
     colours: Literal["RGB", "CMYK"],
 ) -> Pixels:
+    """Decode with simplejpeg; turn its complaints into `BadData`."""
     # The binding looks for the smallest size that is not below these: exactly a half, quarter or eighth, rounded up.
     least = {"min_height": -(-height // shrink), "min_width": -(-width // shrink)} if shrink > 1 else {}
     if buffer is not None and buffer.size < height * width * 3:
@@ -148,7 +151,10 @@ def tolerate_warnings(call: Any, data: Encoded, **options: Any) -> Any:
 
 
 def has_an_end(data: bytes) -> bool:
-    """Whether an end marker follows the last scan. libjpeg names only its first complaint, so this may be a second."""
+    """Return True if an end marker follows the last scan.
+
+    libjpeg names only its first complaint, so this may be a second.
+    """
     return data.rfind(b"\xff\xd9") > data.rfind(b"\xff\xda")
 
 
@@ -160,15 +166,16 @@ def multiply_inks(inks: Pixels, *, inverted: bool) -> Pixels:
 
 def has_adobe_marker(data: bytes) -> bool:
     """Walk the segments before the pixels in search of APP14."""
-    place = 2
-    while place + 4 <= len(data) and data[place] == 0xFF and data[place + 1] != 0xDA:
-        if data[place + 1] == 0xEE and data[place + 4 : place + 9] == b"Adobe":
+    position = 2
+    while position + 4 <= len(data) and data[position] == 0xFF and data[position + 1] != 0xDA:
+        if data[position + 1] == 0xEE and data[position + 4 : position + 9] == b"Adobe":
             return True
-        place += 2 + int.from_bytes(data[place + 2 : place + 4], "big")
+        position += 2 + int.from_bytes(data[position + 2 : position + 4], "big")
     return False
 
 
 def binding() -> ModuleType:
+    """Import simplejpeg, or explain why it cannot be."""
     try:
         import simplejpeg
     except ImportError as error:

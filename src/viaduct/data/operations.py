@@ -93,12 +93,13 @@ def posterize(image: Pixels, strength: float, sign: float) -> Pixels:
 
 
 def auto_contrast(image: Pixels, strength: float, sign: float) -> Pixels:
-    """The darkest level of each channel to 0, the lightest to 255."""
+    """Stretch each channel so that its darkest level is 0 and its lightest 255."""
     channels = (image[..., channel] for channel in range(3))
     return looked_up(image, *(stretching(int(channel.min()), int(channel.max())) for channel in channels))
 
 
 def stretching(low: int, high: int) -> npt.NDArray[np.int64]:
+    """Return the table that stretches levels from `low` to `high` over 0..255."""
     if high <= low:
         return LEVELS
     scale = 255.0 / (high - low)
@@ -113,6 +114,7 @@ def equalize(image: Pixels, strength: float, sign: float) -> Pixels:
 
 
 def spreading(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return the table that equalises a histogram, as Pillow computes it."""
     present = counts[counts > 0]
     step = int(present[:-1].sum()) // 255
     if step == 0:
@@ -124,22 +126,22 @@ def spreading(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 # Mixtures of the image with a duller one
 
 
-def mixed(dull: npt.NDArray[np.float32] | float, image: Pixels, strength: float) -> Pixels:
-    """A tenth of the image at strength 0, one and nine tenths of it, beyond what it is, at 1."""
-    way = np.float32(0.1 + 1.8 * strength)
-    return np.clip(dull + way * (image.astype(np.float32) - dull), 0, 255).astype(np.uint8)
+def blend(dull: npt.NDArray[np.float32] | float, image: Pixels, strength: float) -> Pixels:
+    """Blend a base with the image: a tenth of the image at strength 0, 1.9 times the image at 1."""
+    weight = np.float32(0.1 + 1.8 * strength)
+    return np.clip(dull + weight * (image.astype(np.float32) - dull), 0, 255).astype(np.uint8)
 
 
 def colour(image: Pixels, strength: float, sign: float) -> Pixels:
-    return mixed(grey(image)[..., None].astype(np.float32), image, strength)
+    return blend(grey(image)[..., None].astype(np.float32), image, strength)
 
 
 def contrast(image: Pixels, strength: float, sign: float) -> Pixels:
-    return mixed(float(int(grey(image).mean() + 0.5)), image, strength)
+    return blend(float(int(grey(image).mean() + 0.5)), image, strength)
 
 
 def brightness(image: Pixels, strength: float, sign: float) -> Pixels:
-    return mixed(0.0, image, strength)
+    return blend(0.0, image, strength)
 
 
 def sharpness(image: Pixels, strength: float, sign: float) -> Pixels:
@@ -150,7 +152,7 @@ def sharpness(image: Pixels, strength: float, sign: float) -> Pixels:
         rows = wide[:-2] + wide[1:-1] + wide[2:]
         total = rows[:, :-2] + rows[:, 1:-1] + rows[:, 2:] + 4 * wide[1:-1, 1:-1]
         smooth[1:-1, 1:-1] = THIRTEENTHS[total]
-    return mixed(smooth, image, strength)
+    return blend(smooth, image, strength)
 
 
 def grey(image: Pixels) -> npt.NDArray[np.int32]:

@@ -39,11 +39,11 @@ from viaduct.data.geometry import (
     Crop,
     draw_crop,
     largest_shrink,
-    mirrored_after,
-    mirrored_before,
+    mirror_after,
+    mirror_before,
     resample,
-    shrunk,
-    stretched,
+    shrink_axis,
+    stretch_axis,
 )
 from viaduct.data.source import require_at_least
 from viaduct.data.source_views import PREFIX, SourceViews, parse_name
@@ -63,7 +63,10 @@ def preprocess(
     size: int = 224,
     mode: Mode = "exact",
 ) -> Floats:
-    """What the network called `name` sees: float32, size x size x 3, normalised. Training needs a generator."""
+    """Return an image as the network of reference `name` expects it: float32, size x size x 3, normalised.
+
+    Training needs a generator.
+    """
     check_arguments(name, jpeg_bytes, generator, size)
     return prepare_image(name, jpeg_bytes, train, generator, boxes, size, mode, normalised=True)
 
@@ -78,27 +81,30 @@ def prepare_pixels(
     mode: Mode = "exact",
     out: Floats | None = None,
 ) -> Floats:
-    """The same on the scale of 0..255, for whoever normalises later: on the device, or for people to look at."""
+    """Return the image before normalisation, on the scale of 0..255.
+
+    It is for display, and for normalising on the device.
+    """
     check_arguments(name, jpeg_bytes, generator, size)
     return prepare_image(name, jpeg_bytes, train, generator, boxes, size, mode, out)
 
 
 def check_arguments(name: str, jpeg_bytes: object, generator: object, size: object) -> None:
-    """What would otherwise fail in the depths, in other words."""
+    """Refuse arguments of wrong types with a message of our own."""
     find_preprocessing(name)
     if not isinstance(jpeg_bytes, bytes | bytearray | memoryview):
         hint = "Read the file first: Path(name).read_bytes()."
-        raise BadValue(f"an image must be given as its encoded bytes, got {short(jpeg_bytes)}.", hint)
+        raise BadValue(f"an image must be given as its encoded bytes, got {describe_value(jpeg_bytes)}.", hint)
     if generator is not None and not isinstance(generator, np.random.Generator):
         hint = "Try: generator=np.random.default_rng(seed)"
-        raise BadValue(f"generator must be a numpy Generator, got {short(generator)}.", hint)
+        raise BadValue(f"generator must be a numpy Generator, got {describe_value(generator)}.", hint)
     require_at_least(1, "size", int(size) if isinstance(size, np.integer) else size)
 
 
-def short(value: object) -> str:
-    """A value with its type, cut where it is long."""
-    said = repr(value)
-    return f"the {type(value).__name__} {said if len(said) <= 60 else said[:57] + '...'}"
+def describe_value(value: object) -> str:
+    """Return a value with its type, cut where it is long."""
+    text = repr(value)
+    return f"the {type(value).__name__} {text if len(text) <= 60 else text[:57] + '...'}"
 
 
 def prepare_image(
@@ -115,7 +121,10 @@ def prepare_image(
     policy: Policy | None = None,
     colours: Colours = "reference",
 ) -> Floats:
-    """Both of them, into `out` where it is given. `policy` changes training images before the colours are varied."""
+    """Prepare an image, normalised or not, into `out` where it is given.
+
+    `policy` changes training images before the colours are varied.
+    """
     views = find_preprocessing(name).views
     if views is not None:
         return prepare_with_pillow(name, views, jpeg_bytes, train, generator, size, out, normalised, policy, colours)
@@ -124,9 +133,9 @@ def prepare_image(
     fancy_upsampling = find_preprocessing(name).fancy_upsampling[train] and not (train and mode == "fast")
     if policy is None or generator is None:
         return render(jpeg_bytes, view, name if normalised else None, fancy_upsampling, mode, out)
-    seen = render(jpeg_bytes, view._replace(recolour=None), None, fancy_upsampling, mode, out)
-    seen[:] = policy(as_bytes(seen), generator)
-    return finish(seen, view.recolour, name if normalised else None)
+    image = render(jpeg_bytes, view._replace(recolour=None), None, fancy_upsampling, mode, out)
+    image[:] = policy(as_bytes(image), generator)
+    return finish(image, view.recolour, name if normalised else None)
 
 
 def prepare_with_pillow(
@@ -146,28 +155,29 @@ def prepare_with_pillow(
     if train and generator is None:
         raise BadValue("training draws at random and needs a generator.", "Try: generator=np.random.default_rng(seed)")
     if train and generator is not None:
-        seen = views.cut_random(pixels, size, generator)
-        seen = policy(np.ascontiguousarray(seen), generator) if policy else seen
+        image = views.cut_random(pixels, size, generator)
+        image = policy(np.ascontiguousarray(image), generator) if policy else image
         recolour = colours(generator) if callable(colours) else None
     else:
-        seen, recolour = views.cut_centre(pixels, size), None
+        image, recolour = views.cut_centre(pixels, size), None
     out = np.empty((size, size, 3), dtype=np.float32) if out is None else out
-    out[:] = seen
+    out[:] = image
     return finish(out, recolour, name if normalised else None)
 
 
-def as_bytes(seen: Floats) -> npt.NDArray[np.uint8]:
-    return np.clip(np.rint(seen), 0, 255).astype(np.uint8)
+def as_bytes(image: Floats) -> npt.NDArray[np.uint8]:
+    """Round to whole grey levels of 0..255."""
+    return np.clip(np.rint(image), 0, 255).astype(np.uint8)
 
 
 def normalisation(name: str) -> tuple[Floats, Floats]:
-    """(mean, scale), one number a channel: an image p is seen as (p - mean) * scale."""
+    """Return (mean, scale), one number a channel: a pixel p becomes (p - mean) * scale."""
     chosen = find_preprocessing(name)
     return np.array(chosen.mean, dtype=np.float32), np.array(chosen.scale, dtype=np.float32)
 
 
 def normalise(name: str, image: Floats) -> Floats:
-    """In place."""
+    """Normalise an image, in place."""
     mean, scale = normalisation(name)
     add_to_channels(image, -mean)
     multiply_channels(image, scale)
@@ -211,7 +221,10 @@ def choose_view(
     size: int = 224,
     colours: Colours = "reference",
 ) -> View:
-    """What to see of an image of this size. Everything random happens here, and before a pixel is decoded."""
+    """Choose the part of an image of this size that is used.
+
+    Everything random happens here, before a pixel is decoded.
+    """
     if size < 1:
         raise BadValue(f"size must be at least 1, got {size}.")
     if not train:
@@ -230,15 +243,16 @@ def choose_random_view(
     size: int,
     colours: Colours = "reference",
 ) -> View:
+    """Draw a crop, a mirroring and a change of colours for training."""
     chosen = find_preprocessing(name)
     crop = sample_crop(name, height, width, boxes, generator)
-    columns = stretched(crop.x, crop.width, size)
+    columns = stretch_axis(crop.x, crop.width, size)
     if generator.random() < 0.5:
         before = chosen.mirrors_before_resize
-        columns = mirrored_before(columns, crop.x, crop.width) if before else mirrored_after(columns)
+        columns = mirror_before(columns, crop.x, crop.width) if before else mirror_after(columns)
     draw = chosen.recolour if colours == "reference" else colours
     recolour = draw(generator) if draw else None
-    return View(stretched(crop.y, crop.height, size), columns, recolour)
+    return View(stretch_axis(crop.y, crop.height, size), columns, recolour)
 
 
 def render(
@@ -249,17 +263,20 @@ def render(
     mode: Mode = "exact",
     out: Floats | None = None,
 ) -> Floats:
-    """Decode, read what is to be seen, recolour it, normalise it as `normal` does; into `out` where one is given."""
+    """Decode and resample an image, recolour it and normalise it as `normal` does, into `out` if given."""
     if mode not in ("exact", "fast"):
         raise BadValue(f"mode must be 'exact' or 'fast', got {mode!r}.")
     rows, columns, recolour = view
-    out = np.empty((len(rows.way), len(columns.way), 3), dtype=np.float32) if out is None else out
+    out = np.empty((len(rows.fraction), len(columns.fraction), 3), dtype=np.float32) if out is None else out
     fast = mode == "fast" and jpeg.is_jpeg(jpeg_bytes)
     shrink = largest_shrink(rows, columns) if fast else 1
     if shrink > 1:
         height, width = jpeg.dimensions(jpeg_bytes)
-        rows, columns = shrunk(rows, shrink, -(-height // shrink)), shrunk(columns, shrink, -(-width // shrink))
-    lines = normal_lines(normal, len(columns.way)) if normal and not recolour else None
+        rows, columns = (
+            shrink_axis(rows, shrink, -(-height // shrink)),
+            shrink_axis(columns, shrink, -(-width // shrink)),
+        )
+    lines = normal_lines(normal, len(columns.fraction)) if normal and not recolour else None
     if region.decode_view(
         jpeg_bytes, rows, columns, out, shrink=shrink, fancy_upsampling=fancy_upsampling, normal=lines
     ):
@@ -268,22 +285,25 @@ def render(
     return finish(resample(pixels, rows, columns, out), recolour, normal)
 
 
-def finish(seen: Floats, recolour: Recolour | None, normal: str | None) -> Floats:
-    """What is left to be done to sampled pixels, in place."""
+def finish(image: Floats, recolour: Recolour | None, normal: str | None) -> Floats:
+    """Recolour and normalise sampled pixels, in place."""
     if recolour:
-        seen = recolour(seen)
-    return normalise(normal, seen) if normal else seen
+        image = recolour(image)
+    return normalise(normal, image) if normal else image
 
 
 @cache
 def normal_lines(name: str, width: int) -> region.Lines:
-    """(-mean, scale) for each number of a row: the same sums and products as in `normalise`."""
+    """Return (-mean, scale) for each number of a row: the same sums and products as in `normalise`."""
     mean, scale = normalisation(name)
     return np.tile(-mean, width), np.tile(scale, width)
 
 
 class CallableModule(ModuleType):
-    """`viaduct.data.preprocess(...)` is promised to be a function, and importing this file puts the module there."""
+    """Module that can be called.
+
+    `viaduct.data.preprocess(...)` is promised to be a function, and importing this file puts the module there.
+    """
 
     __call__ = staticmethod(preprocess)
 

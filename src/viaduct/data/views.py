@@ -25,7 +25,7 @@ from viaduct.data.colour import (
     vary_increased,
     vary_saturation,
 )
-from viaduct.data.geometry import Axis, Sampler, central_box, stretched
+from viaduct.data.geometry import Axis, Sampler, central_box, stretch_axis
 from viaduct.data.source import Colour
 from viaduct.data.source_views import SourceViews
 
@@ -63,7 +63,7 @@ def shorter_side_then_centre(height: int, width: int, size: int) -> View:
     """
     sides = [max(side, size) for side in with_shorter_side(size * 8 // 7, height, width)]
     margins = [(side - size) // 2 for side in sides]
-    return View(stretched(0, height, sides[0], margins[0], size), stretched(0, width, sides[1], margins[1], size))
+    return View(stretch_axis(0, height, sides[0], margins[0], size), stretch_axis(0, width, sides[1], margins[1], size))
 
 
 def with_shorter_side(shorter: int, height: int, width: int) -> tuple[int, int]:
@@ -83,7 +83,7 @@ def central_four_fifths(height: int, width: int, size: int) -> View:
 def central_seven_eighths(height: int, width: int, size: int) -> View:
     """Return the central 87.5 % of each direction."""
     down, across = (int((side - side * 0.875) / 2) for side in (height, width))
-    return View(stretched(down, height - 2 * down, size), stretched(across, width - 2 * across, size))
+    return View(stretch_axis(down, height - 2 * down, size), stretch_axis(across, width - 2 * across, size))
 
 
 def draw_saturation_change(generator: np.random.Generator) -> Recolour:

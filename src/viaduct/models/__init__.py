@@ -47,6 +47,7 @@ def build(name: str, classes: int = 1001, **options: Any) -> nn.Module:
 
 
 def checked_classes(classes: Any) -> int:
+    """Return the number of classes; refuse what is no number or out of range."""
     try:
         count = operator.index(classes)
     except TypeError:

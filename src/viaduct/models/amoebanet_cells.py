@@ -22,7 +22,7 @@ Choice = tuple[str, int]  # an operation and the state it works on
 
 @dataclass(frozen=True)
 class Plan:
-    """What a cell combines, and which states it gives."""
+    """Combinations of a cell, and the states that it gives."""
 
     combinations: tuple[tuple[Choice, Choice], ...]
     output: tuple[int, ...]
@@ -51,17 +51,19 @@ REDUCTION = Plan(
 
 
 def conv(inputs: int, outputs: int, kernel: Extent = 1, stride: Extent = 1) -> nn.Conv2d:
+    """Return a convolution without bias, padded as TensorFlow's SAME."""
     if kernel == 1:
         return nn.Conv2d(inputs, outputs, 1, stride, bias=False)
     return SameConv2d(inputs, outputs, kernel, stride)
 
 
 def norm(channels: int) -> nn.BatchNorm2d:
+    """Return batch normalisation with the reference's epsilon and momentum."""
     return nn.BatchNorm2d(channels, eps=1e-5, momentum=0.1)
 
 
-def activated(x_NCHW: Tensor) -> Tensor:
-    """ReLU in place, over what nobody else reads."""
+def relu_in_place(x_NCHW: Tensor) -> Tensor:
+    """Apply ReLU in place, over a tensor that nobody else reads."""
     return F.relu(x_NCHW, inplace=True)
 
 
@@ -105,8 +107,8 @@ class Squeezed3x3(nn.Module):
         self.post_bn = norm(filters)
 
     def forward(self, x_NCHW: Tensor) -> Tensor:
-        squeezed = activated(self.pre_bn(self.pre_1x1(F.relu(x_NCHW))))
-        squeezed = activated(self.bn(self.conv_3x3(squeezed)))
+        squeezed = relu_in_place(self.pre_bn(self.pre_1x1(F.relu(x_NCHW))))
+        squeezed = relu_in_place(self.bn(self.conv_3x3(squeezed)))
         result: Tensor = self.post_bn(self.post_1x1(squeezed))
         return result
 
@@ -126,14 +128,15 @@ class Squeezed1x7And7x1(nn.Module):
         self.post_bn = norm(filters)
 
     def forward(self, x_NCHW: Tensor) -> Tensor:
-        squeezed = activated(self.pre_bn(self.pre_1x1(F.relu(x_NCHW))))
-        squeezed = activated(self.bn_1x7_7x1(self.conv_1x7(squeezed)))
-        squeezed = activated(self.bn(self.conv_7x1(squeezed)))
+        squeezed = relu_in_place(self.pre_bn(self.pre_1x1(F.relu(x_NCHW))))
+        squeezed = relu_in_place(self.bn_1x7_7x1(self.conv_1x7(squeezed)))
+        squeezed = relu_in_place(self.bn(self.conv_7x1(squeezed)))
         result: Tensor = self.post_bn(self.post_1x1(squeezed))
         return result
 
 
 def operation(name: str, inputs: int, filters: int, stride: int) -> nn.Module:
+    """Return the layer of an operation called by its name in the paper."""
     if name.startswith(("max", "avg")):
         layer = SameMaxPool2d if name.startswith("max") else SameAveragePool2d
         pool = layer(int(name[-1]), stride)
@@ -166,6 +169,7 @@ class Combination(nn.Module):
         return self.side(0, self.left, states, keep) + self.side(1, self.right, states, keep)
 
     def side(self, index: int, layer: nn.Module, states: list[Tensor], keep: Tensor | None) -> Tensor:
+        """Apply one of the two operations; drop path may leave it out."""
         name, state = self.choices[index]
         result: Tensor = layer(states[state])
         return result if keep is None or name == "none" else drop_path(result, keep)
@@ -254,4 +258,4 @@ class Cell(nn.Module):
         states = [self.entry(x_NCHW), self.previous(previous_NCHW)]
         for combination in self.combinations:
             states.append(combination(states, keep))
-        return activated(torch.cat([states[index] for index in self.output], dim=1))
+        return relu_in_place(torch.cat([states[index] for index in self.output], dim=1))

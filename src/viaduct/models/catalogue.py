@@ -30,6 +30,7 @@ class Count:
     per_class: int
 
     def at(self, classes: int) -> int:
+        """Return the figure for so many classes."""
         return self.fixed + self.per_class * classes
 
 
@@ -64,6 +65,7 @@ def compute_entries() -> dict[str, Entry]:
 
 
 def compute_entry(name: str) -> Entry:
+    """Measure one network for the catalogue."""
     from viaduct import models
     from viaduct.models.sizes import measure
 
@@ -85,6 +87,7 @@ def compute_entry(name: str) -> Entry:
 
 
 def main() -> None:
+    """Write catalogue.json."""
     rows = [f" {json.dumps(name)}: {json.dumps(asdict(entry))}" for name, entry in compute_entries().items()]
     FILE.write_text("{\n" + ",\n".join(rows) + "\n}\n")
 

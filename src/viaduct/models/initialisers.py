@@ -52,7 +52,7 @@ def small_normal(layer: nn.Module) -> None:
 
 
 def variance_scaling(weight: Tensor, scale: float = 1.0) -> None:
-    """A normal cut at two sigma, whose variance is `scale` over the number of inputs of one output."""
+    """Fill with a normal cut at two sigma, whose variance is `scale` over the inputs of one output."""
     fan_in = weight[0].numel()
     cut_normal(weight, math.sqrt(scale / fan_in) / CUT_NORMAL_DEVIATION)
 
@@ -71,7 +71,7 @@ def glorot_uniform_of_a_grouped_kernel(weight: Tensor) -> None:
 
 
 def cut_normal(weight: Tensor, deviation: float) -> None:
-    """A normal of this deviation, cut at two sigma."""
+    """Fill with a normal of this deviation, cut at two sigma."""
     if weight.is_meta:  # of a network that is built for its names and shapes: erfinv_ alone would take seconds
         return
     edge = math.erf(CUT / math.sqrt(2))

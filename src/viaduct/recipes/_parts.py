@@ -50,15 +50,18 @@ DEFAULT_FORMAT: LogFormat = "resnext"
 
 
 def require(ok: bool, what: str, value: object, want: str) -> None:
+    """Refuse a value that is not as it must be."""
     if not ok:
         raise BadValue(f"{what} is {value!r}; it must be {want}.")
 
 
 def require_rising(values: tuple[float, ...], what: str = "schedule.boundaries") -> None:
+    """Refuse numbers that do not rise."""
     require(all(a < b for a, b in pairwise(values)), what, values, "rising")
 
 
 def require_steps(boundaries: tuple[float, ...], factors: tuple[float, ...]) -> None:
+    """Refuse factors that do not fit the boundaries."""
     count, want = len(factors), f"one more than the {len(boundaries)} boundaries"
     require(count == len(boundaries) + 1, "the number of schedule.factors", count, want)
     require_rising(boundaries)
@@ -66,15 +69,15 @@ def require_steps(boundaries: tuple[float, ...], factors: tuple[float, ...]) -> 
 
 @dataclass(frozen=True)
 class Part:
-    """What all parts have: fields that are checked, first their types, then what each part requires of them."""
+    """Base of all parts: fields are checked, first their types, then what each part requires of them."""
 
-    place: ClassVar[str] = ""  # its path in a recipe
+    path: ClassVar[str] = ""  # its path in a recipe
 
     def __post_init__(self) -> None:
-        check_fields(self, self.place)
-        self.check()
+        check_fields(self, self.path)
+        self._check()
 
-    def check(self) -> None:
+    def _check(self) -> None:
         """Refuse values that are of the right type and still make no sense."""
 
 
@@ -82,7 +85,7 @@ class Part:
 class Sgd(Part):
     """SGD with momentum, as torch and TF1 compute it; weight decay is the L2 term of the loss."""
 
-    place: ClassVar[str] = "optimizer"
+    path: ClassVar[str] = "optimizer"
 
     lr: float = 0.1
     momentum: float = 0.9
@@ -91,7 +94,7 @@ class Sgd(Part):
     # What decays: every parameter; all but normalisation (TF official); convolution and dense weights only.
     decay: Literal["all", "not_norm", "weights"] = "not_norm"
 
-    def check(self) -> None:
+    def _check(self) -> None:
         require(self.lr >= 0, "optimizer.lr", self.lr, "0 or more")
         require(0 <= self.momentum < 1, "optimizer.momentum", self.momentum, "at least 0 and below 1")
         require(self.weight_decay >= 0, "optimizer.weight_decay", self.weight_decay, "0 or more")
@@ -101,7 +104,7 @@ class Sgd(Part):
 class AdamW(Part):
     """Adam with decoupled weight decay (Loshchilov and Hutter 2017)."""
 
-    place: ClassVar[str] = "optimizer"
+    path: ClassVar[str] = "optimizer"
 
     lr: float = 1e-3
     betas: tuple[float, float] = (0.9, 0.999)
@@ -109,7 +112,7 @@ class AdamW(Part):
     weight_decay: float = 0.01
     decay: Literal["all", "not_norm", "weights"] = "weights"
 
-    def check(self) -> None:
+    def _check(self) -> None:
         require(self.lr >= 0, "optimizer.lr", self.lr, "0 or more")
         require(all(0 <= beta < 1 for beta in self.betas), "optimizer.betas", self.betas, "at least 0, below 1")
         require(self.epsilon >= 0, "optimizer.epsilon", self.epsilon, "0 or more")
@@ -123,7 +126,7 @@ class RmsProp(Part):
     Weight decay is the L2 term of the loss, as with SGD. AmoebaNet's reference has 0.9, 0.9 and epsilon 1.
     """
 
-    place: ClassVar[str] = "optimizer"
+    path: ClassVar[str] = "optimizer"
 
     lr: float = 0.1
     square_decay: float = 0.9  # TensorFlow's `decay`: what the average of squared gradients keeps
@@ -132,7 +135,7 @@ class RmsProp(Part):
     weight_decay: float = 0.0
     decay: Literal["all", "not_norm", "weights"] = "not_norm"
 
-    def check(self) -> None:
+    def _check(self) -> None:
         require(self.lr >= 0, "optimizer.lr", self.lr, "0 or more")
         for name in ("square_decay", "momentum"):
             value = getattr(self, name)
@@ -150,7 +153,7 @@ class Lars(Part):
     loss has no L2 term.
     """
 
-    place: ClassVar[str] = "optimizer"
+    path: ClassVar[str] = "optimizer"
 
     lr: float = 1.0  # LarsPolynomial brings the peak
     momentum: float = 0.9
@@ -160,7 +163,7 @@ class Lars(Part):
     epsilon: float | None = None  # None: as the form has it, 0 or 1e-5
     decay: Literal["all", "not_norm", "weights"] | None = None  # None: as the form has it, not_norm or weights
 
-    def check(self) -> None:
+    def _check(self) -> None:
         require(self.lr >= 0, "optimizer.lr", self.lr, "0 or more")
         require(0 <= self.momentum < 1, "optimizer.momentum", self.momentum, "at least 0 and below 1")
         require(self.weight_decay >= 0, "optimizer.weight_decay", self.weight_decay, "0 or more")
@@ -177,7 +180,7 @@ class Thor(Part):
     inverse (change up to `trace_renew`) or is never looked at again (below `trace_freeze`).
     """
 
-    place: ClassVar[str] = "optimizer"
+    path: ClassVar[str] = "optimizer"
 
     lr: float = 0.045
     momentum: float = 0.9
@@ -194,7 +197,7 @@ class Thor(Part):
     trace_renew: float = 0.01
     trace_freeze: float = 0.001
 
-    def check(self) -> None:
+    def _check(self) -> None:
         require(self.lr >= 0, "optimizer.lr", self.lr, "0 or more")
         require(0 <= self.momentum < 1, "optimizer.momentum", self.momentum, "at least 0 and below 1")
         require(self.weight_decay >= 0, "optimizer.weight_decay", self.weight_decay, "0 or more")
@@ -216,12 +219,12 @@ class Ema(Part):
     With `num_updates` the decay at step t (from 1) is min(decay, (1 + t) / (10 + t)), as in TensorFlow.
     """
 
-    place: ClassVar[str] = "ema"
+    path: ClassVar[str] = "ema"
 
     decay: float = 0.9999
     num_updates: bool = True
 
-    def check(self) -> None:
+    def _check(self) -> None:
         require(0 <= self.decay < 1, "ema.decay", self.decay, "at least 0 and below 1")
 
 
@@ -229,20 +232,20 @@ class Ema(Part):
 class Constant(Part):
     """The optimizer's learning rate from the first step to the last."""
 
-    place: ClassVar[str] = "schedule"
+    path: ClassVar[str] = "schedule"
 
 
 @dataclass(frozen=True)
 class Steps(Part):
     """Linear warm-up, then a factor that changes at given epochs (TF official)."""
 
-    place: ClassVar[str] = "schedule"
+    path: ClassVar[str] = "schedule"
 
     boundaries: tuple[float, ...] = (30, 60, 80, 90)
     factors: tuple[float, ...] = (1.0, 0.1, 0.01, 0.001, 1e-4)
     warmup_epochs: float = 5
 
-    def check(self) -> None:
+    def _check(self) -> None:
         require_steps(self.boundaries, self.factors)
         require(self.warmup_epochs >= 0, "schedule.warmup_epochs", self.warmup_epochs, "0 or more")
 
@@ -251,12 +254,12 @@ class Steps(Part):
 class Cosine(Part):
     """Linear warm-up, then half a cosine down to `floor` times the peak."""
 
-    place: ClassVar[str] = "schedule"
+    path: ClassVar[str] = "schedule"
 
     warmup_epochs: float = 5
     floor: float = 0.0
 
-    def check(self) -> None:
+    def _check(self) -> None:
         require(self.warmup_epochs >= 0, "schedule.warmup_epochs", self.warmup_epochs, "0 or more")
         require(0 <= self.floor <= 1, "schedule.floor", self.floor, "from 0 to 1")
 
@@ -265,11 +268,11 @@ class Cosine(Part):
 class BookCosine(Part):
     """Linear warm-up, then linear times cosine decay, as the book's listing computes it."""
 
-    place: ClassVar[str] = "schedule"
+    path: ClassVar[str] = "schedule"
 
     warmup_epochs: float = 5
 
-    def check(self) -> None:
+    def _check(self) -> None:
         require(self.warmup_epochs >= 0, "schedule.warmup_epochs", self.warmup_epochs, "0 or more")
 
 
@@ -277,7 +280,7 @@ class BookCosine(Part):
 class V15Decay(Part):
     """ResNet-50 v1.5's: linear warm-up, then tenths at given epochs, or a cosine that is counted from step 0."""
 
-    place: ClassVar[str] = "schedule"
+    path: ClassVar[str] = "schedule"
 
     mode: Literal["steps", "cosine"] = "steps"
     warmup_epochs: float = 8
@@ -286,7 +289,7 @@ class V15Decay(Part):
     # What the cosine runs over: the epochs of this run, or always 90 (the reference's runs counted in batches).
     iter_unit: Literal["epoch", "batch"] = "epoch"
 
-    def check(self) -> None:
+    def _check(self) -> None:
         require_steps(self.boundaries, self.factors)
         require(self.warmup_epochs >= 0, "schedule.warmup_epochs", self.warmup_epochs, "0 or more")
 
@@ -295,14 +298,14 @@ class V15Decay(Part):
 class CosineWarmupDecay(Part):
     """A half-cosine warm-up and a cosine down to `end` times the peak, or one of the other modes."""
 
-    place: ClassVar[str] = "schedule"
+    path: ClassVar[str] = "schedule"
 
     mode: Literal["cosine", "steps", "poly", "linear"] = "cosine"
     warmup_epochs: float = 5  # steps and linear have none
     end: float = 1e-6  # of the peak; in mode linear a learning rate
     boundaries: tuple[float, ...] = (30, 60, 80)  # of mode steps: a tenth after each
 
-    def check(self) -> None:
+    def _check(self) -> None:
         require_rising(self.boundaries)
         require(self.warmup_epochs >= 0, "schedule.warmup_epochs", self.warmup_epochs, "0 or more")
         require(self.end >= 0, "schedule.end", self.end, "0 or more")
@@ -317,7 +320,7 @@ class ResnextDecay(CosineWarmupDecay):
 class AmoebanetDecay(Part):
     """AmoebaNet's: linear warm-up, then a factor after each whole epoch, never below `floor` times the peak."""
 
-    place: ClassVar[str] = "schedule"
+    path: ClassVar[str] = "schedule"
 
     mode: Literal["exponential", "cosine", "constant", "stepwise"] = "exponential"
     warmup_epochs: float = 0.35
@@ -325,7 +328,7 @@ class AmoebanetDecay(Part):
     boundaries: tuple[float, ...] = (10, 20)  # of mode stepwise: a tenth after each
     floor: float = 1e-4
 
-    def check(self) -> None:
+    def _check(self) -> None:
         require_rising(self.boundaries)
         require(self.warmup_epochs >= 0, "schedule.warmup_epochs", self.warmup_epochs, "0 or more")
         require(0 < self.decay <= 1, "schedule.decay", self.decay, "above 0, at most 1")
@@ -340,13 +343,13 @@ class LarsPolynomial(Part):
     epochs, 14 for the last. The optimizer's rate multiplies all of it, so it is usually 1.
     """
 
-    place: ClassVar[str] = "schedule"
+    path: ClassVar[str] = "schedule"
 
     peak: float | None = None  # None: by the global batch
     warmup_epochs: float | None = None  # None: by the global batch
     end: float = 1e-4
 
-    def check(self) -> None:
+    def _check(self) -> None:
         require(self.peak is None or self.peak > 0, "schedule.peak", self.peak, "above 0, or none")
         enough = self.warmup_epochs is None or self.warmup_epochs >= 0
         require(enough, "schedule.warmup_epochs", self.warmup_epochs, "0 or more, or none")
@@ -357,12 +360,12 @@ class LarsPolynomial(Part):
 class MindsporePolynomial(Part):
     """MindSpore's own for CIFAR-10: linear warm-up from `start` times the peak, then a square down to 0."""
 
-    place: ClassVar[str] = "schedule"
+    path: ClassVar[str] = "schedule"
 
     warmup_epochs: float = 5
     start: float = 0.1
 
-    def check(self) -> None:
+    def _check(self) -> None:
         require(self.warmup_epochs >= 0, "schedule.warmup_epochs", self.warmup_epochs, "0 or more")
         require(0 <= self.start <= 1, "schedule.start", self.start, "from 0 to 1")
 
@@ -371,13 +374,13 @@ class MindsporePolynomial(Part):
 class ThorDecay(Part):
     """THOR's: a power of what is left until `end_epoch`, which may lie behind the end of the run."""
 
-    place: ClassVar[str] = "schedule"
+    path: ClassVar[str] = "schedule"
 
     end_epoch: float = 70  # lr_end_epoch
     power: float = 6  # lr_decay
     halve_at: tuple[float, ...] = (39, 40)  # epochs from which the rate is halved, once for each
 
-    def check(self) -> None:
+    def _check(self) -> None:
         require_rising(self.halve_at, "schedule.halve_at")
         require(self.end_epoch > 0, "schedule.end_epoch", self.end_epoch, "above 0")
         require(self.power >= 0, "schedule.power", self.power, "0 or more")
@@ -399,13 +402,13 @@ Schedule = (
 
 @dataclass(frozen=True)
 class Amoebanet(Part):
-    """What may be changed about AmoebaNet-D, beside its classes and the size of its images.
+    """Options of AmoebaNet-D, besides its classes and the size of its images.
 
     Drop path leaves out operations of a cell for some examples: each is kept with `drop_path_keep`. The rate grows over
     the run from nothing (v1), from cell to cell (v2), or both (v3).
     """
 
-    place: ClassVar[str] = "network"
+    path: ClassVar[str] = "network"
 
     cells: int = 6  # num_cells
     filters: int = 256  # reduction_size
@@ -414,7 +417,7 @@ class Amoebanet(Part):
     drop_path_keep: float = 1.0
     drop_path_version: Literal["v1", "v2", "v3"] = "v1"
 
-    def check(self) -> None:
+    def _check(self) -> None:
         for name in ("dropout_keep", "drop_path_keep"):
             value = getattr(self, name)
             require(0 < value <= 1, f"network.{name}", value, "above 0, at most 1")
@@ -428,19 +431,19 @@ class CrossEntropy(Part):
     and torch's), or to the others only (`spread="others"`, the book's).
     """
 
-    place: ClassVar[str] = "loss"
+    path: ClassVar[str] = "loss"
 
     label_smoothing: float = 0.0
     spread: Literal["all", "others"] = "all"
     smooth_evaluation: bool = False  # whether the validation loss is smoothed too (as Ascend's model zoo has it)
 
-    def check(self) -> None:
+    def _check(self) -> None:
         require(0 <= self.label_smoothing < 1, "loss.label_smoothing", self.label_smoothing, "at least 0, below 1")
 
 
 @dataclass(frozen=True)
 class Precision(Part):
-    """What the network computes in, and how the loss is scaled.
+    """Data type of the network's computation, and scale of the loss.
 
     `auto` takes bf16 where the hardware computes in it, else fp16, else fp32. The levels: O0 is fp32; O1 casts at
     use (autocast); O2 casts the network but not its batch norms; O3 casts everything; O1 to O3 take fp16
@@ -449,7 +452,7 @@ class Precision(Part):
     In fp32, cards of NVIDIA round what goes into a convolution to TF32, as is PyTorch's default; not with `tf32` false.
     """
 
-    place: ClassVar[str] = "precision"
+    path: ClassVar[str] = "precision"
 
     compute: Literal["auto", "fp32", "bf16", "fp16", "O0", "O1", "O2", "O3"] = "auto"
     keep_batchnorm_fp32: bool | None = None  # None: as the level says
@@ -461,7 +464,7 @@ class Precision(Part):
     drop_overflow: bool = True  # skip a step whose gradients overflow; false: a fixed scale updates with them
     tf32: bool = True
 
-    def check(self) -> None:
+    def _check(self) -> None:
         fixed = isinstance(self.loss_scale, float | int)
         require(not fixed or float(self.loss_scale) > 0, "precision.loss_scale", self.loss_scale, "above 0")
         usable = self.fp16_scale == "dynamic" or float(self.fp16_scale) > 0
@@ -478,13 +481,13 @@ class Precision(Part):
 class Evaluation(Part):
     """When the validation images are looked at."""
 
-    place: ClassVar[str] = "evaluation"
+    path: ClassVar[str] = "evaluation"
 
     every_epochs: float = 1  # the seeds' epochs_between_evals; 0: only at the end
     stop_threshold: float = 0.0  # stop once top-1 (0 to 1) reaches this; 0: never
     eval_only: bool = False
 
-    def check(self) -> None:
+    def _check(self) -> None:
         require(self.every_epochs >= 0, "evaluation.every_epochs", self.every_epochs, "0 or more")
         require(0 <= self.stop_threshold <= 1, "evaluation.stop_threshold", self.stop_threshold, "from 0 to 1")
 
@@ -493,14 +496,14 @@ class Evaluation(Part):
 class Checkpoint(Part):
     """When the run is saved and how much of the past is kept. The end of a run is always saved."""
 
-    place: ClassVar[str] = "checkpoint"
+    path: ClassVar[str] = "checkpoint"
 
     every_steps: int = 0  # 0: not by steps
     every_minutes: float = 10.0  # 0: not by time
     keep: int = 5
     keep_best: bool = True
 
-    def check(self) -> None:
+    def _check(self) -> None:
         require(self.every_steps >= 0, "checkpoint.every_steps", self.every_steps, "0 or more")
         require(self.every_minutes >= 0, "checkpoint.every_minutes", self.every_minutes, "0 or more")
         require(self.keep >= 1, "checkpoint.keep", self.keep, "1 or more")
@@ -512,9 +515,9 @@ OBSERVED = ("images", "histograms", "graph", "top5")
 
 @dataclass(frozen=True)
 class Log(Part):
-    """What is printed while training, and what TensorBoard is given beside the curves."""
+    """Log lines of a training, and what TensorBoard records besides the curves."""
 
-    place: ClassVar[str] = "log"
+    path: ClassVar[str] = "log"
 
     every_steps: int = 100
     format: LogFormat = DEFAULT_FORMAT
@@ -523,16 +526,16 @@ class Log(Part):
     track: str = ""  # mlflow, wandb, tensorboard, separated by commas: where records go beside the run's directory
 
     @property
-    def observed(self) -> frozenset[str]:
-        """What TensorBoard is given beside the curves."""
-        words = frozenset(filter(None, (word.strip() for word in self.tensorboard.split(","))))
-        return frozenset(OBSERVED) if "all" in words else words
+    def tensorboard_names(self) -> frozenset[str]:
+        """Records of TensorBoard besides the curves."""
+        names = frozenset(filter(None, (name.strip() for name in self.tensorboard.split(","))))
+        return frozenset(OBSERVED) if "all" in names else names
 
-    def check(self) -> None:
+    def _check(self) -> None:
         require(self.every_steps >= 1, "log.every_steps", self.every_steps, "1 or more")
         require(self.tensorboard_every >= 0, "log.tensorboard_every", self.tensorboard_every, "0 or more")
         wanted = f"some of {', '.join(OBSERVED)}, or all"
-        require(self.observed <= set(OBSERVED), "log.tensorboard", self.tensorboard, wanted)
+        require(self.tensorboard_names <= set(OBSERVED), "log.tensorboard", self.tensorboard, wanted)
         require(set(self.trackers) <= set(TRACKERS), "log.track", self.track, f"some of {', '.join(TRACKERS)}")
 
     @property
@@ -545,25 +548,25 @@ class Log(Part):
 class Top1(Part):
     """The validation accuracy, in percent, that a run of this recipe should reach."""
 
-    place: ClassVar[str] = "expects"
+    path: ClassVar[str] = "expects"
 
     percent: float
     within: float = 0.0
 
-    def check(self) -> None:
+    def _check(self) -> None:
         require(0 <= self.percent <= 100, "expects.percent", self.percent, "from 0 to 100")
         require(self.within >= 0, "expects.within", self.within, "0 or more")
 
 
 @dataclass(frozen=True)
 class Init(Part):
-    """Where the first weights come from, if not from chance, and which of them stay as they are.
+    """Source of the first weights, if they are not drawn at random, and which of them are not trained.
 
     `exclude` and `freeze` are patterns over the names of parameters, separated by commas; `freeze` may also be
     "all but head". A recipe file holds no paths: `source` is what --init was given.
     """
 
-    place: ClassVar[str] = "init"
+    path: ClassVar[str] = "init"
 
     source: str = ""
     exclude: str = ""
@@ -573,13 +576,13 @@ class Init(Part):
 
 @dataclass(frozen=True)
 class Parallel(Part):
-    """How several ranks work together; of no effect on one. Their number is no part of a recipe.
+    """Cooperation of several ranks; of no effect on one. Their number is no part of a recipe.
 
     With `sync_norm` batch norms see the statistics of the whole global batch, else each rank those of its own share.
     In mode `hybrid` each rank has a part of the classifier's classes, for networks with very many; `auto` decides.
     """
 
-    place: ClassVar[str] = "parallel"
+    path: ClassVar[str] = "parallel"
 
     mode: Literal["data", "hybrid", "auto"] = "data"
     sync_norm: bool = False
@@ -589,7 +592,7 @@ class Parallel(Part):
     find_unused: bool = False  # for a network that does not use all of its weights in every step
     hang_seconds: float = 300.0  # a rank that does not come forward for so long is given up
 
-    def check(self) -> None:
+    def _check(self) -> None:
         require(self.bucket_mb > 0, "parallel.bucket_mb", self.bucket_mb, "above 0")
         require(self.hang_seconds > 0, "parallel.hang_seconds", self.hang_seconds, "above 0")
 
@@ -603,7 +606,7 @@ TAKEN_METRICS = (
 
 @dataclass(frozen=True)
 class Recipe(Part):
-    """What to train and how. Batch sizes are global: one card or eight mean the same run.
+    """Everything about a training. Batch sizes are global: one card or eight mean the same run.
 
     In a recipe of your own, `model`, `loss`, `optimizer` and `schedule` may be callables:
     model(classes) -> nn.Module; loss(logits, labels) -> scalar tensor; optimizer(parameters) ->
@@ -647,7 +650,7 @@ class Recipe(Part):
         """True where training images are mixed in pairs."""
         return self.mixup > 0 or self.cutmix > 0
 
-    def check(self) -> None:
+    def _check(self) -> None:
         require(self.epochs > 0, "epochs", self.epochs, "above 0")
         for name, metric in self.metrics.items():
             usable = isinstance(name, str) and name.isidentifier() and name not in TAKEN_METRICS

@@ -212,12 +212,12 @@ def find_origin(
 @contextlib.contextmanager
 def explain_interrupt(out: Path) -> Iterator[None]:
     """Explain on Ctrl-C that nothing is lost."""
-    from viaduct.data.notices import tell
+    from viaduct.data.notices import print_notice
 
     try:
         yield
     except KeyboardInterrupt:
-        tell(f"stopped: what is in {out} is whole, and the same command goes on from there.")
+        print_notice(f"stopped: what is in {out} is whole, and the same command goes on from there.")
         raise
 
 
@@ -239,12 +239,12 @@ def in_flags(flags: dict[str, str]) -> Iterator[None]:
 
 def print_warnings(built: Any) -> None:
     """Warn of damaged JPEGs and a missing validation split."""
-    from viaduct.data.notices import tell, tell_some
+    from viaduct.data.notices import print_first_notices, print_notice
 
     named = [f"warning: {name}: the JPEG is cut short, and training will stop at it" for name in built.cut_short]
-    tell_some(named, "more are cut short; `viaduct data check --deep` names all that cannot be decoded")
+    print_first_notices(named, "more are cut short; `viaduct data check --deep` names all that cannot be decoded")
     if not built.validation:
-        tell("warning: there are no validation images; training needs some to evaluate with.")
+        print_notice("warning: there are no validation images; training needs some to evaluate with.")
 
 
 def build_check_rows(report: Any) -> dict[str, Any]:
