@@ -19,9 +19,9 @@ from viaduct.data.file_index import (
     FileIndex,
     build_index,
     file_index,
+    load_index,
     masked_crcs,
     read_dali_index,
-    stored_index,
 )
 from viaduct.data.index import RecordFolder, index_records, totals
 from viaduct.data.shards import read_label_names, record_files
@@ -96,10 +96,10 @@ def test_a_changed_file_is_indexed_anew(folder: Path) -> None:
     file_index(shard(folder))
     with RecordWriter(shard(folder)) as writer:
         writer.write(b"only one now")
-    assert stored_index(shard(folder)) is None
+    assert load_index(shard(folder)) is None
     assert file_index(shard(folder)).lengths.tolist() == [12]
     os.utime(shard(folder), ns=(1, 1))
-    assert stored_index(shard(folder)) is None
+    assert load_index(shard(folder)) is None
 
 
 @pytest.mark.parametrize("damage", [b"", b"nonsense", b"\x93NUMPY\x01\x00v\x00{'descr'"])
@@ -111,9 +111,9 @@ def test_a_broken_index_is_built_anew(folder: Path, damage: bytes) -> None:
     table = np.array(np.load(stored))
     table[0, 3] += 1
     np.save(stored, table)
-    assert stored_index(shard(folder)) is None, "records must follow each other without a gap"
+    assert load_index(shard(folder)) is None, "records must follow each other without a gap"
     np.save(stored, table.astype(np.float64))
-    assert stored_index(shard(folder)) is None
+    assert load_index(shard(folder)) is None
     stored.write_bytes(stored.read_bytes()[:-8])
     assert file_index(shard(folder)).offsets.tolist() == expected
 
@@ -131,7 +131,7 @@ def test_a_folder_that_may_not_be_written_to(folder: Path, cache: Path, monkeypa
     index = file_index(shard(folder))
     assert not beside.exists()
     assert elsewhere.is_relative_to(cache)
-    assert np.array_equal(stored_index(shard(folder)).offsets, index.offsets)
+    assert np.array_equal(load_index(shard(folder)).offsets, index.offsets)
 
 
 def test_nowhere_to_write(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -330,4 +330,4 @@ def test_many_processes_index_the_same_folder(folder: Path) -> None:
     with multiprocessing.get_context("fork").Pool(6) as pool:
         assert set(pool.map(count_and_sum, [folder] * 24)) == {(15, 30)}
     assert not list(folder.glob(".*"))
-    assert stored_index(shard(folder)).labels.tolist() == [1, 2, 3, 1, 2]
+    assert load_index(shard(folder)).labels.tolist() == [1, 2, 3, 1, 2]

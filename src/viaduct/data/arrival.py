@@ -1,4 +1,4 @@
-"""From pinned memory to a CUDA device on a stream of its own: images arrive while the step before theirs runs.
+"""Copies from pinned memory to a CUDA device on a stream of their own, while the step before theirs runs.
 
     arrival = Arrival(device)
     images, numbers, read = arrival.of(lambda: (pinned.to(device, non_blocking=True), …))

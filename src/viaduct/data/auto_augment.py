@@ -95,7 +95,7 @@ NAMES = ("imagenet", "cifar10", "randaugment")
 
 
 @cache
-def policy_named(name: str) -> Policy | None:
+def find_policy(name: str) -> Policy | None:
     """Return the function that changes an image by its generator; None for the empty name."""
     if not name:
         return None
@@ -124,7 +124,10 @@ def apply_one_pair(
     image: Pixels,
     generator: np.random.Generator,
 ) -> Pixels:
-    """AutoAugment. Everything is drawn always, so that the draw of one operation does not change the other's."""
+    """Apply AutoAugment: one pair of operations.
+
+    Everything is drawn always, so that the draw of one operation does not change the other's.
+    """
     draws = generator.random(5)
     for (name, probability, magnitude), draw, side in zip(
         pairs[int(draws[0] * len(pairs))], draws[1::2], draws[2::2], strict=True
@@ -135,7 +138,7 @@ def apply_one_pair(
 
 
 def apply_several(count: int, strength: float, image: Pixels, generator: np.random.Generator) -> Pixels:
-    """RandAugment."""
+    """Apply RandAugment: so many operations of one strength."""
     for choice, side in generator.random((count, 2)):
         image = OPERATIONS[RANDOM[int(choice * len(RANDOM))]](image, strength, choose_sign(side))
     return image

@@ -1,4 +1,4 @@
-"""Seeing thin classes more often: an epoch's images, drawn by class.
+"""Using small classes more often: an epoch's images, drawn by class.
 
 With n images in a class and a strength s (0 to 1), the class has a share of an epoch in proportion to n ** (1 - s):
 its natural one at 0, the same for every class at 1, the square root at 0.5. An epoch stays as long as it is, N. Each

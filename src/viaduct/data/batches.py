@@ -23,11 +23,11 @@ import torch
 from torch import Tensor
 
 from viaduct.data.augment import CutOut, Normalise, Row, evaluation_plan, resize, training_plan
-from viaduct.data.auto_augment import augment_batch, policy_named
+from viaduct.data.auto_augment import augment_batch, find_policy
 from viaduct.data.balance import balanced_order, describe
 from viaduct.data.notices import print_notice
 from viaduct.data.order import sample_generator, share
-from viaduct.data.prefetch import prepared_ahead
+from viaduct.data.prefetch import prepare_ahead
 from viaduct.data.source import Images, Labels, Split
 from viaduct.data.storage import Resident, store
 from viaduct.errors import BadData, BadValue
@@ -113,7 +113,7 @@ class Batches:
         self._images, self._device, self._train, self._seed = images, device, train, seed
         self._local_batch = len(self._mine)
         self._height, self._width = split.images.shape[1:3]
-        self._policy = policy_named(images.auto_augment) if train else None
+        self._policy = find_policy(images.auto_augment) if train else None
         resident_limit = 0 if self._policy else resident_limit  # a policy changes images one by one, on the host
         self._storage = store(split.images, images, train=train, device=device, resident_limit=resident_limit)
         self._labels = torch.from_numpy(split.labels.copy()).to(device)
@@ -187,19 +187,19 @@ class Batches:
         yield from map(prepare, steps)
 
     def _stream(self, epoch: int, steps: range, plan: Tensor) -> Generator[Batch, None, None]:
-        """Threads cut on the host; the caller copies and finishes, on the stream that the step runs on."""
+        """Cut on the host in threads; the caller copies and finishes, on the stream that the step runs on."""
         there = self._copy(plan)
 
         def cut(step: int) -> Tensor:
             return self._augment(self._storage.cut(self._slice(plan, step)), epoch, step)
 
         workers, ahead = self._images.workers, self._images.prefetch
-        with closing(prepared_ahead(cut, steps, workers=workers, ahead=ahead)) as images:
+        with closing(prepare_ahead(cut, steps, workers=workers, ahead=ahead)) as images:
             for step, cropped in zip(steps, images, strict=True):
                 yield self._finish(step, self._slice(there, step), self._copy(cropped))
 
     def _augment(self, images: Tensor, epoch: int, step: int) -> Tensor:
-        """Changed by the policy, if there is one, in place: these images are a copy."""
+        """Apply the policy, if there is one, in place: these images are a copy."""
         if self._policy:
             positions = step * self.global_batch + self._mine
             generators = [sample_generator(self._seed, epoch, int(position)) for position in positions]

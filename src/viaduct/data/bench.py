@@ -89,7 +89,7 @@ def write_figures(out: Path, result: dict[str, Any]) -> None:
     write_result(out, (json.dumps(result, indent=1) + "\n").encode())
 
 
-def check_figures_place(out: Path) -> None:
+def check_figures_path(out: Path) -> None:
     check_place(out, ".json", FIGURES_BEGIN, "a file of figures")
 
 
@@ -140,7 +140,7 @@ def run_turns(names: list[str], work: Work, seconds: float, turns: int) -> tuple
 
 
 class Ended(Exception):
-    """A pipeline that came to its end by itself."""
+    """Error of a pipeline that ended by itself."""
 
     def __init__(self, why: str) -> None:
         super().__init__(why)
@@ -148,7 +148,7 @@ class Ended(Exception):
 
 
 class Pipeline:
-    """A pipeline in processes of its own, which stand still while others have their turn."""
+    """Pipeline in processes of its own, which stand still while others have their turn."""
 
     def __init__(self, name: str, work: Work) -> None:
         self.name = name
@@ -156,7 +156,7 @@ class Pipeline:
         self.pipe, there = context.Pipe()
         self.process = context.Process(target=serve, args=(name, work, there))
         try:
-            with inherited_without_interrupts():
+            with ignore_interrupts():
                 self.process.start()
             there.close()  # so that a process that dies is noticed
             self._expect("ready")
@@ -166,7 +166,7 @@ class Pipeline:
             raise
 
     def run(self, seconds: float) -> tuple[float, float]:
-        """Images/s over that time, and the most memory used so far in MiB."""
+        """Return images/s over that time, and the most memory used so far in MiB."""
         self._signal(signal.SIGCONT)
         self.pipe.send(seconds)
         answer: tuple[float, float] = self._expect(self.name)
@@ -196,7 +196,7 @@ class Pipeline:
 
 
 @contextlib.contextmanager
-def inherited_without_interrupts() -> Iterator[None]:
+def ignore_interrupts() -> Iterator[None]:
     """Start processes that ignore Ctrl-C.
 
     The parent process receives it and ends them, so that they print no traceback of their own.
@@ -312,7 +312,7 @@ def pil(work: Work) -> Iterator[int]:
 
 
 class PillowImages:
-    """A map-style dataset over the same records."""
+    """Map-style dataset over the same records."""
 
     def __init__(self, work: Work) -> None:
         self.work, self.folder = work, RecordFolder(work.records, "train")
@@ -339,7 +339,7 @@ class PillowImages:
 
 
 def dali(work: Work) -> Iterator[int]:
-    """NVIDIA DALI's CPU pipeline over DALI's own index of the same files. Written from its documentation, never run."""
+    """Yield batches of NVIDIA DALI's CPU pipeline over its own index. Written from its documentation, never run."""
     import tempfile
 
     import nvidia.dali.tfrecord as tfrec
@@ -390,7 +390,7 @@ STAGES = ("read and checksum", "entropy decode", "IDCT and colour", "crop and re
 
 
 def stages(folder: RecordFolder, network: str) -> dict[str, float]:
-    """Milliseconds per image of each stage of training, in one thread."""
+    """Return the milliseconds per image of each stage of training, in one thread."""
     numbers = np.linspace(0, len(folder) - 1, min(SAMPLED, len(folder))).astype(int).tolist()
     out = np.empty((224, 224, 3), np.float32)
     seconds = np.zeros(len(STAGES))
@@ -399,7 +399,7 @@ def stages(folder: RecordFolder, network: str) -> dict[str, float]:
         data = folder.fields(number).encoded
         read = time.perf_counter() - began
         view = choose_view(network, *jpeg.dimensions(data), True, sample_generator(0, 0, number), None)
-        times = stages_of_region(data, view, network, out) or stages_of_whole(data, view, network, out)
+        times = stages_of_region(data, view, network, out) or stages_of_full_decode(data, view, network, out)
         seconds += [read, *times]
     return dict(zip(STAGES, (1000 * seconds / len(numbers)).tolist(), strict=True))
 
@@ -433,7 +433,7 @@ def both(axis: Axis) -> Axis:
     return Axis(*(np.concatenate(parts) for parts in zip(*ends(axis), strict=True)))
 
 
-def stages_of_whole(data: jpeg.Encoded, view: View, network: str, out: Floats) -> list[float]:
+def stages_of_full_decode(data: jpeg.Encoded, view: View, network: str, out: Floats) -> list[float]:
     """Return the seconds of the stages where complete images are decoded.
 
     A decode shrunk to an eighth does all of the entropy decoding and next to no IDCT: it stands for the former, and

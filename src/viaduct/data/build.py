@@ -29,7 +29,7 @@ from pathlib import Path
 
 from viaduct.atomic_files import LEFTOVERS, lock_folder, replace_file
 from viaduct.data.example import encode_example
-from viaduct.data.jpeg import has_an_end
+from viaduct.data.jpeg import has_end_marker
 from viaduct.data.notices import reason
 from viaduct.data.origins import Origin, SourceImage, find_origin, image_format, join_first
 from viaduct.data.shards import LABELS_FILE, SPLITS, shard_name, shard_sets
@@ -163,7 +163,7 @@ def make_plan(origin: Origin, seed: int, share: float, first_label: int, shards:
 
 
 def number_classes(origin: Origin, first_label: int) -> dict[str, int]:
-    """Class name to label, in label order."""
+    """Return the label of each class name, in label order."""
     for name in origin.classes:
         if not name.isprintable() or name != name.strip():
             raise BadData(f"{origin.path}: the class name {name!r} would not survive in {LABELS_FILE}.")
@@ -209,19 +209,19 @@ def shuffle_images(images: Iterable[SourceImage], seed: int, purpose: str = "ord
 
 
 def shard_count(images: Sequence[SourceImage], wanted: int | None) -> int:
-    """At most one shard an image; 0 where there are none."""
+    """Return the number of shards: at most one an image, 0 without images."""
     natural = -(-sum(image.size for image in images) // SHARD_BYTES)
     return min(wanted or max(natural, 1), len(images), MOST_SHARDS)
 
 
 def evenly(images: Sequence[SourceImage], count: int) -> Iterator[Sequence[SourceImage]]:
-    """`count` runs whose lengths differ by one at most."""
+    """Return `count` runs whose lengths differ by one at most."""
     for number in range(count):
         yield images[number * len(images) // count : (number + 1) * len(images) // count]
 
 
 def source_summary(origin: Origin) -> dict[str, object]:
-    """Enough to tell whether the images are still the same ones, without reading them."""
+    """Return enough to tell whether the images are still the same ones, without reading them."""
     digest = hashlib.sha256("\n".join(origin.classes).encode("utf-8", "surrogateescape"))
     images = [*origin.train, *(origin.validation or ())]
     for image in images:
@@ -248,7 +248,7 @@ def agree_with_earlier(out: Path, plan: Plan) -> None:
             raise BadData(
                 f"{out}: there are records already, not of this build: {strangers[0]} …", "Name a new folder."
             )
-        refuse_other_things(out)
+        refuse_foreign_files(out)
         return
     earlier = read_manifest(out / MANIFEST)
     if earlier == plan.manifest:
@@ -259,8 +259,11 @@ def agree_with_earlier(out: Path, plan: Plan) -> None:
     raise BadData(f"{out}: this build began with other options: {option_change(earlier, plan)}.", hint)
 
 
-def refuse_other_things(out: Path) -> None:
-    """Records are not strewn among other files. What is hidden, or belongs to the disk, is nobody's work."""
+def refuse_foreign_files(out: Path) -> None:
+    """Refuse a folder with files of another kind.
+
+    Hidden files, and those that belong to the disk, are ignored.
+    """
     found = sorted(path.name for path in out.iterdir() if not path.name.startswith("."))
     others = [name for name in found if name != "lost+found"]
     if others:
@@ -365,7 +368,7 @@ class Builder:
         form = image_format(encoded)
         if form is None:
             raise BadData(f"{self.origin.path}: {image.name}: neither JPEG nor PNG any more.")
-        if form == "JPEG" and not has_an_end(encoded):
+        if form == "JPEG" and not has_end_marker(encoded):
             self._note_cut_short(image)
         return encode_example(
             {

@@ -1,4 +1,4 @@
-"""Whether records can be trusted: checksums, schema, labels, images, balance, duplicates, shard sizes.
+"""Checks of record files: checksums, schema, labels, images, balance, duplicates, shard sizes.
 
     report = check_records("records/", decode=decode_jpeg)
     report.findings, report.shards, report.errors
@@ -33,7 +33,7 @@ from viaduct.data.mindrecord_folder import (
     split_files,
 )
 from viaduct.data.origins import image_format
-from viaduct.data.shards import LABELS_FILE, SPLITS, nothing_found, read_label_names, record_files
+from viaduct.data.shards import LABELS_FILE, SPLITS, explain_nothing_found, read_label_names, record_files
 from viaduct.data.tfrecord import BadRecord, Record, compression, origin_note, survey_records
 from viaduct.errors import BadData
 from viaduct.extras import MissingExtra
@@ -64,7 +64,7 @@ UNEVEN_SHARDS = 2  # likewise, in bytes
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong, and where."""
+    """Problem, and where it is."""
 
     severity: Severity
     kind: Kind
@@ -74,7 +74,7 @@ class Finding:
 
 @dataclass
 class ShardCheck:
-    """One line of the table: what is in a file, and how much of it is bad."""
+    """Line of the table: contents of a file, and how much of it is bad."""
 
     split: str
     path: Path
@@ -128,7 +128,7 @@ def check_records(
     if deep and decode is None:
         raise ValueError("a deep check needs a function to decode with")
     folder = Path(folder)
-    names, findings = checked_names(folder.parent if folder.is_file() else folder)
+    names, findings = check_names(folder.parent if folder.is_file() else folder)
     shards = find_shards(folder, findings)
     checker = Checker(names, classes, decode if deep else None)
     total = sum(shard.bytes for shard in shards)
@@ -146,7 +146,7 @@ def check_records(
     return report
 
 
-def checked_names(folder: Path) -> tuple[dict[int, str], list[Finding]]:
+def check_names(folder: Path) -> tuple[dict[int, str], list[Finding]]:
     """Return the names of labels.txt, and findings about the file."""
     where = str(folder / LABELS_FILE)
     try:
@@ -179,12 +179,12 @@ def find_shards(folder: Path, findings: list[Finding]) -> list[ShardCheck]:
             files = sorted(path for path in folder.rglob(f"{split}-?????-of-?????") if path.is_file())
         shards += [ShardCheck(split, file, file.stat().st_size) for file in files]
     if not shards:
-        raise BadData(*nothing_found(folder, "train"))
+        raise BadData(*explain_nothing_found(folder, "train"))
     return shards
 
 
 class Checker:
-    """Looks at one file after the other; any number of threads may share it."""
+    """Check of single files; any number of threads may share it."""
 
     def __init__(self, names: dict[int, str], classes: int | None, decode: Decode | None) -> None:
         self.names, self.classes, self.decode = names, classes, decode
@@ -284,7 +284,10 @@ class Checker:
 
 
 def fingerprint(encoded: memoryview) -> int:
-    """64 bits of two unrelated checksums: five times as fast as a cryptographic one, and nobody is cheating here."""
+    """Return 64 bits of two unrelated checksums.
+
+    That is five times as fast as a cryptographic one, and nobody is cheating here.
+    """
     return crc32c(encoded) << 32 | zlib.crc32(encoded)
 
 
@@ -350,7 +353,10 @@ def empty_splits(shards: Sequence[ShardCheck]) -> list[Finding]:
 
 
 def spare_output(report: CheckReport, names: dict[int, str], classes: int | None) -> list[Finding]:
-    """Labels 1 to N in a network of N outputs: right for N classes, but output 0 has to be counted, too."""
+    """Find labels 1 to N in a network of N outputs.
+
+    They are right for N classes, but output 0 has to be counted, too.
+    """
     labels = {label for split in SPLITS for label in report.labels(split)}
     if classes is None or classes not in labels or 0 in names:
         return []

@@ -59,7 +59,7 @@ class Cifar10(Images):
 
 
 def find_folder(path: Path) -> Path:
-    """DIR itself, or the folder in it that the archive unpacks to."""
+    """Return DIR itself, or the folder in it that the archive unpacks to."""
     if path.is_file():
         raise BadData(f"{path}: expected a folder, found a file.", "If it is the archive, unpack it first.")
     if not path.is_dir():

@@ -36,8 +36,11 @@ def byte_words() -> Words:
 
 
 @cache
-def place_words() -> Words:
-    """Row p: what each byte contributes at place p of a block, once the register has moved to the block's end."""
+def position_words() -> Words:
+    """Return in row p what each byte contributes at position p of a block.
+
+    It is what the register holds once it has moved to the block's end.
+    """
     words = np.empty((BLOCK, 256), dtype=np.uint32)
     last = words[-1] = byte_words()
     for position in range(BLOCK - 2, -1, -1):
@@ -53,7 +56,7 @@ def _byte_list() -> list[int]:
 @cache
 def _entry_lists() -> list[list[int]]:
     """Return the first four rows: what the register, read as bytes, becomes at the end of the next block."""
-    return cast("list[list[int]]", place_words()[:4].tolist())
+    return cast("list[list[int]]", position_words()[:4].tolist())
 
 
 def crc32c_loop(data: Buffer, register: int = ONES) -> int:
@@ -85,7 +88,7 @@ def crc32c_numpy(data: Buffer) -> int:
 def block_words(blocks: npt.NDArray[np.uint8]) -> Words:
     """Return the register after each block, started empty."""
     indices = np.arange(0, BLOCK * 256, 256, dtype=np.intp) + blocks
-    words: Words = np.bitwise_xor.reduce(place_words().reshape(-1).take(indices), axis=1)
+    words: Words = np.bitwise_xor.reduce(position_words().reshape(-1).take(indices), axis=1)
     return words
 
 

@@ -123,7 +123,7 @@ def varint(data: memoryview, position: int, stop: int) -> tuple[int, int]:
 
 
 def fields(data: memoryview, position: int, stop: int) -> Iterator[tuple[int, int, int, int]]:
-    """Number, wire type, begin and end of the value of each field."""
+    """Yield number, wire type, begin and end of the value of each field."""
     while position < stop:
         number, wire, position = tag(data, position, stop)
         begin, position = extent(data, number, wire, position, stop)
@@ -160,7 +160,10 @@ def extent(data: memoryview, number: int, wire: int, position: int, stop: int) -
 
 
 def after_group(data: memoryview, number: int, position: int, stop: int) -> int:
-    """Groups are long out of use; they are skipped like any unknown field, without recursion."""
+    """Return the position after a group.
+
+    Groups are long out of use; they are skipped like any unknown field, without recursion.
+    """
     opened = [number]
     while opened:
         number, wire, position = tag(data, position, stop)
@@ -185,7 +188,7 @@ def messages(data: memoryview, number: int) -> list[memoryview]:
 
 
 def features(data: memoryview) -> Iterator[tuple[memoryview, memoryview]]:
-    """Name and `Feature` message of each entry, in the order of the file."""
+    """Yield name and `Feature` message of each entry, in the order of the file."""
     for group in messages(data, 1):
         for entry in messages(group, 1):
             names, values = messages(entry, 1), messages(entry, 2)
@@ -237,7 +240,7 @@ def quick_features(data: memoryview, names: frozenset[bytes]) -> dict[bytes, mem
 
 
 def sole_field(data: memoryview) -> tuple[int, memoryview] | None:
-    """Number and content of a message's only field; None where it has another shape. Most lists are so."""
+    """Return number and content of a message's only field; None otherwise. Most lists are so."""
     try:
         length, begin = quick_length(data, 0, data[0])
     except LookupError:

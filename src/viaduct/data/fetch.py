@@ -112,14 +112,16 @@ SETS = {
 
 
 def fetch(name: str, out: Path, *, source: str | None = None, on_progress: Progress | None = None) -> Path:
-    """Bring a set into `out` and say where it lies; a set that is there and whole is left alone, without network.
+    """Bring a set into `out` and return its folder.
+
+    A complete set is left alone, and no network is used.
 
     `source` is an address (of the file, or of the folder it lies in) or a local file or folder; by default the
     set's public address.
     """
     wanted = find_set(name)
-    with explaining(out):
-        there = find_whole(wanted, out)
+    with explain_errors(out):
+        there = find_complete(wanted, out)
         if there is not None:
             return there
         origin = find_origin(source or wanted.address)
@@ -132,8 +134,8 @@ def fetch(name: str, out: Path, *, source: str | None = None, on_progress: Progr
 def present(name: str, out: Path) -> Path | None:
     """Return the folder of the set in `out` if it is there and complete."""
     wanted = find_set(name)
-    with explaining(out):
-        return find_whole(wanted, out)
+    with explain_errors(out):
+        return find_complete(wanted, out)
 
 
 def find_set(name: str) -> PublicSet:
@@ -154,7 +156,7 @@ def prepare(out: Path) -> None:
 
 
 @contextmanager
-def explaining(out: Path) -> Iterator[None]:
+def explain_errors(out: Path) -> Iterator[None]:
     """Turn errors of the file system into messages that say what to do."""
     try:
         yield
@@ -171,7 +173,7 @@ def explaining(out: Path) -> Iterator[None]:
 # What is there already
 
 
-def find_whole(wanted: PublicSet, out: Path) -> Path | None:
+def find_complete(wanted: PublicSet, out: Path) -> Path | None:
     """Return where all of the set lies, or None."""
     if wanted.is_archive:
         folder = out / cifar10.FOLDER
@@ -316,7 +318,7 @@ def copy(file: Path, out: Path, on_progress: Progress) -> Path:
 
 
 def set_aside(file: Path) -> Path:
-    """Under another name, where it is in nobody's way."""
+    """Move a file to another name, so that it is not overwritten."""
     aside = with_suffix(file, ".bad")
     if file.exists():
         os.replace(file, aside)
@@ -331,7 +333,7 @@ def with_suffix(file: Path, suffix: str) -> Path:
 
 
 class Broken(Exception):
-    """A connection that failed, or failed to begin; it is worth another try."""
+    """Failure of a connection, which is worth another try."""
 
 
 @dataclass(frozen=True)
@@ -343,7 +345,10 @@ class Version:
     total: int | None
 
     def agrees_with(self, other: Version) -> bool:
-        """Nothing that both know differs: an answer to If-Range need not repeat the date (RFC 9110, 15.3.7)."""
+        """Return True if nothing that both know differs.
+
+        An answer to If-Range need not repeat the date (RFC 9110, 15.3.7).
+        """
         known = ((self.validator, other.validator), (self.total, other.total))
         return all(mine is None or theirs is None or mine == theirs for mine, theirs in known)
 
@@ -392,11 +397,11 @@ def receive_all(address: str, part: Path, on_progress: Progress) -> bool:
                 furthest, pauses = size_of(part), iter(PAUSES)
             pause = next(pauses, None)
             if pause is None:
-                raise BadData(f"{address}: {error}.", how_far(part), TRY_ANOTHER) from error
+                raise BadData(f"{address}: {error}.", describe_progress(part), TRY_ANOTHER) from error
         time.sleep(pause)
 
 
-def how_far(part: Path) -> str:
+def describe_progress(part: Path) -> str:
     """Say how much has been downloaded and what continues it."""
     version, size = read_version(part), size_of(part)
     if not size:
@@ -447,7 +452,7 @@ def connect(address: str, part: Path, have: int, begun: Version | None) -> HTTPR
 
 
 def judge(address: str, part: Path, code: int, reason: str) -> Exception:
-    """Is an answer that is not the file worth another try?"""
+    """Return True if an answer that is not the file is worth another try."""
     if code == 416:  # the file there is now shorter than what has come of it
         forget(part)
         return Broken("the file there has changed")
@@ -477,7 +482,7 @@ def pour(response: HTTPResponse, file: BinaryIO, have: int, total: int | None, o
 
 
 def read_piece(response: HTTPResponse, limit: int) -> bytes:
-    """Whatever has arrived, so that nothing of it is lost when the connection breaks."""
+    """Read whatever has arrived, so that nothing is lost when the connection breaks."""
     try:
         return response.read1(limit)
     except (OSError, HTTPException) as error:
@@ -485,7 +490,10 @@ def read_piece(response: HTTPResponse, limit: int) -> bytes:
 
 
 def version_of(address: str, response: HTTPResponse) -> Version:
-    """If-Range takes an ETag that is not weak, or a date (RFC 9110, 13.1.5)."""
+    """Return the version of a response.
+
+    If-Range takes an ETag that is not weak, or a date (RFC 9110, 13.1.5).
+    """
     tag = response.headers["ETag"]
     validator = response.headers["Last-Modified"] if tag is None or tag.startswith("W/") else tag
     if response.status == 206:
@@ -531,7 +539,7 @@ def size_of(file: Path) -> int:
 
 
 def unpack(archive: Path, out: Path) -> Path:
-    """CIFAR-10's files, and no others, in a folder that takes its name when all of them are there."""
+    """Unpack CIFAR-10's files, and no others, in a folder that takes its name when all of them are there."""
     fresh = out / f"{cifar10.FOLDER}.part"
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir()
@@ -592,7 +600,10 @@ def extract_member(tar: tarfile.TarFile, member: tarfile.TarInfo, file: Path) ->
 
 
 def settle(fresh: Path, target: Path) -> Path:
-    """At once where nothing is there; otherwise file by file, so that what else a person keeps there stays."""
+    """Move an unpacked folder to its final path: at once, or file by file where the folder exists.
+
+    So other files there stay.
+    """
     if not target.exists():
         os.rename(fresh, target)
         return target

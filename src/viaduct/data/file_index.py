@@ -22,7 +22,7 @@ from viaduct.data.tfrecord import (
     MASK,
     OVERHEAD,
     BadRecord,
-    checked_length,
+    check_length,
     compression,
     describe_truncation,
 )
@@ -56,10 +56,10 @@ class FileIndex(NamedTuple):
 
 def file_index(path: Path) -> FileIndex:
     """Return the index of a file: the stored one if it is up to date, otherwise a new one, which is stored."""
-    return stored_index(path) or renewed_index(path)
+    return load_index(path) or renew_index(path)
 
 
-def stored_index(path: Path) -> FileIndex | None:
+def load_index(path: Path) -> FileIndex | None:
     """Return the stored index, memory-mapped; None if there is none for the file as it is now."""
     size, changed = identity_of(path)
     for stored_path in sidecar.list_paths(path):
@@ -79,7 +79,7 @@ def is_chain(offsets: Int64s, lengths: Int64s, size: int) -> bool:
     return bool(begins[0] == 0 and np.array_equal(begins[1:], ends) and (not len(lengths) or lengths.min() >= 0))
 
 
-def renewed_index(path: Path) -> FileIndex:
+def renew_index(path: Path) -> FileIndex:
     """Build and store the index of a file."""
     before = identity_of(path)
     index = build_index(path)
@@ -106,7 +106,7 @@ def identity_of(path: Path) -> tuple[int, int]:
 
 
 def build_index(path: Path) -> FileIndex:
-    """Hop from header to header; a `BadRecord` where one is damaged or the file ends too early."""
+    """Build an index from header to header; raise a `BadRecord` where one is damaged or the file ends too early."""
     refuse_compressed(path)
     handle = Handle(path)
     size = os.fstat(handle.descriptor).st_size
@@ -129,7 +129,7 @@ def refuse_compressed(path: Path) -> None:
 
 
 def hop(handle: Handle, size: int) -> tuple[list[int], list[bytes]]:
-    """Offsets and headers up to the end of the file, or to where a damaged length leads nowhere."""
+    """Return offsets and headers up to the end of the file, or to where a damaged length leads nowhere."""
     offsets, heads = list[int](), list[bytes]()
     position, begin, window = 0, 0, b""
     while position < size:
@@ -146,13 +146,16 @@ def hop(handle: Handle, size: int) -> tuple[list[int], list[bytes]]:
 
 
 def headers_of(heads: list[bytes]) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32]]:
-    """Lengths and stored checksums. A header that is cut off counts as zeros, which no checksum matches."""
+    """Return lengths and stored checksums.
+
+    A header that is cut off counts as zeros, which no checksum matches.
+    """
     table = np.frombuffer(b"".join(head.ljust(HEADER.size, b"\0") for head in heads), dtype=HEADS)
     return table["length"].astype(np.uint64), table["crc"].astype(np.uint32)
 
 
 def masked_crcs(lengths: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint32]:
-    """`masked_crc32c` of each length, all at once: 0.1 µs a header."""
+    """Return `masked_crc32c` of each length, all at once: 0.1 µs a header."""
     register = np.full(len(lengths), 0xFFFFFFFF, dtype=np.uint32)
     for byte in np.ascontiguousarray(lengths.astype("<u8")).view(np.uint8).reshape(-1, 8).T:
         register = byte_words()[(register ^ byte) & np.uint32(0xFF)] ^ register >> np.uint32(8)
@@ -173,14 +176,14 @@ def first_damage(handle: Handle, path: Path, record: int, offsets: list[int], si
         return BadRecord(path, record, offset, reason, *NO_WAY_ON)
 
     try:
-        length = checked_length(handle.read(HEADER.size, offset), damage)
+        length = check_length(handle.read(HEADER.size, offset), damage)
     except BadRecord as error:
         return error
     return damage(describe_truncation(length, size - offset - HEADER.size))
 
 
 class Handle:
-    """An open file that is read at any place by any thread, and closed when nobody holds it any more."""
+    """Open file that any thread reads at any offset; it is closed when nobody holds it any more."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -205,7 +208,7 @@ class Handle:
 
 
 def dali_index_path(path: Path, folder: Path | None = None) -> Path:
-    """`train-00000-of-01024.idx`, beside the records or in a folder of its own."""
+    """Return `train-00000-of-01024.idx`, beside the records or in a folder of its own."""
     return (folder or path.parent) / f"{path.name}.idx"
 
 

@@ -25,7 +25,7 @@ NO_BOXES = np.empty((0, 4), np.float32)
 
 
 class ImageFolder:
-    """The images of a split by number, read as `RecordFolder` reads records."""
+    """Images of a split by number, read as `RecordFolder` reads records."""
 
     def __init__(self, origin: Origin, images: Sequence[SourceImage], labels: dict[str, int]) -> None:
         self.origin, self.images = origin, images
@@ -68,11 +68,11 @@ def holds_images(path: Path) -> bool:
 
 
 def read_class_names(path: Path) -> dict[int, str]:
-    """Label to class name of class folders or of a list."""
+    """Return the class name of each label of class folders or of a list."""
     return {label: name for name, label in number_classes(find_origin(path), FIRST_LABEL).items()}
 
 
-def one_folder(path: Path, split: str) -> RecordFolder | ImageFolder | MindRecordFolder:
+def open_split(path: Path, split: str) -> RecordFolder | ImageFolder | MindRecordFolder:
     """Open one split of records, of class folders or of a list, whichever the path is."""
     if holds_mindrecords(path):
         train_rows, validation_rows = mindrecord_folders(path)

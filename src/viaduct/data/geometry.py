@@ -1,4 +1,4 @@
-"""Where the pixels that a network sees come from: the crop sampler, and legacy bilinear resizing.
+"""The crop sampler, and legacy bilinear resizing.
 
     draw_crop(sampler, height, width, boxes, generator)          Crop(y, x, height, width), at random
     axis = stretch_axis(start=10, length=300, size=224)             224 places between pixels 10 and 309
@@ -43,7 +43,7 @@ class Crop(NamedTuple):
 
 @dataclass(frozen=True)
 class Sampler:
-    """The arguments of `tf.image.sample_distorted_bounding_box` in one network's training."""
+    """Arguments of `tf.image.sample_distorted_bounding_box` in one network's training."""
 
     ratio: tuple[float, float]  # of width to height
     area: tuple[float, float]  # as a fraction of the image's
@@ -222,7 +222,7 @@ def shrink_axis(axis: Axis, factor: int, length: int) -> Axis:
 
 
 def largest_shrink(rows: Axis, columns: Axis) -> Shrink:
-    """8, 4, 2 or 1: by how much an image may shrink and still have a pixel of its own for every place."""
+    """Return how much an image may shrink, 8, 4, 2 or 1, and still have a pixel for every position."""
     spacing = min(np.ptp(axis.positions) / max(len(axis.fraction) - 1, 1) for axis in (rows, columns))
     factors: tuple[Shrink, ...] = (8, 4, 2)
     return next((factor for factor in factors if spacing >= factor), 1)

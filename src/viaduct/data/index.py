@@ -27,11 +27,11 @@ from viaduct.data.file_index import (
     file_index,
     identity_of,
     keep,
-    renewed_index,
-    stored_index,
+    load_index,
+    renew_index,
     write_dali_index,
 )
-from viaduct.data.shards import SPLITS, nothing_found, read_label_names, record_files
+from viaduct.data.shards import SPLITS, explain_nothing_found, read_label_names, record_files
 from viaduct.data.tfrecord import CHECKSUM, HEADER, BadRecord, damage_of, describe_truncation
 from viaduct.errors import BadData
 
@@ -51,7 +51,7 @@ class Location(NamedTuple):
 
 
 class RecordFolder:
-    """The records of a split, over all its files, by number.
+    """Records of a split, over all its files, by number.
 
     `check=False` leaves out the checksums of the data. Any number of threads may read at once; a copy sent to
     another process opens the files anew.
@@ -61,7 +61,7 @@ class RecordFolder:
         self.path, self.split, self.check = Path(path), split, check
         self.files = record_files(self.path, split)
         if not self.files:
-            raise BadData(*nothing_found(self.path, split))
+            raise BadData(*explain_nothing_found(self.path, split))
         self.names = read_label_names(self.path)
         indices = [file_index(file) for file in self.files]
         # Copied, 16 bytes a record: 1,152 mapped indices would hold 1,152 file descriptors.
@@ -112,7 +112,10 @@ class RecordFolder:
         return data
 
     def fields(self, number: int) -> ImageFields:
-        """Image, label, text and boxes of a record; a `BadRecord` if it is damaged or has another schema."""
+        """Return image, label, text and boxes of a record.
+
+        A damaged one, or one of another schema, raises a `BadRecord`.
+        """
         data = self.record(number)
         try:
             return image_fields(data)
@@ -158,7 +161,7 @@ class RecordFolder:
 
     def _file_labels(self, file: int, on_progress: Progress | None, skip_bad: bool) -> Int64s:
         path, first, stop = self.files[file], self.starts[file], self.starts[file + 1]
-        stored = stored_index(path)
+        stored = load_index(path)
         labels = stored.labels if stored is not None else None
         if labels is None:
             before = identity_of(path)
@@ -203,7 +206,7 @@ def reopen_folder(path: Path, split: str, check: bool) -> RecordFolder:
 
 @dataclass(frozen=True)
 class Indexed:
-    """One line of what `index_records` did."""
+    """Outcome of indexing one file."""
 
     path: Path
     records: int
@@ -224,7 +227,7 @@ def index_records(
     folder = Path(folder)
     files = [file for split in SPLITS for file in record_files(folder, split)]
     if not files:
-        raise BadData(*nothing_found(folder, "train"))
+        raise BadData(*explain_nothing_found(folder, "train"))
     done: list[Indexed] = []
     for file in files:
         done.append(index_one(file, dali or dali_folder is not None, dali_folder, rebuild))
@@ -235,12 +238,12 @@ def index_records(
 
 def index_one(file: Path, dali: bool, dali_folder: Path | None, rebuild: bool) -> Indexed:
     """Index one file, unless a stored index is up to date."""
-    stored = None if rebuild else stored_index(file)
-    index = renewed_index(file) if stored is None else stored
+    stored = None if rebuild else load_index(file)
+    index = renew_index(file) if stored is None else stored
     written = write_dali_index(file, index, dali_folder) if dali else None
     return Indexed(file, len(index.offsets), index.size, stored is None, written)
 
 
 def totals(indexed: Sequence[Indexed]) -> tuple[int, int]:
-    """Records and bytes of all files together."""
+    """Return records and bytes of all files together."""
     return sum(file.records for file in indexed), sum(file.bytes for file in indexed)

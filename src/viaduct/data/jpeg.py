@@ -57,7 +57,10 @@ def decode(
     shrink: Shrink = 1,
     buffer: Pixels | None = None,
 ) -> Pixels:
-    """Height x width x 3. A PNG cannot be shrunk: it comes whole, so look at the shape of what you get."""
+    """Decode to height x width x 3.
+
+    A PNG cannot be shrunk: it has its full size, so use the shape of the result.
+    """
     if dct not in ("fast", "accurate"):
         raise BadValue(f"dct must be 'fast' or 'accurate', got {dct!r}.")
     if shrink not in (1, 2, 4, 8):
@@ -83,9 +86,9 @@ def is_jpeg(data: Encoded) -> bool:
 
 
 def jpeg_header(data: Encoded) -> tuple[int, int, str]:
-    """Height, width and colour space, once it is sure that this is a JPEG of a credible size."""
+    """Return height, width and colour space of a JPEG; refuse other data and sizes beyond all reason."""
     if not is_jpeg(data):
-        raise BadData(f"not a JPEG or PNG: {what_instead(data)}.")
+        raise BadData(f"not a JPEG or PNG: {describe_format(data)}.")
     height, width, colours, _ = tolerate_warnings(binding().decode_jpeg_header, data)
     if height * width * 3 > MOST_BYTES:
         raise TooLarge(f"the JPEG has {width:,} x {height:,} pixels; at most {MOST_BYTES // 3:,} are decoded.")
@@ -97,7 +100,7 @@ def jpeg_header(data: Encoded) -> tuple[int, int, str]:
     return height, width, colours
 
 
-def what_instead(data: Encoded) -> str:
+def describe_format(data: Encoded) -> str:
     """Say what the data are, if no JPEG."""
     if len(data) == 0:
         return "it is empty"
@@ -142,7 +145,7 @@ def tolerate_warnings(call: Any, data: Encoded, **options: Any) -> Any:
         reason = str(error)
     if not reason.startswith(TOLERATED):
         raise BadData(f"the JPEG cannot be decoded: {reason} ({len(data)} bytes).")
-    if not has_an_end(bytes(data)):
+    if not has_end_marker(bytes(data)):
         raise BadData(f"the JPEG is cut short: {reason} ({len(data)} bytes).")
     try:
         return call(data, strict=False, **options)
@@ -150,7 +153,7 @@ def tolerate_warnings(call: Any, data: Encoded, **options: Any) -> Any:
         raise BadData(f"the JPEG cannot be decoded: {error} ({len(data)} bytes).") from None
 
 
-def has_an_end(data: bytes) -> bool:
+def has_end_marker(data: bytes) -> bool:
     """Return True if an end marker follows the last scan.
 
     libjpeg names only its first complaint, so this may be a second.
@@ -159,13 +162,16 @@ def has_an_end(data: bytes) -> bool:
 
 
 def multiply_inks(inks: Pixels, *, inverted: bool) -> Pixels:
-    """CMYK to RGB as TensorFlow has it: light = paper left by the ink, times that left by black. Adobe stores light."""
+    """Convert CMYK to RGB as TensorFlow does.
+
+    Light is the paper left by the ink, times that left by black. Adobe stores light.
+    """
     light = inks.astype(np.uint16) if inverted else 255 - inks.astype(np.uint16)
     return (light[..., :3] * light[..., 3:] // 255).astype(np.uint8)
 
 
 def has_adobe_marker(data: bytes) -> bool:
-    """Walk the segments before the pixels in search of APP14."""
+    """Return True if there is an APP14 segment before the pixels."""
     position = 2
     while position + 4 <= len(data) and data[position] == 0xFF and data[position + 1] != 0xDA:
         if data[position + 1] == 0xEE and data[position + 4 : position + 9] == b"Adobe":

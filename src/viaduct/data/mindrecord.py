@@ -45,7 +45,7 @@ INTEGERS = ("int32", "int64")
 
 @dataclass(frozen=True)
 class Field:
-    """A column of the schema."""
+    """Column of the schema."""
 
     kind: str  # int32, int64, float32, float64, string or bytes
     shape: tuple[int, ...] | None = None  # None: a scalar
@@ -55,7 +55,7 @@ class Field:
 
 
 class MindRecordFile:
-    """One file: its schema, and where each of its rows lies."""
+    """MindRecord file: its schema, and where each of its rows lies."""
 
     def __init__(self, path: Path | str, *, stay_open: bool = True) -> None:
         self.path = Path(path)

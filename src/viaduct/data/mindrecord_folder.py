@@ -40,7 +40,7 @@ VALIDATION_SHARE, SEED = 0.1, 0  # the defaults of `viaduct data build`
 
 
 class MindRecordFolder:
-    """The rows of a split over all its files by number, read as `RecordFolder` reads records."""
+    """Rows of a split over all its files by number, read as `RecordFolder` reads records."""
 
     def __init__(
         self, path: Path, files: Sequence[MindRecordFile], image: str, label: str, rows: Int64s | None = None
@@ -62,7 +62,7 @@ class MindRecordFolder:
         return self.files[file], row - self.starts[file]
 
     def fields(self, number: int) -> ImageFields:
-        """Image and label of a row; a `BadRecord` if it is damaged."""
+        """Return image and label of a row; raise a `BadRecord` if it is damaged."""
         file, row = self.locate(number)
         stored = self._stored_labels
         label = int(stored[int(self._rows[number])])
@@ -169,7 +169,7 @@ def by_split(files: Iterable[Path]) -> dict[str, list[Path]]:
 
 
 def kind_of(file: Path) -> str:
-    """`imagenet_val.mindrecord3` is val; what says nothing is train."""
+    """Return the split that a file's name suggests: `imagenet_val.mindrecord3` is val; without a hint it is train."""
     name = file.name.lower()
     for kind, pattern in WORDS.items():
         if re.search(rf"(?<![a-z])({pattern})(?![a-z])", name):

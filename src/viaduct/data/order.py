@@ -1,4 +1,4 @@
-"""Chance, without state: the order of the images and every random draw, computed from what they are for.
+"""Random draws without state: the order of the images and every draw, computed from what they are for.
 
 The same (seed, epoch, position) gives the same image and the same crop, whatever the batch size, the number
 of ranks, or the step a run was resumed at. Only the raw words of Philox are used, whose stream NumPy promises
@@ -38,7 +38,7 @@ class Purpose(IntEnum):
 
 
 def stream(seed: int, epoch: int, purpose: Purpose) -> np.random.Philox:
-    """Random words that belong to one purpose of one epoch; streams never overlap."""
+    """Return random words that belong to one purpose of one epoch; streams never overlap."""
     return np.random.Philox(
         key=np.array([seed & WORD, epoch & WORD], dtype=np.uint64),
         counter=np.array([0, 0, 0, purpose], dtype=np.uint64),
@@ -58,7 +58,7 @@ def permutation(seed: int, epoch: int, count: int) -> npt.NDArray[np.int64]:
 def uniforms(
     seed: int, epoch: int, count: int, draws: int, purpose: Purpose = Purpose.AUGMENTATION
 ) -> npt.NDArray[np.float32]:
-    """Numbers in [0, 1): row = position in the epoch's order, column = what the draw decides.
+    """Return numbers in [0, 1): row = position in the epoch's order, column = what the draw decides.
 
     24 bits each, all that float32 can hold: `floor(u * n)` is then below n for every n.
     """

@@ -1,4 +1,4 @@
-"""What records are built from: class folders, a list of files, or the IDX files of MNIST and its kin.
+"""Sources that records are built from: class folders, a list of files, or the IDX files of MNIST and its kin.
 
     class_folders("photos/")               photos/cat/1.jpg …; or photos/train/cat/1.jpg … and photos/val/cat/9.jpg …
     image_list("photos.csv")             path,label a line; paths are relative to the list
@@ -39,7 +39,7 @@ IDX_IMAGES, IDX_LABELS = 0x803, 0x801  # unsigned bytes in three dimensions, in 
 
 
 class SourceImage(NamedTuple):
-    """One image of an origin. Size and time of change tell whether it is still the same one later."""
+    """Image of an origin. Size and time of change tell whether it is still the same one later."""
 
     name: str  # the path below the origin's folder, or the number in an IDX file
     group: str  # its class
@@ -61,7 +61,7 @@ class Origin:
 
 
 def find_origin(path: Path | str, ignore: Sequence[str] = ()) -> Origin:
-    """Class folders or a list of files, whichever the path is. `ignore` is for folders: see `class_folders`."""
+    """Open class folders or a list of files, whichever the path is. `ignore` is for folders: see `class_folders`."""
     path = Path(path)
     if path.is_dir():
         return class_folders(path, ignore)
@@ -71,16 +71,16 @@ def find_origin(path: Path | str, ignore: Sequence[str] = ()) -> Origin:
                 f"{path} is a list: what it shall not hold is left out of it.", "Patterns to ignore are for folders."
             )
         return image_list(path)
-    raise BadData(f"{path}: expected a folder of class folders or a .csv of path,label.", what_it_is(path))
+    raise BadData(f"{path}: expected a folder of class folders or a .csv of path,label.", describe_path(path))
 
 
-def what_it_is(path: Path) -> str:
+def describe_path(path: Path) -> str:
     """Say whether a path that is no source exists."""
     return "It is a file of another kind." if path.exists() else "There is no such file or folder."
 
 
 def image_format(head: bytes | memoryview) -> str | None:
-    """JPEG or PNG, by the first bytes of a file; None for anything else."""
+    """Return JPEG or PNG, by the first bytes of a file; None for anything else."""
     begin = bytes(head[:8])
     return next((name for magic, name in FORMATS.items() if begin.startswith(magic)), None)
 
@@ -148,7 +148,7 @@ def images_below(folder: Path, base: Path, classes: Sequence[str], ignore: Seque
     for group in classes:
         for path in files_below(folder / group, ignore):
             add_image(path, path.relative_to(base).as_posix(), group, images, refused)
-    refuse_strangers(base, refused, "or pass them over with `viaduct data build … --ignore '*.txt'`")
+    refuse_other_files(base, refused, "or pass them over with `viaduct data build … --ignore '*.txt'`")
     return images
 
 
@@ -179,7 +179,7 @@ def add_image(path: Path, name: str, group: str, images: list[SourceImage], refu
         refused.append(name)
 
 
-def refuse_strangers(base: Path, refused: Sequence[str], *more: str) -> None:
+def refuse_other_files(base: Path, refused: Sequence[str], *more: str) -> None:
     """Refuse files that are no images, and say what to do with them."""
     if refused:
         single = len(refused) == 1
@@ -233,7 +233,7 @@ def image_list(file: Path | str) -> Origin:
         if not (file.parent / name).is_file():
             raise BadData(f"{file}: line {line:,}: there is no file {file.parent / name}.", *header_hint(line))
         add_image(file.parent / name, name, group, images, refused)
-    refuse_strangers(file, refused)
+    refuse_other_files(file, refused)
     if not images:
         raise BadData(f"{file}: there are no images in this list.", "Expected path,label a line.")
     classes = in_order(list({image.group for image in images}))
@@ -273,7 +273,7 @@ def idx_files(
     validation: tuple[Path | str, Path | str] | None = None,
     names: Sequence[str] = (),
 ) -> Origin:
-    """Images and labels in the format of MNIST (http://yann.lecun.com/exdb/mnist), stored as grey PNGs.
+    """Open images and labels in the format of MNIST (http://yann.lecun.com/exdb/mnist), stored as grey PNGs.
 
     `validation` is a second pair of files. `names` are those of the classes 0, 1, …; without them they are numbers.
     """

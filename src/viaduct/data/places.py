@@ -1,4 +1,4 @@
-"""Whether a result may be written where a person wants it; asked before the work, so that none of it is lost."""
+"""Checks of the path of a result, made before the work, so that none of it is lost."""
 
 from __future__ import annotations
 

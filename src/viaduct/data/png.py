@@ -71,7 +71,7 @@ def dimensions(data: bytes) -> tuple[int, int]:
 
 
 def decode(data: bytes) -> Bytes:
-    """Height x width x 3. Raises BadData, with the reason, for anything that is not a whole PNG."""
+    """Decode to height x width x 3; raise BadData, with the reason, for anything that is not a complete PNG."""
     found, parts = dict[bytes, bytes](), list[bytes]()
     for kind, body in chunks(data):
         if kind == b"IDAT":
@@ -131,7 +131,7 @@ def read_header(found: dict[bytes, bytes]) -> Header:
 
 
 def sizes(header: Header) -> list[tuple[int, int]]:
-    """Columns and rows of each image in the stream: one, or up to seven when interlaced."""
+    """Return columns and rows of each image in the stream: one, or up to seven when interlaced."""
     if not header.interlaced:
         return [(header.width, header.height)]
     spans = [(-(-(header.width - left) // dx), -(-(header.height - top) // dy)) for left, top, dx, dy in ADAM7]
@@ -155,7 +155,7 @@ def inflate(compressed: bytes, size: int) -> Bytes:
 
 
 def assemble(header: Header, stream: Bytes) -> Bytes:
-    """Samples of the whole image, HxWxC, one byte each; those of fewer bits are not yet scaled."""
+    """Return samples of the full image, HxWxC, one byte each; those of fewer bits are not yet scaled."""
     samples = np.empty((header.height, header.width, CHANNELS[header.colour_type]), dtype=np.uint8)
     offset = 0
     steps = ADAM7 if header.interlaced else ((0, 0, 1, 1),)
@@ -212,7 +212,7 @@ def predict(filters: Bytes, left: Shorts, above: Shorts, corner: Shorts) -> Shor
 
 
 def unpack(header: Header, rows: Bytes, columns: int) -> Bytes:
-    """Bytes of a line to samples: the upper byte of two, the byte itself, or several samples in one."""
+    """Turn bytes of a line into samples: the upper byte of two, the byte itself, or several samples in one."""
     channels = CHANNELS[header.colour_type]
     if header.depth == 16:
         return rows[:, ::2].reshape(len(rows), columns, channels)

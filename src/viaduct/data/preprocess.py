@@ -1,12 +1,12 @@
-"""From an encoded image to what a network sees, exactly as each network's reference does it.
+"""Preprocessing of encoded images, exactly as each network's reference does it.
 
     preprocess("official", data)                                       evaluation: float32 224x224x3, normalised
     preprocess("v15", data, train=True, generator=generator)       training, drawn as the reference draws
     prepare_pixels("v15", data)                                        the same before normalisation, 0..255
     normalisation("v15")                                               (mean, scale): (image - mean) * scale
 
-An image is first looked at, then read: a `View` says which pixels are needed and what becomes of their colours, and
-is computed from the size alone; then the image is decoded and `resample`d once, whatever was cropped or mirrored.
+A `View` says which pixels are needed and how their colours change. It is computed from the size alone; then the image
+is decoded and `resample`d once, whatever was cropped or mirrored.
 
 `exact` (the default) decodes as TensorFlow does, bit for bit, and resizes to within 1e-4 grey levels of it.
 `fast` lets libjpeg-turbo shrink the image by 2, 4 or 8 while it decodes, if even then every pixel of the result has

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from viaduct.data import geometry
 from viaduct.data.arrival import Arrival
-from viaduct.data.auto_augment import policy_named
+from viaduct.data.auto_augment import find_policy
 from viaduct.data.balance import balanced_order, describe
 from viaduct.data.batches import WHOLE, Batch, Share, check_count, real_mask
 from viaduct.data.crops import find_crops
@@ -62,7 +62,7 @@ SLOW_NOTE = (
 
 @dataclass
 class Buffer:
-    """A batch under construction; reused once the device has read it."""
+    """Batch under construction; reused once the device has read it."""
 
     images: Tensor
     numbers: Tensor  # 2 x N: position in the split, and label
@@ -99,7 +99,7 @@ class RecordBatches:
         self._lock = threading.Lock()
         self._records, self._split, self._device, self._train, self._seed = records, split, device, train, seed
         self._labels = split.labels
-        self._policy = policy_named(records.auto_augment) if train else None
+        self._policy = find_policy(records.auto_augment) if train else None
         self._colours = records.colours
         if train and share.rank == 0 and geometry.compiled_lerp() is None:
             print_notice(SLOW_NOTE)
@@ -176,7 +176,7 @@ class RecordBatches:
             self._prepare_record(int(numbers[row]), epoch, int(positions[row]), images[row])
 
     def _prepare_record(self, number: int, epoch: int, position: int, out: npt.NDArray[np.float32]) -> None:
-        """Put what the network sees of a record into `out`."""
+        """Prepare one record into `out`, as the network expects it."""
         records = self._records
         generator = sample_generator(self._seed, epoch, position) if self._train else None
         try:
@@ -242,7 +242,7 @@ class RecordBatches:
         return Batch(images, labels, mask, numbers)
 
     def _arrive(self, buffer: Buffer) -> tuple[Tensor, Tensor]:
-        """Images and numbers where the step runs. From pinned memory the host waits for neither."""
+        """Return images and numbers where the step runs. From pinned memory the host waits for neither."""
         if self._device.type == "cpu":
             return buffer.images.permute(0, 3, 1, 2), buffer.numbers.clone()
         if self._arrival is None:

@@ -19,7 +19,7 @@ from viaduct.data.file_index import CORRUPT
 from viaduct.data.folder import ImageFolder, holds_images, image_folders, read_class_names
 from viaduct.data.index import RecordFolder
 from viaduct.data.mindrecord_folder import MindRecordFolder, holds_mindrecords, mindrecord_folders
-from viaduct.data.shards import LABELS_FILE, nothing_found, read_label_names, record_files
+from viaduct.data.shards import LABELS_FILE, explain_nothing_found, read_label_names, record_files
 from viaduct.data.source import Colour, Dataset, Labels, Pixels, Source
 from viaduct.data.source_views import PREFIX, parse_name
 from viaduct.data.tfrecord import BadRecord
@@ -32,7 +32,7 @@ Folder = RecordFolder | ImageFolder | MindRecordFolder
 
 @dataclass(frozen=True)
 class Records(Source):
-    """Sharded TFRecords in the ImageNet schema, or folders of images, seen as one network's reference sees them."""
+    """Sharded TFRecords in the ImageNet schema, or folders of images, prepared as one network's reference does."""
 
     name: ClassVar[str] = "TFRecord files"
     needs_path: ClassVar[bool] = True
@@ -162,7 +162,7 @@ class StatedClasses:
 
 
 class RecordSplit:
-    """The records of one split, with labels as the network counts them."""
+    """Records of one split, with labels as the network counts them."""
 
     def __init__(self, records: Records, folder: Folder) -> None:
         self.records, self.folder = records, folder
@@ -232,7 +232,7 @@ class RecordSet:
             if isinstance(folder, MindRecordFolder):
                 raise BadData(f"{folder.path}: there are no MindRecord files to train on.", *HOW_SPLITS_ARE_NAMED)
             assert isinstance(folder, RecordFolder)  # folders of images always have both
-            raise BadData(*nothing_found(folder.path, "train"))
+            raise BadData(*explain_nothing_found(folder.path, "train"))
         return self._train
 
     @property

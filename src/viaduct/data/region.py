@@ -54,7 +54,7 @@ def decode_view(
 
 def is_complete(data: jpeg.Encoded) -> bool:
     """Return True if the JPEG has an end-of-image marker."""
-    return data[-2:] == END or jpeg.has_an_end(bytes(data))
+    return data[-2:] == END or jpeg.has_end_marker(bytes(data))
 
 
 def describe_decoder() -> str:

@@ -90,7 +90,7 @@ def parse_label_names(lines: list[str]) -> dict[int, str]:
     return dict(enumerate(lines, start=first))
 
 
-def nothing_found(folder: Path, split: str) -> tuple[str, ...]:
+def explain_nothing_found(folder: Path, split: str) -> tuple[str, ...]:
     """Return the message and the advice for a folder without files of a split."""
     present = sorted(entry.name for entry in folder.iterdir() if not entry.name.startswith("."))
     shown = ", ".join(present[:12]) + (f" and {len(present) - 12:,} more" if len(present) > 12 else "")

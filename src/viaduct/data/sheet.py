@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from viaduct.data import jpeg
-from viaduct.data.auto_augment import Policy, policy_named
-from viaduct.data.folder import one_folder
+from viaduct.data.auto_augment import Policy, find_policy
+from viaduct.data.folder import open_split
 from viaduct.data.geometry import resample, stretch_axis
 from viaduct.data.notices import print_first_notices
 from viaduct.data.order import permutation, sample_generator
@@ -34,8 +34,8 @@ def contact_sheet(
     An image that cannot be decoded is named on stderr and leaves its row blank; a sheet of nothing else is refused.
     """
     check_place(out, ".png", SIGNATURE, "a PNG")
-    policy = policy_named(auto_augment)
-    folder = one_folder(records, split)
+    policy = find_policy(auto_augment)
+    folder = open_split(records, split)
     rows, lines, bad = list[list[Pixels]](), list[str](), list[BadData]()
     for number in permutation(seed, 0, len(folder))[:count].tolist():
         try:

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from viaduct.data.auto_augment import policy_named
+from viaduct.data.auto_augment import find_policy
 from viaduct.errors import BadData, BadValue
 from viaduct.typed_fields import check_fields
 
@@ -107,7 +107,7 @@ class Source(ABC):
         for field in ("eval_batch", "workers"):
             require_at_least(0, field, getattr(self, field))
         require_share("balance", self.balance)
-        policy_named(self.auto_augment)
+        find_policy(self.auto_augment)
 
     @property
     def usual_count(self) -> int:

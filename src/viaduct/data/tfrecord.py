@@ -44,10 +44,10 @@ class BadRecord(BadData):
         super().__init__(f"{location}: {reason}.", *hints)
 
     def __reduce__(self) -> tuple[object, tuple[object, ...]]:
-        return bad_record_again, (self.path, self.record, self.offset, self.reason, self.hints, self.made_from)
+        return rebuild_bad_record, (self.path, self.record, self.offset, self.reason, self.hints, self.made_from)
 
 
-def bad_record_again(
+def rebuild_bad_record(
     path: Path, record: int, offset: int, reason: str, hints: tuple[str, ...], made_from: str
 ) -> BadRecord:
     """Return a `BadRecord` after unpickling."""
@@ -140,7 +140,7 @@ def next_record(stream: Stream, path: Path, number: int, offset: int, check: boo
         head = stream.read(HEADER.size)
         if not head:
             return None
-        length = checked_length(head, damage, stream.longest)
+        length = check_length(head, damage, stream.longest)
         body = stream.read(length + CHECKSUM.size)
     except (OSError, zlib.error) as error:
         raise damage(f"could not be read: {error}") from error
@@ -160,7 +160,7 @@ class Blame(Protocol):
     def __call__(self, reason: str) -> BadRecord: ...
 
 
-def checked_length(head: Buffer, damage: Blame, longest: int = LONGEST) -> int:
+def check_length(head: Buffer, damage: Blame, longest: int = LONGEST) -> int:
     """Return the length in a header; raise if the header is damaged."""
     if len(head) < HEADER.size:
         raise damage(f"truncated: expected a header of {HEADER.size} bytes, found {len(head)}")

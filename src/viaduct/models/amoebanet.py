@@ -41,7 +41,7 @@ class Stem(nn.Module):
 
 
 class Auxiliary(nn.Module):
-    """A second classifier two thirds of the way, in training only; `grid` is the size of what it sees, pooled."""
+    """Second classifier two thirds of the way, in training only; `grid` is the size of its input, pooled."""
 
     def __init__(self, inputs: int, classes: int, grid: int) -> None:
         super().__init__()
@@ -60,6 +60,7 @@ class Auxiliary(nn.Module):
         return at_least_float32(self.head(features.flatten(1)))
 
     def refuse_another_size(self, x_NCHW: Tensor) -> None:
+        """Refuse images of another size than the head was built for."""
         if tuple(map(pooled_size, x_NCHW.shape[2:])) != (self.grid, self.grid):
             raise BadValue(
                 "the auxiliary head of AmoebaNet was built for images of another size.",
@@ -68,7 +69,7 @@ class Auxiliary(nn.Module):
 
 
 def pooled_size(size: int) -> int:
-    """Along one axis, behind the auxiliary head's pool."""
+    """Return the size along one axis behind the auxiliary head's pool."""
     return (size - 5) // 3 + 1
 
 
@@ -161,7 +162,7 @@ def stack(cells: int, filters: int, stem_filters: int) -> nn.ModuleDict:
 
 
 def plans(cells: int, filters: int) -> list[tuple[str, Plan, int]]:
-    """Name, plan and filters of every cell."""
+    """Return name, plan and filters of every cell."""
     listed = [("cell_stem_0", REDUCTION, filters // 4), ("cell_stem_1", REDUCTION, filters // 2)]
     reductions = (cells // 3, 2 * cells // 3)
     for index in range(cells):

@@ -81,7 +81,7 @@ class Pointwise(nn.Module):
 
 
 class PointwiseAfterPool(nn.Module):
-    """A pool, then a convolution to the cell's channels; no ReLU between them."""
+    """Pool, then a convolution to the cell's channels; no ReLU between them."""
 
     def __init__(self, pool: nn.Module, inputs: int, filters: int) -> None:
         super().__init__()
@@ -148,14 +148,14 @@ def operation(name: str, inputs: int, filters: int, stride: int) -> nn.Module:
 
 
 def drop_path(x_NCHW: Tensor, keep: Tensor) -> Tensor:
-    """Examples live with probability `keep`, and those that do are scaled up to make good for the others."""
+    """Keep examples with probability `keep`, and scale them up to make good for the others."""
     draw = torch.rand(x_NCHW.shape[0], 1, 1, 1, device=x_NCHW.device, dtype=torch.float32)
     scale = torch.floor(keep + draw) / keep
     return x_NCHW * scale.to(x_NCHW.dtype)
 
 
 class Combination(nn.Module):
-    """One more state: an operation on one of those there are, plus an operation on another."""
+    """New state of a cell: an operation on one state plus an operation on another."""
 
     def __init__(self, choices: tuple[Choice, Choice], channels: list[int], filters: int, stride: int) -> None:
         super().__init__()
@@ -225,7 +225,7 @@ class FactorisedReduction(nn.Module):
 
 @dataclass(frozen=True)
 class Previous:
-    """The output two cells back: its channels, and whether the cell between halved the image.
+    """Output two cells back: its channels, and whether the cell between halved the image.
 
     It always has three or four times the channels of a cell, or of one of half the filters: never as many as it needs.
     """

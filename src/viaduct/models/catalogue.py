@@ -24,7 +24,7 @@ FILE = Path(__file__).with_suffix(".json")
 
 @dataclass(frozen=True)
 class Count:
-    """A figure that grows with the number of classes."""
+    """Figure that grows with the number of classes."""
 
     fixed: int
     per_class: int
@@ -36,7 +36,7 @@ class Count:
 
 @dataclass(frozen=True)
 class Entry:
-    """One network, as `viaduct models` lists it."""
+    """Network as `viaduct models` lists it."""
 
     family: str
     source: str  # first line of the family's docstring

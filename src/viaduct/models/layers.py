@@ -28,7 +28,7 @@ FILE = Path(__file__).with_suffix(".json")
 
 @dataclass(frozen=True)
 class LayerSizes:
-    """A layer with parameters, on one image of the network's usual size; it has no outputs where it only trains."""
+    """Layer with parameters, on one image of the network's usual size; it has no outputs where it only trains."""
 
     parameters: Count
     macs: Count

@@ -1,4 +1,4 @@
-"""How one tensor of a network is called and laid out in a TensorFlow checkpoint.
+"""Name and layout of a network's tensor in a TensorFlow checkpoint.
 
 TensorFlow keeps convolution kernels as height, width, in, out and dense ones as in, out; PyTorch as out, in, height,
 width and out, in. A grouped kernel that TensorFlow keeps as one variable per group has several sources: they are
@@ -18,7 +18,7 @@ Layout = Literal["conv", "dense", "plain"]
 
 @dataclass(frozen=True)
 class Link:
-    """A parameter or buffer, and the variables that hold it."""
+    """Parameter or buffer, and the variables that hold it."""
 
     target: str
     sources: tuple[str, ...]

@@ -26,7 +26,7 @@ def round_channels(channels: float, divisor: int = 8) -> int:
 
 
 class ConvNormAct(nn.Sequential):
-    """A convolution padded evenly, a batch norm and ReLU6."""
+    """Convolution padded evenly, batch norm and ReLU6."""
 
     def __init__(self, inputs: int, outputs: int, kernel: int, stride: int = 1, groups: int = 1) -> None:
         super().__init__()

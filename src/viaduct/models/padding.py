@@ -20,14 +20,14 @@ Extent = int | tuple[int, int]  # of height and width, alike or apart
 
 
 def same_padding(size: int, kernel: int, stride: int) -> tuple[int, int]:
-    """Cells to add before and after an axis of this size."""
+    """Return the cells to add before and after an axis of this size."""
     own_cells = size % stride or stride
     total = max(kernel - own_cells, 0)
     return total // 2, total - total // 2
 
 
 def max_pool_same(x_NCHW: Tensor, kernel: int, stride: int) -> Tensor:
-    """Max pool over SAME padding of minus infinity."""
+    """Pool the maximum over SAME padding of minus infinity."""
     top, bottom = same_padding(x_NCHW.shape[2], kernel, stride)
     left, right = same_padding(x_NCHW.shape[3], kernel, stride)
     if stride == 1 and kernel % 2 == 0:
@@ -82,7 +82,7 @@ class SameAveragePool2d(SameMaxPool2d):
 
 
 class SameConv2d(nn.Conv2d):
-    """A convolution without bias over SAME padding of zeros."""
+    """Convolution without bias over SAME padding of zeros."""
 
     def __init__(self, inputs: int, outputs: int, kernel: Extent, stride: Extent = 1, groups: int = 1) -> None:
         super().__init__(inputs, outputs, kernel, stride, groups=groups, bias=False)

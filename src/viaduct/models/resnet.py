@@ -46,7 +46,7 @@ class Style:
         return nn.BatchNorm2d(channels, eps=self.epsilon, momentum=self.momentum)
 
     def last_norm(self, channels: int) -> nn.BatchNorm2d:
-        """The norm that ends a block's own branch."""
+        """Norm that ends the block's own branch."""
         norm = self.norm(channels)
         if self.zero_gamma:
             nn.init.zeros_(norm.weight)
@@ -84,7 +84,7 @@ class BareStem(nn.Module):
 
 
 class Projection(nn.Module):
-    """A shortcut that changes size or channels."""
+    """Shortcut that changes size or channels."""
 
     def __init__(self, inputs: int, outputs: int, stride: int, style: Style) -> None:
         super().__init__()

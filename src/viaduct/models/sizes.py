@@ -1,4 +1,4 @@
-"""How large a network is: parameters, multiplications and shapes, part by part and layer by layer.
+"""Sizes of a network: parameters, multiplications and shapes, part by part and layer by layer.
 
 Everything is worked out on PyTorch's meta device, which has shapes but no values, so that it costs nothing.
 Multiplications are those of convolutions and classifiers on one image, in evaluation: what the papers count.
@@ -20,7 +20,7 @@ from viaduct import models
 
 @dataclass
 class Part:
-    """A block or a layer; it has no output where it works in training only."""
+    """Block or layer; it has no output where it works in training only."""
 
     name: str
     kind: str
@@ -31,7 +31,7 @@ class Part:
 
 @dataclass
 class Sizes:
-    """A network's parts, in the order in which they stand."""
+    """Parts of a network, in the order in which they stand."""
 
     name: str
     family: str
@@ -53,7 +53,7 @@ class Sizes:
 
 
 class WithoutNorms(TorchFunctionMode):
-    """Batch norm changes no shape; left out, a list of all networks takes half the time."""
+    """Mode without batch norm, which changes no shape; so a list of all networks takes half the time."""
 
     def __torch_function__(
         self, function: Callable[..., Any], types: Any, inputs: Any = (), keywords: dict[str, Any] | None = None

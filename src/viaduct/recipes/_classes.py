@@ -1,4 +1,4 @@
-"""How many classes: what the data say against what the recipe or the command line says."""
+"""Number of classes: that of the data against that of the recipe or the command line."""
 
 from __future__ import annotations
 

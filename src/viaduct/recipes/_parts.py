@@ -1,4 +1,4 @@
-"""What a recipe is made of: typed, frozen parts that know neither paths nor devices."""
+"""Parts of a recipe: typed and frozen; they know neither paths nor devices."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ class Thor(Part):
 
 @dataclass(frozen=True)
 class Ema(Part):
-    """A shadow of the weights and batch norm statistics, averaged over the steps; evaluation uses it.
+    """Average of the weights and batch norm statistics over the steps; evaluation uses it.
 
     With `num_updates` the decay at step t (from 1) is min(decay, (1 + t) / (10 + t)), as in TensorFlow.
     """
@@ -230,7 +230,7 @@ class Ema(Part):
 
 @dataclass(frozen=True)
 class Constant(Part):
-    """The optimizer's learning rate from the first step to the last."""
+    """Optimizer's learning rate from the first step to the last."""
 
     path: ClassVar[str] = "schedule"
 
@@ -296,7 +296,7 @@ class V15Decay(Part):
 
 @dataclass(frozen=True)
 class CosineWarmupDecay(Part):
-    """A half-cosine warm-up and a cosine down to `end` times the peak, or one of the other modes."""
+    """Half-cosine warm-up and a cosine down to `end` times the peak, or one of the other modes."""
 
     path: ClassVar[str] = "schedule"
 
@@ -313,7 +313,7 @@ class CosineWarmupDecay(Part):
 
 @dataclass(frozen=True)
 class ResnextDecay(CosineWarmupDecay):
-    """The same under the name of its reference, which recipe files and recipe.json use."""
+    """CosineWarmupDecay under the name of its reference, which recipe files and recipe.json use."""
 
 
 @dataclass(frozen=True)
@@ -372,7 +372,7 @@ class MindsporePolynomial(Part):
 
 @dataclass(frozen=True)
 class ThorDecay(Part):
-    """THOR's: a power of what is left until `end_epoch`, which may lie behind the end of the run."""
+    """Power of the share that is left until `end_epoch`, which may lie behind the end of the run (THOR)."""
 
     path: ClassVar[str] = "schedule"
 
@@ -479,7 +479,7 @@ class Precision(Part):
 
 @dataclass(frozen=True)
 class Evaluation(Part):
-    """When the validation images are looked at."""
+    """Times at which the validation images are evaluated."""
 
     path: ClassVar[str] = "evaluation"
 
@@ -494,7 +494,7 @@ class Evaluation(Part):
 
 @dataclass(frozen=True)
 class Checkpoint(Part):
-    """When the run is saved and how much of the past is kept. The end of a run is always saved."""
+    """Times at which the run is saved, and how many checkpoints are kept. The end of a run is always saved."""
 
     path: ClassVar[str] = "checkpoint"
 
@@ -546,7 +546,7 @@ class Log(Part):
 
 @dataclass(frozen=True)
 class Top1(Part):
-    """The validation accuracy, in percent, that a run of this recipe should reach."""
+    """Validation accuracy, in percent, that a run of this recipe should reach."""
 
     path: ClassVar[str] = "expects"
 

@@ -174,10 +174,10 @@ def bench(
     out: Annotated[Path | None, typer.Option(help="Also write the figures here: a .json.", show_default=False)] = None,
 ) -> None:
     """Images/s of the training input in exact and fast mode, and of its peers, on the same files in one run."""
-    from viaduct.data.bench import check_figures_place, measure, write_figures
+    from viaduct.data.bench import check_figures_path, measure, write_figures
 
     if out is not None:
-        check_figures_place(out)
+        check_figures_path(out)
     result = measure(records, preprocess, [name for name in peer.split(",") if name], batch, workers, seconds, turns)
     if as_json:
         print(json.dumps(result, indent=1))
