@@ -245,7 +245,7 @@ def positions_of(mine: npt.NDArray[np.int64], steps: int, global_batch: int) -> 
 
 
 def real_mask(mine: npt.NDArray[np.int64], left: int, device: torch.device) -> Tensor | None:
-    """Return True for each of a rank's images that is among the `left` ones still to be used; None: all."""
+    """Return a mask of a rank's images that are among the `left` ones still to be used; None: all."""
     real = int(np.searchsorted(mine, left))
     return None if real == len(mine) else torch.arange(len(mine), device=device) < real
 

@@ -257,7 +257,7 @@ def ours(work: Work, decode: Literal["exact", "fast"]) -> Iterator[int]:
 
 
 def tf_data(work: Work) -> Iterator[int]:
-    """Yield batches of the reference's input function, with autotuned parallel calls and prefetching."""
+    """Yield the sizes of batches of the reference's input function, with autotuned parallel calls and prefetching."""
     import tensorflow as tf
 
     from viaduct.data.preprocess import normalisation
@@ -298,7 +298,7 @@ def tf_data(work: Work) -> Iterator[int]:
 
 
 def pil(work: Work) -> Iterator[int]:
-    """Yield batches as most PyTorch scripts make them: DataLoader workers, Pillow, one image at a time."""
+    """Yield the sizes of batches as most PyTorch scripts make them: DataLoader workers, Pillow, one image at a time."""
     from torch.utils.data import DataLoader
 
     data: Any = PillowImages(work)
@@ -339,7 +339,7 @@ class PillowImages:
 
 
 def dali(work: Work) -> Iterator[int]:
-    """Yield batches of NVIDIA DALI's CPU pipeline over its own index. Written from its documentation, never run."""
+    """Yield the sizes of batches of NVIDIA DALI's CPU pipeline. Written from its documentation, never run."""
     import tempfile
 
     import nvidia.dali.tfrecord as tfrec
@@ -437,7 +437,8 @@ def stages_of_full_decode(data: jpeg.Encoded, view: View, network: str, out: Flo
     """Return the seconds of the stages where complete images are decoded.
 
     A decode shrunk to an eighth does all of the entropy decoding and next to no IDCT: it stands for the former, and
-    the rest of a full decode for the latter."""
+    the remainder of a full decode for the latter.
+    """
     pixels = jpeg.decode(data)
     entropy, decode = seconds_of(lambda: jpeg.decode(data, shrink=8)), seconds_of(lambda: jpeg.decode(data))
     resize = seconds_of(lambda: resample(pixels, view.rows, view.columns, out))

@@ -215,7 +215,7 @@ def shard_count(images: Sequence[SourceImage], wanted: int | None) -> int:
 
 
 def evenly(images: Sequence[SourceImage], count: int) -> Iterator[Sequence[SourceImage]]:
-    """Return `count` runs whose lengths differ by one at most."""
+    """Yield `count` runs whose lengths differ by one at most."""
     for number in range(count):
         yield images[number * len(images) // count : (number + 1) * len(images) // count]
 

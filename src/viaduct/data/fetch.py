@@ -452,7 +452,7 @@ def connect(address: str, part: Path, have: int, begun: Version | None) -> HTTPR
 
 
 def judge(address: str, part: Path, code: int, reason: str) -> Exception:
-    """Return True if an answer that is not the file is worth another try."""
+    """Return the error for an answer that is not the file: `Broken` if it is worth another try."""
     if code == 416:  # the file there is now shorter than what has come of it
         forget(part)
         return Broken("the file there has changed")
@@ -600,7 +600,7 @@ def extract_member(tar: tarfile.TarFile, member: tarfile.TarInfo, file: Path) ->
 
 
 def settle(fresh: Path, target: Path) -> Path:
-    """Move an unpacked folder to its final path: at once, or file by file where the folder exists.
+    """Move the unpacked files to the final folder; other files that are there stay.
 
     So other files there stay.
     """

@@ -89,7 +89,7 @@ def image_format(head: bytes | memoryview) -> str | None:
 
 
 def class_folders(folder: Path | str, ignore: Sequence[str] = ()) -> Origin:
-    """Open a folder a class, or such folders inside of train/ and val/ (or validation/).
+    """Open class folders, or such folders inside of train/ and val/ (or validation/).
 
     Hidden files and those that Windows leaves in folders are passed over, and files whose name matches one of the
     patterns in `ignore`, such as *.txt. Classes are numbered in order of their names, by value if all are whole

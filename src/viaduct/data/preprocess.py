@@ -207,7 +207,7 @@ def read_source(name: str) -> Preprocessing:
 
 
 def refuse_view(height: int, width: int, size: int) -> View:
-    """Refuse to describe an antialiased image as places between pixels."""
+    """Refuse to describe an antialiased image as positions between pixels."""
     raise BadValue("images of a network of another package are resized by Pillow, which this step cannot do.")
 
 

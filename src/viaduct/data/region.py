@@ -43,7 +43,7 @@ def decode_view(
     fancy_upsampling: bool = True,
     normal: Lines | None = None,
 ) -> bool:
-    """Decode what lies at these places into `out`, normalised if `normal` says how; False if that cannot be."""
+    """Decode the pixels at these positions into `out`, normalised if `normal` says how; False if that cannot be."""
     decode = find_compiled("see")
     if decode is None or not jpeg.is_jpeg(data) or not is_complete(data):
         return False

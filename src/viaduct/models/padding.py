@@ -52,8 +52,9 @@ def average_pool_same(x_NCHW: Tensor, kernel: int, stride: int) -> Tensor:
 def _average_of_padded(x_NCHW: Tensor, kernel: int, stride: int, pads: tuple[int, int, int, int]) -> Tensor:
     """Pad with zeros by hand, then pool.
 
-    PyTorch's own padding sends gradients to wrong pixels on CUDA
-    where images lie channels_last (pytorch/pytorch#188344; seen with torch 2.11)."""
+    PyTorch's own padding sends gradients to wrong pixels on CUDA where images lie channels_last
+    (pytorch/pytorch#188344; seen with torch 2.11).
+    """
     cells = F.pad(x_NCHW.new_ones((1, 1, *x_NCHW.shape[2:]), dtype=torch.float32), pads)
     share = F.avg_pool2d(cells, kernel, stride)  # of each window, how much lies on the image
     return F.avg_pool2d(F.pad(x_NCHW, pads), kernel, stride) / share.to(x_NCHW.dtype)

@@ -53,7 +53,7 @@ class Sizes:
 
 
 class WithoutNorms(TorchFunctionMode):
-    """Mode without batch norm, which changes no shape; so a list of all networks takes half the time."""
+    """Mode that leaves out batch norm, which changes no shape; so listing all networks takes half the time."""
 
     def __torch_function__(
         self, function: Callable[..., Any], types: Any, inputs: Any = (), keywords: dict[str, Any] | None = None
