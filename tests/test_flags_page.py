@@ -119,12 +119,12 @@ def all_parts(kind: type[Part]) -> set[type[Part]]:
 
 
 def test_every_field_on_the_page_is_one_of_a_recipe() -> None:
-    fields = {f"{part.place}.{field.name}" for part in all_parts(Part) for field in dataclasses.fields(part)}
+    fields = {f"{part.path}.{field.name}" for part in all_parts(Part) for field in dataclasses.fields(part)}
     for data in (
         kind for kind in vars(recipes).values() if "global_batch" in getattr(kind, "__dataclass_fields__", ())
     ):
         fields |= {f"data.{field.name}" for field in dataclasses.fields(data)}
-    places = {"data", *(part.place for part in all_parts(Part) if part.place)}
+    places = {"data", *(part.path for part in all_parts(Part) if part.path)}
     assert {"optimizer.lr", "data.global_batch"} <= fields
     for name in set(re.findall(r"`([a-z]+\.[a-z_0-9]+)`", PAGE)):
         if name.partition(".")[0] in places:

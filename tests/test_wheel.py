@@ -29,14 +29,14 @@ import hashlib, json, pathlib, sys
 import numpy as np
 from viaduct.data import geometry, region
 data = pathlib.Path(sys.argv[1]).read_bytes()
-rows, columns = geometry.stretched(3, 40, 32), geometry.stretched(5, 50, 32)
+rows, columns = geometry.stretch_axis(3, 40, 32), geometry.stretch_axis(5, 50, 32)
 crop = np.empty((32, 32, 3), np.float32)
-assert region.see(data, rows, columns, crop)
+assert region.decode_view(data, rows, columns, crop)
 pixels = np.arange(48 * 64 * 3, dtype=np.uint32).astype(np.uint8).reshape(48, 64, 3)
 resized = geometry.resample(pixels, rows, columns)
 maps = pathlib.Path("/proc/self/maps").read_text().splitlines()
 print(json.dumps({
-    "decoder": region.decoder(),
+    "decoder": region.describe_decoder(),
     "compiled": geometry.compiled_lerp() is not None,
     "crop": hashlib.sha256(crop).hexdigest(),
     "resized": hashlib.sha256(resized).hexdigest(),
@@ -168,9 +168,9 @@ def find_python(version: str) -> str | None:
 
 def computed_here(image: Path) -> tuple[str, str]:
     """What this installation's own extensions compute of the same."""
-    rows, columns = geometry.stretched(3, 40, 32), geometry.stretched(5, 50, 32)
+    rows, columns = geometry.stretch_axis(3, 40, 32), geometry.stretch_axis(5, 50, 32)
     crop = np.empty((32, 32, 3), np.float32)
-    if not region.see(image.read_bytes(), rows, columns, crop):
+    if not region.decode_view(image.read_bytes(), rows, columns, crop):
         pytest.skip("no extension was compiled here to compare with")
     pixels = np.arange(48 * 64 * 3, dtype=np.uint32).astype(np.uint8).reshape(48, 64, 3)
     resized = geometry.resample(pixels, rows, columns)

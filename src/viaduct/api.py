@@ -180,7 +180,8 @@ def records(
     """Open TFRecord files, MindRecord files or class folders as batches for a loop of one's own.
 
     In training images are cropped and mirrored at random, in an order that follows from the seed and the epoch; in
-    evaluation each is seen once. `preprocess` is a reference's (official, v15, resnext, amoebanet).
+    evaluation each is seen once. `preprocess` is the name of a reference
+    (`viaduct.data.references.names()`).
     """
     from viaduct import devices
     from viaduct.data.records import Records

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from viaduct.data import auto_augment
-from viaduct.data.auto_augment import CIFAR10, IMAGENET, RANDOM, policy_named
+from viaduct.data import auto_augment, references
+from viaduct.data.auto_augment import CIFAR10, IMAGENET, RANDOM, find_policy
 from viaduct.data.operations import OPERATIONS
-from viaduct.data.preprocess import PREPROCESSINGS, prepare_pixels, see
+from viaduct.data.preprocess import prepare_image, prepare_pixels
 from viaduct.data.records import Records
 from viaduct.errors import BadValue, UnknownName
 
@@ -21,7 +21,7 @@ IMAGE = np.ascontiguousarray(photograph("chelsea")[:64, 100:164])
 
 
 def test_without_a_name_there_is_no_policy() -> None:
-    assert policy_named("") is None
+    assert find_policy("") is None
 
 
 @pytest.mark.parametrize("name", ["imagenet2", "Imagenet", "randaugment-2", "randaugment-x-y", "randaugment2-9"])
@@ -33,7 +33,7 @@ def test_an_unknown_policy_is_answered_with_the_closest(name: str) -> None:
 @pytest.mark.parametrize("name", ["randaugment-0-9", "randaugment-15-9", "randaugment-2-31"])
 def test_numbers_out_of_range_are_named(name: str) -> None:
     with pytest.raises(BadValue, match=f"{name}: RandAugment takes 1 to 14 operations"):
-        policy_named(name)
+        find_policy(name)
 
 
 @pytest.mark.parametrize("pairs", [IMAGENET, CIFAR10], ids=["imagenet", "cifar10"])
@@ -47,7 +47,7 @@ def test_the_tables_are_whole(pairs: Any) -> None:
 
 @pytest.mark.parametrize("name", ["imagenet", "cifar10", "randaugment", "randaugment-3-15"])
 def test_the_same_generator_gives_the_same_image_and_images_vary(name: str) -> None:
-    policy = policy_named(name)
+    policy = find_policy(name)
     assert policy is not None
     one, other = ([policy(IMAGE, np.random.default_rng(seed)) for seed in range(40)] for _ in range(2))
     assert all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
@@ -73,7 +73,7 @@ def counted(monkeypatch: pytest.MonkeyPatch, operations: dict[str, Any]) -> Coun
 
 def test_operations_come_as_often_as_the_table_says(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = counted(monkeypatch, auto_augment.OPERATIONS)
-    policy, chance = policy_named("imagenet"), np.random.default_rng(0)
+    policy, chance = find_policy("imagenet"), np.random.default_rng(0)
     assert policy is not None
     trials = 20_000
     for _ in range(trials):
@@ -86,7 +86,7 @@ def test_operations_come_as_often_as_the_table_says(monkeypatch: pytest.MonkeyPa
 
 def test_randaugment_draws_each_of_fourteen_equally_often(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = counted(monkeypatch, auto_augment.OPERATIONS)
-    policy, chance = policy_named("randaugment-3-5"), np.random.default_rng(0)
+    policy, chance = find_policy("randaugment-3-5"), np.random.default_rng(0)
     assert policy is not None
     for _ in range(5000):
         policy(IMAGE, chance)
@@ -96,20 +96,20 @@ def test_randaugment_draws_each_of_fourteen_equally_often(monkeypatch: pytest.Mo
     assert all("at 0.5" in key for key in calls if " at " in key)
 
 
-@pytest.mark.parametrize("name", PREPROCESSINGS)
+@pytest.mark.parametrize("name", references.names())
 def test_the_crop_is_the_same_with_and_without_a_policy(name: str) -> None:
     def nothing(image: np.ndarray, generator: np.random.Generator) -> np.ndarray:
         return image
 
     plain = prepare_pixels(name, encoded("chelsea"), True, np.random.default_rng(4))
-    through = see(name, encoded("chelsea"), True, np.random.default_rng(4), policy=nothing)
+    through = prepare_image(name, encoded("chelsea"), True, np.random.default_rng(4), policy=nothing)
     assert abs(plain - through).mean() < 1  # it was rounded to bytes on the way; contrast may stretch that
-    inverted = see(name, encoded("chelsea"), True, np.random.default_rng(4), policy=lambda p, g: 255 - p)
+    inverted = prepare_image(name, encoded("chelsea"), True, np.random.default_rng(4), policy=lambda p, g: 255 - p)
     assert abs(plain - inverted).mean() > 10
 
 
 def test_evaluation_is_not_changed() -> None:
-    policy = policy_named("randaugment-5-20")
+    policy = find_policy("randaugment-5-20")
     assert np.array_equal(
-        see("official", encoded("chelsea"), policy=policy), prepare_pixels("official", encoded("chelsea"))
+        prepare_image("official", encoded("chelsea"), policy=policy), prepare_pixels("official", encoded("chelsea"))
     )

@@ -12,12 +12,12 @@ import pytest
 import simplejpeg
 
 from viaduct.data import region
-from viaduct.data.crops import Crops, crops_of
+from viaduct.data.crops import Crops, find_crops
 from viaduct.data.example import encode_example
 from viaduct.data.index import RecordFolder
 from viaduct.data.order import sample_generator
 from viaduct.data.png_encoder import encode_png
-from viaduct.data.preprocess import see
+from viaduct.data.preprocess import prepare_image
 from viaduct.data.records import Records
 from viaduct.data.tfrecord import RecordWriter, frame
 
@@ -29,7 +29,7 @@ NETWORKS = ["official", "v15", "resnext", "amoebanet"]
 SIDES = [f"image/object/bbox/{side}" for side in ("ymin", "xmin", "ymax", "xmax")]
 
 pytestmark = pytest.mark.skipif(
-    region.compiled("see_crops") is None, reason="the extension was not built, or is switched off"
+    region.find_compiled("see_crops") is None, reason="the extension was not built, or is switched off"
 )
 
 
@@ -61,7 +61,7 @@ def folder_of(place: Path, examples: list[bytes], shards: int = 1) -> RecordFold
 
 
 def crops(folder: RecordFolder, network: str = "official", normalised: bool = False) -> Crops:
-    made = crops_of(replace(RECORDS, preprocess=network), folder, normalised=normalised)
+    made = find_crops(replace(RECORDS, preprocess=network), folder, normalised=normalised)
     assert made is not None
     return made
 
@@ -69,7 +69,7 @@ def crops(folder: RecordFolder, network: str = "official", normalised: bool = Fa
 def seen_at_once(made: Crops, numbers: list[int], epoch: int = 0, seed: int = 5) -> tuple[list[bool], np.ndarray]:
     out = np.full((len(numbers), SIZE, SIZE, 3), np.nan, np.float32)
     positions = np.array(numbers) * 1_000_003  # any whole number will do
-    seen = made.see(np.array(numbers), positions, seed, epoch, out)
+    seen = made.prepare(np.array(numbers), positions, seed, epoch, out)
     return seen.tolist(), out
 
 
@@ -87,7 +87,7 @@ def test_several_at_once_are_the_same_bits_as_one_by_one(tmp_path: Path, network
         for number, row in zip(numbers, out, strict=True):
             fields = folder.fields(number)
             generator = sample_generator(seed, epoch, number * 1_000_003)
-            wanted = see(network, fields.encoded, True, generator, fields.boxes, SIZE, normalised=normalised)
+            wanted = prepare_image(network, fields.encoded, True, generator, fields.boxes, SIZE, normalised=normalised)
             assert np.array_equal(row, wanted)
 
 
@@ -104,7 +104,7 @@ def test_crops_agree_over_thousands_of_draws(tmp_path: Path, network: str) -> No
         for number, row in enumerate(out):
             fields = folder.fields(number)
             generator = sample_generator(5, epoch, number * 1_000_003)
-            assert np.array_equal(row, see(network, fields.encoded, True, generator, fields.boxes, SIZE))
+            assert np.array_equal(row, prepare_image(network, fields.encoded, True, generator, fields.boxes, SIZE))
 
 
 def boxed(**changes: Any) -> bytes:
@@ -173,13 +173,13 @@ def test_a_file_that_is_gone_is_left_alone(tmp_path: Path) -> None:
 
 def test_what_needs_more_than_a_crop_is_seen_one_by_one(tmp_path: Path) -> None:
     folder = folder_of(tmp_path, [example(encoded("small"))])
-    assert crops_of(replace(RECORDS, auto_augment="imagenet"), folder, normalised=False) is None
-    assert crops_of(replace(RECORDS, increased_aug="on"), folder, normalised=False) is None
+    assert find_crops(replace(RECORDS, auto_augment="imagenet"), folder, normalised=False) is None
+    assert find_crops(replace(RECORDS, increased_aug="on"), folder, normalised=False) is None
 
 
 def test_crops_that_fast_would_shrink_are_left_alone_and_the_others_are_the_same_bits(tmp_path: Path) -> None:
     folder = folder_of(tmp_path, [example(encoded(name)) for name in ("small", "chelsea", "wide")])
-    made = crops_of(replace(RECORDS, decode="fast"), folder, normalised=False)
+    made = find_crops(replace(RECORDS, decode="fast"), folder, normalised=False)
     assert made is not None
     left = []
     for epoch in range(30):
@@ -187,7 +187,7 @@ def test_crops_that_fast_would_shrink_are_left_alone_and_the_others_are_the_same
         left += [seen.count(False)]
         for number in np.flatnonzero(seen).tolist():
             generator = sample_generator(5, epoch, number * 1_000_003)
-            wanted = see("official", folder.fields(number).encoded, True, generator, None, SIZE, "fast")
+            wanted = prepare_image("official", folder.fields(number).encoded, True, generator, None, SIZE, "fast")
             assert np.array_equal(out[number], wanted)
     assert 0 < sum(left) < 90
 
@@ -196,4 +196,4 @@ def test_memory_of_the_wrong_size_is_refused(tmp_path: Path) -> None:
     made = crops(folder_of(tmp_path, [example(encoded("small"))]))
     for shape in ((1, SIZE, SIZE, 2), (2, SIZE, SIZE, 3), (0,)):
         with pytest.raises(ValueError, match="out must have"):
-            made.see(np.array([0]), np.array([0]), 0, 0, np.empty(shape, np.float32))
+            made.prepare(np.array([0]), np.array([0]), 0, 0, np.empty(shape, np.float32))

@@ -7,19 +7,18 @@ from functools import cache
 import numpy as np
 import pytest
 
-from viaduct.data import geometry, sample_crop
+from viaduct.data import geometry, references, sample_crop
 from viaduct.data.geometry import (
-    SAMPLERS,
     Axis,
     Sampler,
     central_box,
     largest_shrink,
-    mirrored_after,
-    mirrored_before,
+    mirror_after,
+    mirror_before,
     resample,
     resample_in_numpy,
-    shrunk,
-    stretched,
+    shrink_axis,
+    stretch_axis,
 )
 from viaduct.errors import BadData, UnknownName
 
@@ -36,7 +35,8 @@ def our_crops(name: str, height: int, width: int, boxes: list[list[float]] | Non
 
 def their_crops(name: str, height: int, width: int, with_boxes: bool) -> np.ndarray:
     """TensorFlow's own sampler; where the reference has a nominal frame, in that, and then stretched."""
-    sampler = SAMPLERS[name]
+    sampler = references.load(name).sampler
+    assert sampler is not None
     frame = (sampler.frame or height, sampler.frame or width)
     return their_draws(sampler, *frame, with_boxes) * np.array([height, width] * 2) // np.array(frame * 2)
 
@@ -73,7 +73,7 @@ def features(crops: np.ndarray, height: int, width: int) -> dict[str, np.ndarray
 
 @pytest.mark.parametrize(("height", "width"), [(375, 500), (500, 333), (64, 400)])
 @pytest.mark.parametrize(
-    ("name", "with_boxes"), [*((name, False) for name in SAMPLERS), ("official", True), ("v15", True)]
+    ("name", "with_boxes"), [*((name, False) for name in references.names()), ("official", True), ("v15", True)]
 )
 def test_crops_are_distributed_like_tensorflows(name: str, height: int, width: int, with_boxes: bool) -> None:
     """Kolmogorov and Smirnov: two samples of n from one distribution differ by more than c * sqrt(2 / n) in rank with
@@ -103,7 +103,7 @@ def test_the_last_offset_is_never_drawn_as_in_tensorflow() -> None:
     assert set(theirs[theirs[:, 2] == 2][:, 0].tolist()) == {0, 1}
 
 
-@pytest.mark.parametrize("name", SAMPLERS)
+@pytest.mark.parametrize("name", references.names())
 @pytest.mark.parametrize(("height", "width"), [(1, 1), (1, 300), (300, 1), (2, 3), (500, 375), (4000, 12)])
 def test_a_crop_lies_in_the_image(name: str, height: int, width: int) -> None:
     generator = np.random.default_rng(0)
@@ -163,7 +163,7 @@ CROPS = [(0, 0, 300, 451), (10, 20, 200, 333), (100, 200, 77, 90), (299, 450, 1,
 @pytest.mark.parametrize("crop", CROPS, ids=str)
 def test_a_crop_is_resized_like_tensorflows(crop: tuple[int, int, int, int], implementation: str) -> None:
     y, x, height, width = crop
-    ours = resample(photograph("chelsea"), stretched(y, height, 224), stretched(x, width, 160))
+    ours = resample(photograph("chelsea"), stretch_axis(y, height, 224), stretch_axis(x, width, 160))
     theirs = tensorflow_resized(photograph("chelsea")[y : y + height, x : x + width], 224, 160)
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=5e-5)
 
@@ -172,17 +172,17 @@ def test_a_crop_is_resized_like_tensorflows(crop: tuple[int, int, int, int], imp
 def test_mirroring_before_and_after_are_not_the_same(crop: tuple[int, int, int, int], implementation: str) -> None:
     y, x, height, width = crop
     cut = photograph("chelsea")[y : y + height, x : x + width]
-    rows, columns = stretched(y, height, 224), stretched(x, width, 224)
-    before = resample(photograph("chelsea"), rows, mirrored_before(columns, x, width))
-    after = resample(photograph("chelsea"), rows, mirrored_after(columns))
+    rows, columns = stretch_axis(y, height, 224), stretch_axis(x, width, 224)
+    before = resample(photograph("chelsea"), rows, mirror_before(columns, x, width))
+    after = resample(photograph("chelsea"), rows, mirror_after(columns))
     np.testing.assert_allclose(before, tensorflow_resized(cut[:, ::-1], 224, 224), rtol=0, atol=5e-5)
     np.testing.assert_allclose(after, tensorflow_resized(cut, 224, 224)[:, ::-1], rtol=0, atol=5e-5)
     assert width in (1, 224) or abs(before - after).max() > 1
 
 
 def test_part_of_a_resize_is_that_part_of_it(implementation: str) -> None:
-    whole = resample(photograph("coffee"), stretched(0, 400, 256), stretched(0, 600, 384))
-    part = resample(photograph("coffee"), stretched(0, 400, 256, 16, 224), stretched(0, 600, 384, 80, 224))
+    whole = resample(photograph("coffee"), stretch_axis(0, 400, 256), stretch_axis(0, 600, 384))
+    part = resample(photograph("coffee"), stretch_axis(0, 400, 256, 16, 224), stretch_axis(0, 600, 384, 80, 224))
     assert np.array_equal(part, whole[16:240, 80:304])
 
 
@@ -196,12 +196,12 @@ def test_the_central_box_is_tensorflows_crop_and_resize(name: str, implementatio
 
 
 def test_one_pixel_can_be_seen_as_many() -> None:
-    assert (resample(np.full((1, 1, 3), 9, np.uint8), stretched(0, 1, 5), central_box(1, 0.8, 5)) == 9).all()
+    assert (resample(np.full((1, 1, 3), 9, np.uint8), stretch_axis(0, 1, 5), central_box(1, 0.8, 5)) == 9).all()
 
 
 def test_results_go_where_they_are_wanted(implementation: str) -> None:
     batch = np.zeros((2, 20, 30, 3), np.float32)
-    rows, columns = stretched(0, 300, 20), stretched(0, 451, 30)
+    rows, columns = stretch_axis(0, 300, 20), stretch_axis(0, 451, 30)
     made = resample(photograph("chelsea"), rows, columns, batch[1])
     assert np.shares_memory(made, batch)
     assert np.array_equal(batch[1], resample(photograph("chelsea"), rows, columns))
@@ -209,28 +209,32 @@ def test_results_go_where_they_are_wanted(implementation: str) -> None:
 
 
 def test_numpy_and_the_compiled_one_agree_to_rounding() -> None:
-    rows, columns = stretched(5, 290, 224), mirrored_before(stretched(9, 333, 224), 9, 333)
+    rows, columns = stretch_axis(5, 290, 224), mirror_before(stretch_axis(9, 333, 224), 9, 333)
     out = resample_in_numpy(photograph("chelsea"), rows, columns, np.empty((224, 224, 3), np.float32))
     np.testing.assert_allclose(out, resample(photograph("chelsea"), rows, columns), rtol=0, atol=5e-5)
 
 
 @pytest.mark.parametrize(("length", "shrink"), [(447, 1), (448, 2), (895, 2), (896, 4), (1792, 8), (5000, 8)])
 def test_nothing_shrinks_below_the_target(length: int, shrink: int) -> None:
-    assert largest_shrink(stretched(0, length, 224), stretched(0, 9000, 224)) == shrink
-    assert largest_shrink(stretched(0, 9000, 224), stretched(0, length, 224)) == shrink
+    assert largest_shrink(stretch_axis(0, length, 224), stretch_axis(0, 9000, 224)) == shrink
+    assert largest_shrink(stretch_axis(0, 9000, 224), stretch_axis(0, length, 224)) == shrink
 
 
 def test_places_in_a_shrunk_image_are_the_same_places() -> None:
     """On a ramp the mean of a block is the value in its middle, so a place must still read its own position."""
     ramp = np.repeat(np.arange(240, dtype=np.uint8)[:, None, None], 3, axis=2)
     blocks = ramp.reshape(60, 4, 1, 3).mean(1).round().astype(np.uint8)  # the middle is 4 i + 1.5, rounded to 4 i + 2
-    axis, alone = stretched(20, 200, 25), Axis(np.zeros(1, np.intp), np.zeros(1, np.intp), np.zeros(1, np.float32))
-    read = resample(blocks, shrunk(axis, 4, 60), alone)[:, 0, 0]
+    axis, alone = stretch_axis(20, 200, 25), Axis(np.zeros(1, np.intp), np.zeros(1, np.intp), np.zeros(1, np.float32))
+    read = resample(blocks, shrink_axis(axis, 4, 60), alone)[:, 0, 0]
     np.testing.assert_allclose(read, np.clip(axis.positions, 21.5, None) + 0.5, atol=1e-4)
 
 
 def test_a_shrunk_axis_stays_inside() -> None:
     for factor, length in ((2, 226), (4, 113), (8, 57)):
-        for axis in (stretched(0, 451, 20), mirrored_before(stretched(7, 444, 20), 7, 444), central_box(451, 0.8, 20)):
-            low, high = shrunk(axis, factor, length).reach
+        for axis in (
+            stretch_axis(0, 451, 20),
+            mirror_before(stretch_axis(7, 444, 20), 7, 444),
+            central_box(451, 0.8, 20),
+        ):
+            low, high = shrink_axis(axis, factor, length).reach
             assert 0 <= low < high <= length

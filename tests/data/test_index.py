@@ -19,9 +19,9 @@ from viaduct.data.file_index import (
     FileIndex,
     build_index,
     file_index,
+    load_index,
     masked_crcs,
     read_dali_index,
-    stored_index,
 )
 from viaduct.data.index import RecordFolder, index_records, totals
 from viaduct.data.shards import read_label_names, record_files
@@ -77,7 +77,7 @@ def test_records_in_a_folder_of_their_split(tmp_path: Path) -> None:
 
 
 def test_where_a_record_is(folder: Path) -> None:
-    place = RecordFolder(folder).place(6)
+    place = RecordFolder(folder).locate(6)
     assert (place.path, place.record) == (shard(folder, 2), 1)
     assert place.offset == len(frame(message(5, 3)))
 
@@ -96,10 +96,10 @@ def test_a_changed_file_is_indexed_anew(folder: Path) -> None:
     file_index(shard(folder))
     with RecordWriter(shard(folder)) as writer:
         writer.write(b"only one now")
-    assert stored_index(shard(folder)) is None
+    assert load_index(shard(folder)) is None
     assert file_index(shard(folder)).lengths.tolist() == [12]
     os.utime(shard(folder), ns=(1, 1))
-    assert stored_index(shard(folder)) is None
+    assert load_index(shard(folder)) is None
 
 
 @pytest.mark.parametrize("damage", [b"", b"nonsense", b"\x93NUMPY\x01\x00v\x00{'descr'"])
@@ -111,15 +111,15 @@ def test_a_broken_index_is_built_anew(folder: Path, damage: bytes) -> None:
     table = np.array(np.load(stored))
     table[0, 3] += 1
     np.save(stored, table)
-    assert stored_index(shard(folder)) is None, "records must follow each other without a gap"
+    assert load_index(shard(folder)) is None, "records must follow each other without a gap"
     np.save(stored, table.astype(np.float64))
-    assert stored_index(shard(folder)) is None
+    assert load_index(shard(folder)) is None
     stored.write_bytes(stored.read_bytes()[:-8])
     assert file_index(shard(folder)).offsets.tolist() == expected
 
 
 def test_a_folder_that_may_not_be_written_to(folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    beside, elsewhere = sidecar.places(shard(folder))
+    beside, elsewhere = sidecar.list_paths(shard(folder))
 
     def refuse(path: Path, *, durable: bool = True):
         if path == beside:
@@ -131,7 +131,7 @@ def test_a_folder_that_may_not_be_written_to(folder: Path, cache: Path, monkeypa
     index = file_index(shard(folder))
     assert not beside.exists()
     assert elsewhere.is_relative_to(cache)
-    assert np.array_equal(stored_index(shard(folder)).offsets, index.offsets)
+    assert np.array_equal(load_index(shard(folder)).offsets, index.offsets)
 
 
 def test_nowhere_to_write(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +153,7 @@ def test_labels_are_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_flipped_byte_is_found_when_it_is_read(folder: Path) -> None:
     records = RecordFolder(folder)
-    place = records.place(6)
+    place = records.locate(6)
     overwrite(place.path, place.offset + 30, b"\xee")
     assert len(records.record(5))
     with pytest.raises(
@@ -330,4 +330,4 @@ def test_many_processes_index_the_same_folder(folder: Path) -> None:
     with multiprocessing.get_context("fork").Pool(6) as pool:
         assert set(pool.map(count_and_sum, [folder] * 24)) == {(15, 30)}
     assert not list(folder.glob(".*"))
-    assert stored_index(shard(folder)).labels.tolist() == [1, 2, 3, 1, 2]
+    assert load_index(shard(folder)).labels.tolist() == [1, 2, 3, 1, 2]

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from viaduct.data.prefetch import prepared_ahead
+from viaduct.data.prefetch import prepare_ahead
 
 
 def data_threads() -> list[str]:
@@ -21,13 +21,13 @@ def slow_double(item: int) -> int:
 
 @pytest.mark.parametrize("workers", [0, 1, 4])
 def test_results_come_in_order(workers: int) -> None:
-    assert list(prepared_ahead(slow_double, range(20), workers=workers, ahead=3)) == list(range(0, 40, 2))
+    assert list(prepare_ahead(slow_double, range(20), workers=workers, ahead=3)) == list(range(0, 40, 2))
     assert data_threads() == []
 
 
 def test_no_more_than_asked_for_is_prepared_ahead() -> None:
     begun: list[int] = []
-    iterator = prepared_ahead(begun.append, range(100), workers=1, ahead=3)
+    iterator = prepare_ahead(begun.append, range(100), workers=1, ahead=3)
     next(iterator)
     time.sleep(0.05)
     assert len(begun) == 4
@@ -43,13 +43,13 @@ def test_an_error_comes_in_its_turn_and_ends_the_threads() -> None:
 
     seen: list[int] = []
     with pytest.raises(ValueError, match="three"):
-        seen.extend(prepared_ahead(fail_at_three, range(100), workers=2, ahead=4))
+        seen.extend(prepare_ahead(fail_at_three, range(100), workers=2, ahead=4))
     assert seen == [0, 1, 2]
     assert data_threads() == []
 
 
 def test_a_forgotten_iterator_takes_its_threads_with_it() -> None:
-    iterator = prepared_ahead(slow_double, range(1000), workers=2, ahead=4)
+    iterator = prepare_ahead(slow_double, range(1000), workers=2, ahead=4)
     next(iterator)
     assert data_threads()
     del iterator

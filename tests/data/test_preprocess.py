@@ -12,21 +12,21 @@ import pytest
 import simplejpeg
 
 import viaduct.data
-from viaduct.data import preprocess
+from viaduct.data import preprocess, references
 from viaduct.data.colour import (
-    AmoebanetColour,
+    ChromaColour,
     IncreasedColour,
     Ranges,
-    ResnextColour,
-    draw_amoebanet,
+    SaturationColour,
+    draw_chroma,
     draw_increased,
-    draw_resnext,
+    draw_saturation,
+    vary_chroma,
     vary_increased,
-    vary_like_amoebanet,
-    vary_like_resnext,
+    vary_saturation,
 )
-from viaduct.data.geometry import sample_crop
-from viaduct.data.preprocess import PREPROCESSINGS, normalisation, normalise, prepare_pixels, with_shorter_side
+from viaduct.data.preprocess import normalisation, normalise, prepare_pixels, sample_crop
+from viaduct.data.views import with_shorter_side
 from viaduct.errors import BadData, BadValue, UnknownName
 
 from .photographs import NAMES, encoded, photograph, tensorflow
@@ -67,7 +67,7 @@ def their_normalised(name: str, seen: Any) -> Any:
 
 @pytest.mark.parametrize("subsampling", SUBSAMPLINGS)
 @pytest.mark.parametrize("photo", NAMES)
-@pytest.mark.parametrize("name", PREPROCESSINGS)
+@pytest.mark.parametrize("name", references.names())
 def test_evaluation_agrees_with_tensorflow(name: str, photo: str, subsampling: str) -> None:
     """One grey level is asked for; the same decoder and the same places give a ten-thousandth."""
     data = encoded(photo, subsampling)
@@ -102,9 +102,9 @@ def test_training_is_crop_flip_resize(name: str, seed: int) -> None:
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=2e-4)
 
 
-def their_colour(name: str, seen: Any, colour: ResnextColour | AmoebanetColour) -> Any:
+def their_colour(name: str, seen: Any, colour: SaturationColour | ChromaColour) -> Any:
     tf = tensorflow()
-    if isinstance(colour, ResnextColour):
+    if isinstance(colour, SaturationColour):
         seen = tf.image.adjust_brightness(seen, colour.brightness)
         seen = tf.image.adjust_contrast(seen, colour.contrast)
         return tf.clip_by_value(tf.image.adjust_saturation(seen, colour.saturation), 0.0, 255.0)
@@ -123,7 +123,7 @@ def test_training_is_crop_resize_flip_colour(name: str, seed: int) -> None:
     seen = tf.compat.v1.image.resize_bilinear(cropped[None], [224, 224])[0]
     if drawn.random() < 0.5:
         seen = tf.image.flip_left_right(seen)
-    colour = draw_resnext(drawn) if name == "resnext" else draw_amoebanet(drawn)
+    colour = draw_saturation(drawn) if name == "resnext" else draw_chroma(drawn)
     theirs = their_normalised(name, their_colour(name, seen, colour)).numpy()
     ours = preprocess(name, data, train=True, generator=np.random.default_rng(seed))
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=5e-4)
@@ -137,16 +137,16 @@ def test_resnext_colour_is_tensorflows(brightness: float, contrast: float, satur
     chance = np.random.default_rng(0)
     seen = np.concatenate([chance.uniform(0, 255, (40, 60, 3)), np.repeat(chance.uniform(0, 255, (9, 60, 1)), 3, 2)])
     seen = seen.astype(np.float32)
-    colour = ResnextColour(brightness, contrast, saturation)
+    colour = SaturationColour(brightness, contrast, saturation)
     theirs = their_colour("resnext", seen, colour).numpy()
-    np.testing.assert_allclose(vary_like_resnext(seen.copy(), colour), theirs, rtol=0, atol=1e-3)
+    np.testing.assert_allclose(vary_saturation(seen.copy(), colour), theirs, rtol=0, atol=1e-3)
 
 
 @pytest.mark.parametrize("colour", [(0.0, 0.0, 0.0), (32 / 255, 0.1, -0.1), (-32 / 255, -0.1, 0.1)])
 def test_amoebanet_colour_is_tensorflows(colour: tuple[float, float, float]) -> None:
     seen = photograph("chelsea")[:50, :70].astype(np.float32)
-    theirs = their_colour("amoebanet", seen, AmoebanetColour(*colour)).numpy()
-    np.testing.assert_allclose(vary_like_amoebanet(seen.copy(), AmoebanetColour(*colour)), theirs, rtol=0, atol=1e-3)
+    theirs = their_colour("amoebanet", seen, ChromaColour(*colour)).numpy()
+    np.testing.assert_allclose(vary_chroma(seen.copy(), ChromaColour(*colour)), theirs, rtol=0, atol=1e-3)
 
 
 def yiq_by_hand(seen: np.ndarray, hue: float, saturation: float) -> np.ndarray:
@@ -188,15 +188,15 @@ def test_increased_colours_stay_within_their_ranges() -> None:
 
 def test_colours_are_drawn_from_the_stated_ranges() -> None:
     generator = np.random.default_rng(0)
-    resnext = np.array([draw_resnext(generator) for _ in range(2000)])
-    amoebanet = np.array([draw_amoebanet(generator) for _ in range(2000)])
+    resnext = np.array([draw_saturation(generator) for _ in range(2000)])
+    amoebanet = np.array([draw_chroma(generator) for _ in range(2000)])
     np.testing.assert_allclose(resnext.min(0), [-0.4, 0.4, 0.4], atol=0.01)
     np.testing.assert_allclose(resnext.max(0), [0.4, 1.6, 1.6], atol=0.01)
     np.testing.assert_allclose(abs(amoebanet).max(0), [32 / 255, 0.1, 0.1], atol=0.001)
 
 
 @pytest.mark.parametrize("photo", ["chelsea", "coffee", "rocket"])
-@pytest.mark.parametrize("name", PREPROCESSINGS)
+@pytest.mark.parametrize("name", references.names())
 def test_fast_is_exact_where_nothing_can_shrink(name: str, photo: str) -> None:
     assert np.array_equal(preprocess(name, encoded(photo), mode="fast"), preprocess(name, encoded(photo)))
 
@@ -214,14 +214,14 @@ def test_fast_leaves_a_png_alone() -> None:
     assert np.array_equal(prepare_pixels("official", data, mode="fast"), prepare_pixels("official", data))
 
 
-@pytest.mark.parametrize("name", PREPROCESSINGS)
+@pytest.mark.parametrize("name", references.names())
 @pytest.mark.parametrize("size", [32, 96, 299])
 def test_other_sizes(name: str, size: int) -> None:
     assert preprocess(name, encoded("chelsea"), size=size).shape == (size, size, 3)
     assert preprocess(name, encoded("small"), True, np.random.default_rng(0), size=size).shape == (size, size, 3)
 
 
-@pytest.mark.parametrize("name", PREPROCESSINGS)
+@pytest.mark.parametrize("name", references.names())
 def test_the_same_generator_gives_the_same_image_in_any_thread(name: str) -> None:
     def make(seed: int) -> np.ndarray:
         return preprocess(name, encoded(NAMES[seed % 4]), True, np.random.default_rng(seed))
@@ -239,7 +239,7 @@ def test_an_image_can_be_made_in_its_place_in_a_batch() -> None:
     assert (batch[0] == 0).all()
 
 
-@pytest.mark.parametrize("name", PREPROCESSINGS)
+@pytest.mark.parametrize("name", references.names())
 def test_normalising_later_is_the_same(name: str) -> None:
     mean, scale = normalisation(name)
     seen = prepare_pixels(name, encoded("chelsea"))
@@ -306,7 +306,7 @@ def test_few_pixels_are_those_of_the_image() -> None:
     [
         (("official", "path.jpg"), r"encoded bytes, got the str 'path\.jpg'\.\n  Read the file first"),
         (("official", None), "encoded bytes, got the NoneType None"),
-        ((None, b""), "named by a word, got the NoneType None"),
+        ((None, b""), "given by its name, not by None"),
         (("official", b"", True, 7), "generator must be a numpy Generator, got the int 7"),
         (("official", b"", False, None, None, 2.5), r"size must be a whole number, got 2\.5"),
         (("official", b"", False, None, None, "224"), "size must be a whole number, got '224'"),

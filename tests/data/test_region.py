@@ -16,14 +16,16 @@ import numpy as np
 import pytest
 import simplejpeg
 
-from viaduct.data import jpeg, region
-from viaduct.data.geometry import mirrored_before, resample, shrunk, stretched
-from viaduct.data.preprocess import PREPROCESSINGS, prepare_pixels, preprocess
+from viaduct.data import jpeg, references, region
+from viaduct.data.geometry import mirror_before, resample, shrink_axis, stretch_axis
+from viaduct.data.preprocess import prepare_pixels, preprocess
 from viaduct.errors import BadData
 
 from .photographs import encoded, photograph
 
-built = pytest.mark.skipif(region.compiled("see") is None, reason="the extension was not built, or is switched off")
+built = pytest.mark.skipif(
+    region.find_compiled("see") is None, reason="the extension was not built, or is switched off"
+)
 KINDS = ("444", "422", "420", "440", "411", "grey", "progressive", "restarts", "optimised")
 
 
@@ -51,7 +53,7 @@ def made(kind: str, height: int, width: int, quality: int = 85) -> bytes:
 def seen(data: bytes, y: int, x: int, height: int, width: int, **options: Any) -> np.ndarray | None:
     """The pixels of a crop by way of the extension; None if it left them to the full decoder."""
     out = np.empty((height, width, 3), np.float32)
-    done = region.see(data, stretched(y, height, height), stretched(x, width, width), out, **options)
+    done = region.decode_view(data, stretch_axis(y, height, height), stretch_axis(x, width, width), out, **options)
     return out if done else None
 
 
@@ -84,11 +86,11 @@ def test_resized_mirrored_and_normalised_it_is_the_same_to_the_bit(kind: str) ->
     whole = jpeg.decode(data)
     mean, scale = np.array([120, 110, 100], np.float32), np.array([0.5, 0.25, 1 / 3], np.float32)
     for size, y, x, height, width in ((64, 3, 5, 290, 300), (224, 100, 200, 60, 50), (97, 0, 0, 300, 400)):
-        rows, columns = stretched(y, height, size), mirrored_before(stretched(x, width, size), x, width)
+        rows, columns = stretch_axis(y, height, size), mirror_before(stretch_axis(x, width, size), x, width)
         out = np.empty((size, size, 3), np.float32)
-        assert region.see(data, rows, columns, out)
+        assert region.decode_view(data, rows, columns, out)
         assert np.array_equal(out, resample(whole, rows, columns))
-        assert region.see(data, rows, columns, out, normal=(np.tile(-mean, size), np.tile(scale, size)))
+        assert region.decode_view(data, rows, columns, out, normal=(np.tile(-mean, size), np.tile(scale, size)))
         assert np.array_equal(out, (resample(whole, rows, columns) - mean) * scale)
 
 
@@ -96,9 +98,9 @@ def test_resized_mirrored_and_normalised_it_is_the_same_to_the_bit(kind: str) ->
 def test_a_shrunken_image_is_read_at_the_places_of_the_shrunken_one() -> None:
     data = made("420", 500, 430)
     half = jpeg.decode(data, shrink=2)
-    rows, columns = shrunk(stretched(20, 460, 200), 2, 250), shrunk(stretched(1, 420, 200), 2, 215)
+    rows, columns = shrink_axis(stretch_axis(20, 460, 200), 2, 250), shrink_axis(stretch_axis(1, 420, 200), 2, 215)
     out = np.empty((200, 200, 3), np.float32)
-    assert region.see(data, rows, columns, out, shrink=2)
+    assert region.decode_view(data, rows, columns, out, shrink=2)
     assert np.array_equal(out, resample(half, rows, columns))
 
 
@@ -106,12 +108,12 @@ def test_a_shrunken_image_is_read_at_the_places_of_the_shrunken_one() -> None:
 def without_the_extension(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with monkeypatch.context() as patch:
         patch.setenv(region.SWITCH, "1")
-        region.compiled.cache_clear()
+        region.find_compiled.cache_clear()
         yield
-    region.compiled.cache_clear()
+    region.find_compiled.cache_clear()
 
 
-@pytest.mark.parametrize("name", PREPROCESSINGS)
+@pytest.mark.parametrize("name", references.names())
 @pytest.mark.parametrize("mode", ["exact", "fast"])
 def test_every_network_sees_the_same_without_the_extension(
     name: str, mode: Any, monkeypatch: pytest.MonkeyPatch
@@ -188,24 +190,24 @@ def test_places_outside_of_the_image_are_never_read(y: int, x: int, height: int,
 
 @built
 def test_wrong_arguments_raise() -> None:
-    data, axis, out = made("420", 40, 30), stretched(0, 9, 9), np.empty((9, 9, 3), np.float32)
-    compiled = region.compiled("see")
+    data, axis, out = made("420", 40, 30), stretch_axis(0, 9, 9), np.empty((9, 9, 3), np.float32)
+    compiled = region.find_compiled("see")
     assert compiled is not None
     good = [data, *axis, *axis, out, 1, True, True, None, None]
     assert compiled(*good)
-    backwards = mirrored_before(axis, 0, 9)
+    backwards = mirror_before(axis, 0, 9)
     line = np.zeros(27, np.float32)
     for change, error in [
         ({1: backwards.first, 2: backwards.second}, ValueError),
         ({1: axis.first - 1}, ValueError),
         ({4: axis.first - 1}, ValueError),
-        ({3: axis.way[:-1]}, ValueError),
+        ({3: axis.fraction[:-1]}, ValueError),
         ({7: out[:8].copy()}, ValueError),
         ({7: out.astype(np.float64)}, TypeError),
         ({8: 3}, ValueError),
         ({11: line[:5], 12: line}, ValueError),
         ({1: axis.first.astype(np.int32)}, TypeError),
-        ({1: axis.first[:0], 2: axis.second[:0], 3: axis.way[:0], 7: out[:0].copy()}, ValueError),
+        ({1: axis.first[:0], 2: axis.second[:0], 3: axis.fraction[:0], 7: out[:0].copy()}, ValueError),
     ]:
         with pytest.raises(error):
             compiled(*[change.get(number, value) for number, value in enumerate(good)])
@@ -256,15 +258,15 @@ def test_threads_do_not_disturb_each_other_and_nothing_is_leaked() -> None:
 def test_an_extension_that_cannot_be_loaded_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(region.SWITCH, raising=False)
     monkeypatch.setitem(sys.modules, "viaduct.data._region", None)
-    region.compiled.cache_clear()
-    assert region.compiled("see") is None
-    assert region.decoder().startswith("whole images with simplejpeg (no extension: ")
+    region.find_compiled.cache_clear()
+    assert region.find_compiled("see") is None
+    assert region.describe_decoder().startswith("whole images with simplejpeg (no extension: ")
     assert preprocess("official", encoded("small")).shape == (224, 224, 3)
-    region.compiled.cache_clear()
+    region.find_compiled.cache_clear()
 
 
 def test_the_switch_is_obeyed_and_named() -> None:
-    code = "from viaduct.data import region; print(region.decoder(), region.compiled('see') is None)"
+    code = "from viaduct.data import region; print(region.describe_decoder(), region.find_compiled('see') is None)"
     environment = {**os.environ, region.SWITCH: "1"}
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
     assert answer.stdout == f"whole images with simplejpeg ({region.SWITCH} is set) True\n"

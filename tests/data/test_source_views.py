@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from viaduct.data import preprocess as room
-from viaduct.data.preprocess import named, see
+from viaduct.data.preprocess import find_preprocessing, prepare_image
 from viaduct.data.records import Records
 from viaduct.data.source_views import SourceViews, draw_box, parse_name
 from viaduct.errors import BadValue, UnknownName
@@ -27,16 +27,17 @@ def encode(pixels: np.ndarray) -> bytes:
 def test_evaluation_resizes_the_shorter_side_and_cuts_the_centre() -> None:
     resized = np.asarray(Image.fromarray(PHOTO).resize((85, 64), Image.Resampling.BICUBIC))
     expected = (resized[4:60, round((85 - 56) / 2) :][:, :56] / 255 - VIEWS.mean) / VIEWS.deviation
-    seen = see(VIEWS.name, encode(PHOTO), size=56, normalised=True)
+    seen = prepare_image(VIEWS.name, encode(PHOTO), size=56, normalised=True)
     np.testing.assert_allclose(seen, expected, atol=1e-5)
 
 
 def test_training_needs_a_generator_and_follows_it() -> None:
     data = encode(PHOTO)
     with pytest.raises(BadValue, match="needs a generator"):
-        see(VIEWS.name, data, train=True)
+        prepare_image(VIEWS.name, data, train=True)
     first, again, other = (
-        see(VIEWS.name, data, train=True, generator=np.random.default_rng(seed), size=32) for seed in (1, 1, 2)
+        prepare_image(VIEWS.name, data, train=True, generator=np.random.default_rng(seed), size=32)
+        for seed in (1, 1, 2)
     )
     assert np.array_equal(first, again)
     assert not np.array_equal(first, other)
@@ -68,5 +69,5 @@ def test_settings_survive_their_name_and_a_wrong_name_is_refused() -> None:
 
 def test_what_describes_places_between_pixels_refuses_such_images() -> None:
     with pytest.raises(BadValue, match="resized by Pillow"):
-        room.look(VIEWS.name, 90, 120)
-    assert named(VIEWS.name).mean == pytest.approx([255 * value for value in VIEWS.mean])
+        room.choose_view(VIEWS.name, 90, 120)
+    assert find_preprocessing(VIEWS.name).mean == pytest.approx([255 * value for value in VIEWS.mean])

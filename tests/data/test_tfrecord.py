@@ -78,7 +78,7 @@ def test_every_way_to_a_checksum_gives_the_same(length: int) -> None:
 
 def test_without_the_compiled_package_numpy_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "google_crc32c", None)
-    assert checksum.compiled() is None
+    assert checksum.find_compiled() is None
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:

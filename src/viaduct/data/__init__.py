@@ -1,20 +1,21 @@
-"""Images: where they come from, in which order they are seen, and how they become batches.
+"""Images: their sources, the order in which they are used, and how they become batches.
 
-source.py      what a recipe says about its data, and the arrays it loads       (no torch)
+source.py      the data of a recipe, and the arrays it loads                    (no torch)
 shapes.py      the built-in set, drawn from silhouettes.py                      (no torch)
 cifar10.py     CIFAR-10 in its binary version                                   (no torch)
 order.py       sample order and random draws, pure functions of the position   (no torch)
 augment.py     crop, mirror, normalise, cut out, resize, on whole batches
-storage.py     where the images of a split lie: on the device or in host memory
+storage.py     storage of a split's images: on the device or in host memory
 prefetch.py    threads that prepare batches ahead, in order
 batches.py     batches of a split on the device: what the training loop iterates over
 
-preprocess.py  what each reference network sees of an encoded image: decoded, cropped, resized   (no torch from here)
-geometry.py    the crop sampler and bilinear resizing      colour.py   random colour in training
+preprocess.py  an encoded image as each reference prepares it: decoded, cropped, resized   (no torch from here)
+references/    the preprocessing of each reference         views.py         what they are made of
+geometry.py    the crop sampler and bilinear resizing      colour.py        random colour in training
 jpeg.py        decoding as TensorFlow has it               png.py      the same for PNG
 region.py      decoding only what a crop needs             auto_augment.py   policies, made of operations.py
 crops.py       crops of several records in one call        arrival.py        copies beside the step (torch)
-balance.py     seeing thin classes more often              notices.py        what people are told
+balance.py     using small classes more often              notices.py        lines on stderr
 
 `preprocess` and `sample_crop` are public and stable. They are imported when first asked for.
 """
@@ -30,9 +31,12 @@ __all__ = ["Arrays", "Cifar10", "ImageSet", "Images", "Shapes", "Split", "prepro
 
 
 def __getattr__(name: str) -> Any:
-    """The submodule `preprocess` can be called like the function in it, so the two may share the name."""
+    """Import a public function when it is first used.
+
+    The submodule `preprocess` can be called like the function in it, so the two may share the name.
+    """
     if name == "preprocess":
         return import_module("viaduct.data.preprocess")
     if name == "sample_crop":
-        return import_module("viaduct.data.geometry").sample_crop
+        return import_module("viaduct.data.preprocess").sample_crop
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

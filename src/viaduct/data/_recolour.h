@@ -1,4 +1,4 @@
-/* The colours of a training image, varied as two of the references do: what `draw_resnext`, `vary_like_resnext` and
+/* The colours of a training image, varied as two of the references do: what `draw_saturation`, `vary_saturation` and
  * their likes in colour.py do, draw for draw and number for number. Tests hold the two against each other.
  *
  * The order of the arithmetic is numpy's: its mean over rows adds one row after the other, that over columns one column
@@ -10,7 +10,7 @@
 #include "_colour.h"
 #include "_crop.h"
 
-typedef enum { COLOURS_KEPT, COLOURS_OF_RESNEXT, COLOURS_OF_AMOEBANET } Colours; /* crops.COLOURS */
+typedef enum { COLOURS_KEPT, COLOURS_SATURATED, COLOURS_OF_CHROMA } Colours; /* crops.COLOURS */
 
 /* `Generator.uniform`. */
 static double draw_between(Chance *chance, double low, double high) {
@@ -56,7 +56,7 @@ static void move_row(float *restrict line, Py_ssize_t size, float times, const f
 static void recolour(Colours colours, Chance *chance, float *pixels, Py_ssize_t size, float *sums, const float *shift,
                      const float *factor) {
     float times = 1, share = 0, more[3];
-    if (colours == COLOURS_OF_RESNEXT) {
+    if (colours == COLOURS_SATURATED) {
         const double brightness = draw_between(chance, -0.4, 0.4), contrast = draw_between(chance, 0.4, 1.6);
         share = (float)draw_between(chance, 0.4, 1.6);
         times = (float)contrast;
@@ -71,7 +71,7 @@ static void recolour(Colours colours, Chance *chance, float *pixels, Py_ssize_t 
     for (Py_ssize_t row = 0; row < size; row++) {
         float *line = pixels + 3 * row * size;
         move_row(line, size, times, more);
-        if (colours == COLOURS_OF_RESNEXT) saturate_pixels(line, size, share);
+        if (colours == COLOURS_SATURATED) saturate_pixels(line, size, share);
         finish_row(line, 3 * size, shift, factor);
     }
 }

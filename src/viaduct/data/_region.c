@@ -370,7 +370,7 @@ static void see_task(const Task *task) {
 
 static const char *mistake_in_task(const Task *task, const Py_buffer *views, int normalising) {
     if (views[0].len != 32 * task->count || views[1].len != 64) return "wanted has four numbers each, sampler eight";
-    if (task->colours > COLOURS_OF_AMOEBANET) return "there are no such colours";
+    if (task->colours > COLOURS_OF_CHROMA) return "there are no such colours";
     if (task->size < 1 || views[2].len != 12 * task->count * task->size * task->size)
         return "out must have size x size x 3 for each of the wanted";
     if (normalising && (views[4].len != 12 * task->size || views[5].len != 12 * task->size))

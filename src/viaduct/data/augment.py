@@ -1,4 +1,4 @@
-"""What happens to an image on its way to the network, done to a whole batch at once on any device.
+"""Augmentation of a whole batch at once, on any device.
 
     uint8 NHWC, stored ─► crop, mirror ─► float32, normalise ─► cut out ─► resize ─► N,3,H,W channels_last
 
@@ -22,7 +22,7 @@ from viaduct.data.source import Images
 
 
 class Row(IntEnum):
-    """The rows of a plan, all int64. Evaluation plans have only the first."""
+    """Rows of a plan, all int64. Evaluation plans have only the first."""
 
     INDEX = 0  # of the image in its split
     CORNER = 1  # the pixel of the padded image that becomes the first of the crop, counted along its rows
@@ -34,7 +34,10 @@ class Row(IntEnum):
 def training_plan(
     images: Images, height: int, width: int, *, seed: int, epoch: int, count: int
 ) -> npt.NDArray[np.int64]:
-    """Every draw of an epoch. All are drawn always, so that switching one on does not change the others."""
+    """Return every draw of an epoch.
+
+    All are drawn always, so that switching one on does not change the others.
+    """
     top, left, mirror, hole_top, hole_left = uniforms(seed, epoch, count, draws=5).T
     mirrored = ((mirror < 0.5) & images.flip).astype(np.int64)
     first_row, first_column = pick(top, 2 * images.pad + 1), pick(left, 2 * images.pad + 1)
@@ -49,11 +52,12 @@ def training_plan(
 
 
 def pick(draws: npt.NDArray[np.float32], choices: int) -> npt.NDArray[np.int64]:
+    """Turn draws from 0 to 1 into whole numbers below `choices`."""
     return (draws * np.float32(choices)).astype(np.int64)
 
 
 def evaluation_plan(count: int, padded: int) -> npt.NDArray[np.int64]:
-    """Every image once, in the order of the split; then image 0 until there are `padded`."""
+    """Return every image once, in the order of the split, then image 0 until there are `padded`."""
     positions = np.arange(padded, dtype=np.int64)
     return np.where(positions < count, positions, 0)[None]
 
@@ -80,7 +84,7 @@ class Crop:
 
 
 class Normalise:
-    """uint8 NHWC to float32 N,3,H,W channels_last, with constants that already lie on the device."""
+    """Conversion of uint8 NHWC to float32 N,3,H,W channels_last, with constants that lie on the device."""
 
     def __init__(self, images: Images, device: torch.device) -> None:
         self.per_image = images.normalise == "per_image"
@@ -93,7 +97,7 @@ class Normalise:
 
 
 def standardisation(images_NHWC: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and 1 / max(std, 1 / sqrt(n)) of each image, as `tf.image.per_image_standardization` has them.
+    """Return mean and 1 / max(std, 1 / sqrt(n)) of each image, as `tf.image.per_image_standardization` does.
 
     The sums are integers, hence exact: the same on every device and with every number of threads.
     """
@@ -120,7 +124,10 @@ class CutOut:
 
 
 def resize(images_NCHW: Tensor, size: int) -> Tensor:
-    """Bilinear, half-pixel centres; being linear, it may follow normalisation, which then has less to do."""
+    """Resize bilinearly, with half-pixel centres.
+
+    Being linear, it may follow normalisation, which then has less to do.
+    """
     if images_NCHW.shape[2:] == (size, size):
         return images_NCHW
     resized = F.interpolate(images_NCHW, size=(size, size), mode="bilinear", align_corners=False)

@@ -95,59 +95,64 @@ NAMES = ("imagenet", "cifar10", "randaugment")
 
 
 @cache
-def policy_named(name: str) -> Policy | None:
-    """A function from an image and its generator to the changed image; None for the empty name."""
+def find_policy(name: str) -> Policy | None:
+    """Return the function that changes an image by its generator; None for the empty name."""
     if not name:
         return None
     if name == "imagenet":
-        return partial(one_of, IMAGENET, OPERATIONS)
+        return partial(apply_one_pair, IMAGENET, OPERATIONS)
     if name == "cifar10":
-        return partial(one_of, CIFAR10, CIFAR_OPERATIONS)
+        return partial(apply_one_pair, CIFAR10, CIFAR_OPERATIONS)
     spelled = re.fullmatch(r"randaugment(?:-(\d{1,3})-(\d{1,3}))?", name)
     if spelled is None:
         raise UnknownName("auto-augment policy", name, NAMES, "RandAugment's numbers are written randaugment-2-9.")
     count, magnitude = (
-        int(word or usual) for word, usual in zip(spelled.groups(), (RANDOM_OPERATIONS, RANDOM_MAGNITUDE), strict=True)
+        int(number or usual)
+        for number, usual in zip(spelled.groups(), (RANDOM_OPERATIONS, RANDOM_MAGNITUDE), strict=True)
     )
     if not (1 <= count <= MOST_OPERATIONS and magnitude <= MOST_MAGNITUDE):
         raise BadValue(
             f"{name}: RandAugment takes 1 to {MOST_OPERATIONS} operations at a magnitude of 0 to {MOST_MAGNITUDE}.",
             "ResNet-50 was published with randaugment-2-9.",
         )
-    return partial(several, count, magnitude / STRONGEST)
+    return partial(apply_several, count, magnitude / STRONGEST)
 
 
-def one_of(
+def apply_one_pair(
     pairs: Sequence[tuple[Step, Step]],
     operations: dict[str, Operation],
     image: Pixels,
     generator: np.random.Generator,
 ) -> Pixels:
-    """AutoAugment. Everything is drawn always, so that one operation's luck does not change the other's."""
+    """Apply AutoAugment: one pair of operations.
+
+    Everything is drawn always, so that the draw of one operation does not change the other's.
+    """
     draws = generator.random(5)
-    for (name, chance, magnitude), luck, side in zip(
+    for (name, probability, magnitude), draw, side in zip(
         pairs[int(draws[0] * len(pairs))], draws[1::2], draws[2::2], strict=True
     ):
-        if luck < chance:
-            image = operations[name](image, magnitude / STRONGEST, signed(side))
+        if draw < probability:
+            image = operations[name](image, magnitude / STRONGEST, choose_sign(side))
     return image
 
 
-def several(count: int, strength: float, image: Pixels, generator: np.random.Generator) -> Pixels:
-    """RandAugment."""
+def apply_several(count: int, strength: float, image: Pixels, generator: np.random.Generator) -> Pixels:
+    """Apply RandAugment: so many operations of one strength."""
     for choice, side in generator.random((count, 2)):
-        image = OPERATIONS[RANDOM[int(choice * len(RANDOM))]](image, strength, signed(side))
+        image = OPERATIONS[RANDOM[int(choice * len(RANDOM))]](image, strength, choose_sign(side))
     return image
 
 
-def signed(draw: float) -> float:
+def choose_sign(draw: float) -> float:
+    """Return -1 or 1 for a draw from 0 to 1."""
     return 1.0 if draw < 0.5 else -1.0
 
 
 def augment_batch(
     policy: Policy, images: npt.NDArray[np.uint8], generators: Sequence[np.random.Generator]
 ) -> npt.NDArray[np.uint8]:
-    """The same for each image of a batch, N x H x W x 3, in place."""
+    """Change each image of a batch, N x H x W x 3, in place."""
     for image, generator in zip(images, generators, strict=True):
         image[:] = policy(image, generator)
     return images

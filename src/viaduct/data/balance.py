@@ -1,4 +1,4 @@
-"""Seeing thin classes more often: an epoch's images, drawn by class.
+"""Using small classes more often: an epoch's images, drawn by class.
 
 With n images in a class and a strength s (0 to 1), the class has a share of an epoch in proportion to n ** (1 - s):
 its natural one at 0, the same for every class at 1, the square root at 0.5. An epoch stays as long as it is, N. Each
@@ -20,14 +20,14 @@ NAMED_AT_MOST = 3
 
 
 def class_quotas(labels: Labels, strength: float) -> tuple[Labels, Labels, npt.NDArray[np.float64]]:
-    """The classes that there are, how many images each has, and how many an epoch shall see of it."""
+    """Return the classes, the images that each has, and how many of them an epoch uses."""
     classes, counts = np.unique(labels, return_counts=True)
     wanted = counts.astype(np.float64) ** (1 - strength)
     return classes, counts.astype(np.int64), wanted * (len(labels) / wanted.sum())
 
 
 def balanced_order(labels: Labels, strength: float, seed: int, epoch: int) -> npt.NDArray[np.int64]:
-    """Which image is seen at each position of an epoch."""
+    """Return the image at each position of an epoch."""
     count = len(labels)
     if strength == 0:
         return permutation(seed, epoch, count)
@@ -40,22 +40,23 @@ def balanced_order(labels: Labels, strength: float, seed: int, epoch: int) -> np
     ends = np.cumsum(times)
     ends[-1] = count
     marks = np.floor(ends + float(draws[count] >> np.uint64(11)) * 2.0**-53).astype(np.int64)
-    seen = np.repeat(by_class, np.diff(np.minimum(marks, count), prepend=0))
-    return seen[permutation(seed, epoch, count)]
+    order = np.repeat(by_class, np.diff(np.minimum(marks, count), prepend=0))
+    return order[permutation(seed, epoch, count)]
 
 
 def describe(labels: Labels, strength: float, names: dict[int, str]) -> str:
-    """For people: what an epoch sees of the thinnest and of the largest classes."""
+    """Describe what an epoch uses of the smallest and of the largest classes."""
     classes, counts, quotas = class_quotas(labels, strength)
     order = np.argsort(counts, kind="stable").tolist()
     shown = order if len(order) <= 2 * NAMED_AT_MOST else [*order[:NAMED_AT_MOST], -1, *order[-NAMED_AT_MOST:]]
-    said = ["…" if number < 0 else one_class(classes, counts, quotas, number, names) for number in shown]
-    return f"balance {strength:g}: images of a class → seen in an epoch: {', '.join(said)}"
+    parts = ["…" if number < 0 else describe_class(classes, counts, quotas, number, names) for number in shown]
+    return f"balance {strength:g}: images of a class → seen in an epoch: {', '.join(parts)}"
 
 
-def one_class(
+def describe_class(
     classes: Labels, counts: Labels, quotas: npt.NDArray[np.float64], number: int, names: dict[int, str]
 ) -> str:
+    """Describe how often the images of one class are used."""
     label, count, quota = int(classes[number]), int(counts[number]), float(quotas[number])
-    seen = f"{quota:,.1f}".removesuffix(".0")
-    return f"{names.get(label, f'class {label}')}: {count:,} → {seen} (x{quota / count:.2f})"
+    used = f"{quota:,.1f}".removesuffix(".0")
+    return f"{names.get(label, f'class {label}')}: {count:,} → {used} (x{quota / count:.2f})"

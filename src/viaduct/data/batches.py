@@ -23,11 +23,11 @@ import torch
 from torch import Tensor
 
 from viaduct.data.augment import CutOut, Normalise, Row, evaluation_plan, resize, training_plan
-from viaduct.data.auto_augment import augment_batch, policy_named
+from viaduct.data.auto_augment import augment_batch, find_policy
 from viaduct.data.balance import balanced_order, describe
-from viaduct.data.notices import tell
+from viaduct.data.notices import print_notice
 from viaduct.data.order import sample_generator, share
-from viaduct.data.prefetch import prepared_ahead
+from viaduct.data.prefetch import prepare_ahead
 from viaduct.data.source import Images, Labels, Split
 from viaduct.data.storage import Resident, store
 from viaduct.errors import BadData, BadValue
@@ -44,7 +44,7 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class Share:
-    """Which part of every batch is made: all of it, or what belongs to one rank.
+    """Part of every batch that one process prepares: all of it, or that of one rank.
 
     In training each of the `parts` that a step is worked through in is shared; `mirrored` is for mixup. In evaluation
     the batch grows to what the ranks can share equally: no image is affected by the others then.
@@ -57,7 +57,7 @@ class Share:
     neighbours: int = 1  # ranks on this machine, this one included
 
     def of(self, global_batch: int, train: bool) -> tuple[int, npt.NDArray[np.int64]]:
-        """The global batch, and this rank's positions in it."""
+        """Return the global batch, and this rank's positions in it."""
         if train:
             return global_batch, share(
                 global_batch, self.rank, self.ranks, self.parts, self.mirrored and self.ranks > 1
@@ -70,15 +70,21 @@ WHOLE = Share()
 
 
 class Stream(Protocol):
-    """Where the training loop gets its batches, whatever they are made from."""
+    """Batches for the training loop, whatever they are made from."""
 
     count: int
     steps_per_epoch: int
     skipped: list[str]  # images that could not be used, named
 
-    def reseed(self, seed: int) -> None: ...
-    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]: ...
-    def close(self) -> None: ...
+    def reseed(self, seed: int) -> None:
+        """Draw by another seed from the next epoch on."""
+
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        """Yield the batches of an epoch from step `start` on."""
+
+    def close(self) -> None:
+        """Stop the threads that prepare batches."""
+
     def __enter__(self) -> Stream: ...
     def __exit__(self, *reason: object) -> None: ...
 
@@ -107,7 +113,7 @@ class Batches:
         self._images, self._device, self._train, self._seed = images, device, train, seed
         self._local_batch = len(self._mine)
         self._height, self._width = split.images.shape[1:3]
-        self._policy = policy_named(images.auto_augment) if train else None
+        self._policy = find_policy(images.auto_augment) if train else None
         resident_limit = 0 if self._policy else resident_limit  # a policy changes images one by one, on the host
         self._storage = store(split.images, images, train=train, device=device, resident_limit=resident_limit)
         self._labels = torch.from_numpy(split.labels.copy()).to(device)
@@ -119,21 +125,21 @@ class Batches:
         self.skipped: list[str] = []
         self._host_labels = split.labels
         if train and images.balance and share.rank == 0:
-            tell(describe(split.labels, images.balance, {}))
+            print_notice(describe(split.labels, images.balance, {}))
 
     def reseed(self, seed: int) -> None:
         """Order and augment by this seed from the next epoch on; call it between epochs."""
         self._seed = seed
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        """The batches of an epoch from step `start` on; the same ones as if it had begun at step 0."""
+        """Yield the batches of an epoch from step `start` on; the same ones as if it had begun at step 0."""
         if self._closed:
             raise RuntimeError("these batches were closed; make new ones")
         if not 0 <= start <= self.steps_per_epoch:
             raise BadValue(f"start must be a step from 0 to {self.steps_per_epoch}, got {start}.")
         steps = range(start, self.steps_per_epoch)
         plan = torch.from_numpy(self._own(self._plan(epoch)))
-        iterator = self._stay(steps, plan) if self._stays else self._stream(epoch, steps, plan)
+        iterator = self._cut_on_device(steps, plan) if self._is_resident else self._stream(epoch, steps, plan)
         self._iterators.add(iterator)
         return iterator
 
@@ -150,8 +156,8 @@ class Batches:
         self.close()
 
     @property
-    def _stays(self) -> bool:
-        """Whether the images live where the step runs."""
+    def _is_resident(self) -> bool:
+        """Return True if the images live where the step runs."""
         return isinstance(self._storage, Resident)
 
     def _plan(self, epoch: int) -> npt.NDArray[np.int64]:
@@ -164,12 +170,12 @@ class Batches:
         return plan
 
     def _own(self, plan: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """What this rank does of an epoch's plan: its share of every global batch."""
+        """Return this rank's share of every global batch of an epoch's plan."""
         if self._local_batch == self.global_batch:
             return plan
         return plan[:, positions_of(self._mine, self.steps_per_epoch, self.global_batch)]
 
-    def _stay(self, steps: range, plan: Tensor) -> Generator[Batch, None, None]:
+    def _cut_on_device(self, steps: range, plan: Tensor) -> Generator[Batch, None, None]:
         """Cut and finish in one go. An accelerator is only told to; on the CPU it takes a millisecond or two, and a
         thread beside the step would cost it 4 % (ResNet-50, batch 8, two cores)."""
         plan = self._copy(plan)
@@ -181,19 +187,19 @@ class Batches:
         yield from map(prepare, steps)
 
     def _stream(self, epoch: int, steps: range, plan: Tensor) -> Generator[Batch, None, None]:
-        """Threads cut on the host; the caller copies and finishes, on the stream that the step runs on."""
+        """Cut on the host in threads; the caller copies and finishes, on the stream that the step runs on."""
         there = self._copy(plan)
 
         def cut(step: int) -> Tensor:
-            return self._augmented(self._storage.cut(self._slice(plan, step)), epoch, step)
+            return self._augment(self._storage.cut(self._slice(plan, step)), epoch, step)
 
         workers, ahead = self._images.workers, self._images.prefetch
-        with closing(prepared_ahead(cut, steps, workers=workers, ahead=ahead)) as images:
+        with closing(prepare_ahead(cut, steps, workers=workers, ahead=ahead)) as images:
             for step, cropped in zip(steps, images, strict=True):
                 yield self._finish(step, self._slice(there, step), self._copy(cropped))
 
-    def _augmented(self, images: Tensor, epoch: int, step: int) -> Tensor:
-        """Changed by the policy, if there is one, in place: these images are a copy."""
+    def _augment(self, images: Tensor, epoch: int, step: int) -> Tensor:
+        """Apply the policy, if there is one, in place: these images are a copy."""
         if self._policy:
             positions = step * self.global_batch + self._mine
             generators = [sample_generator(self._seed, epoch, int(position)) for position in positions]
@@ -215,13 +221,14 @@ class Batches:
         return real_mask(self._mine, self.count - step * self.global_batch, self._device)
 
     def _copy(self, tensor: Tensor) -> Tensor:
-        """To the device, without waiting for it where memory can be pinned: on CUDA."""
+        """Copy to the device, without waiting for it where memory can be pinned (CUDA)."""
         if self._device.type != "cuda":
             return tensor.to(self._device)
         return tensor.pin_memory().to(self._device, non_blocking=True)
 
 
 def check_labels(labels: Labels, classes: int) -> None:
+    """Refuse labels outside of 0 .. classes - 1."""
     wrong = np.flatnonzero((labels < 0) | (labels >= classes))
     if len(wrong):
         first = int(wrong[0])
@@ -232,18 +239,19 @@ def check_labels(labels: Labels, classes: int) -> None:
 
 
 def positions_of(mine: npt.NDArray[np.int64], steps: int, global_batch: int) -> npt.NDArray[np.int64]:
-    """A rank's positions in the order of an epoch, batch after batch."""
+    """Return a rank's positions in the order of an epoch, batch after batch."""
     positions: npt.NDArray[np.int64] = (np.arange(steps)[:, None] * global_batch + mine).reshape(-1)
     return positions
 
 
 def real_mask(mine: npt.NDArray[np.int64], left: int, device: torch.device) -> Tensor | None:
-    """Of a rank's images in a batch, those among the `left` ones that are still to be seen; None: all."""
+    """Return a mask of a rank's images that are among the `left` ones still to be used; None: all."""
     real = int(np.searchsorted(mine, left))
     return None if real == len(mine) else torch.arange(len(mine), device=device) < real
 
 
 def check_count(count: int, global_batch: int, train: bool) -> None:
+    """Refuse a split too small for one global batch."""
     if count == 0:
         raise BadData(f"the {'training' if train else 'validation'} split has no images.")
     if train and count < global_batch:

@@ -32,13 +32,13 @@ from viaduct.data.geometry import Axis, resample
 from viaduct.data.index import RecordFolder
 from viaduct.data.order import sample_generator
 from viaduct.data.places import check_place, write_result
-from viaduct.data.preprocess import View, look, normal_lines, normalise
+from viaduct.data.preprocess import choose_view, normal_lines, normalise
+from viaduct.data.views import View
 from viaduct.errors import BadData, UnknownName, ViaductError
 from viaduct.extras import require
 
 PEERS = {"tf.data": "tensorflow", "dali": "nvidia.dali", "pil": "PIL"}
 Floats = npt.NDArray[np.float32]
-Network = Literal["official", "v15", "resnext", "amoebanet"]
 FIGURES_BEGIN = b'{\n "network"'  # as `measure` writes them
 TURNS = "turns_images_per_s"  # a row's key: one figure for each turn
 PREPARED = 3  # batches that a pipeline may have ahead
@@ -47,25 +47,26 @@ SAMPLED = 200  # images that the stages are timed on
 
 @dataclass(frozen=True)
 class Work:
-    """What every pipeline is asked for: shuffled training batches."""
+    """Task that every pipeline is given: shuffled training batches."""
 
     records: Path
-    network: Network
+    network: str
     batch: int
     workers: int
     size: int = 224
 
 
 def measure(
-    records: Path, network: Network, peers: list[str], batch: int, workers: int, seconds: float, turns: int
+    records: Path, network: str, peers: list[str], batch: int, workers: int, seconds: float, turns: int
 ) -> dict[str, Any]:
+    """Measure the pipelines of the training input in turns; return the figures for `--json`."""
     for name in peers:
         if name not in PEERS:
             raise UnknownName("peer", name, PEERS)
     require("torch", "simplejpeg")
     folder = RecordFolder(records, "train")
     work = Work(records, network, min(batch, len(folder)), workers or len(os.sched_getaffinity(0)))
-    missing = {name: f"{PEERS[name]} is not installed" for name in peers if not installed(PEERS[name])}
+    missing = {name: f"{PEERS[name]} is not installed" for name in peers if not is_installed(PEERS[name])}
     names = ["exact", "fast", *(name for name in peers if name not in missing)]
     rows, failed = run_turns(names, work, seconds, turns)
     base = next((row[TURNS] for row in rows if row["pipeline"] == "tf.data"), None)
@@ -77,7 +78,7 @@ def measure(
         "workers": work.workers,
         "pictures": len(folder),
         "mean_bytes": round(float(folder.lengths.mean())),
-        "decoder": region.decoder(),
+        "decoder": region.describe_decoder(),
         "rows": rows,
         "stages_ms": stages(folder, network),
         "left_out": missing | failed,
@@ -88,11 +89,12 @@ def write_figures(out: Path, result: dict[str, Any]) -> None:
     write_result(out, (json.dumps(result, indent=1) + "\n").encode())
 
 
-def check_figures_place(out: Path) -> None:
+def check_figures_path(out: Path) -> None:
     check_place(out, ".json", FIGURES_BEGIN, "a file of figures")
 
 
-def installed(module: str) -> bool:
+def is_installed(module: str) -> bool:
+    """Return True if the module can be imported."""
     try:
         return importlib.util.find_spec(module) is not None
     except ModuleNotFoundError:
@@ -100,11 +102,11 @@ def installed(module: str) -> bool:
 
 
 def run_turns(names: list[str], work: Work, seconds: float, turns: int) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """A row for each that came to the end, and why a peer did not."""
+    """Return a row for each pipeline that finished, and the reason for each peer that did not."""
     failed: dict[str, str] = {}
 
     def attempt(name: str, do: Callable[[], Any]) -> Any:
-        """What it answers; None from a peer that fails, which takes part no more."""
+        """Return the answer; None for a peer that fails, which takes part no more."""
         try:
             return do()
         except Ended as error:
@@ -116,11 +118,11 @@ def run_turns(names: list[str], work: Work, seconds: float, turns: int) -> tuple
     with contextlib.ExitStack() as stack:
         pipelines: list[Pipeline] = []
         for name in names:
-            if one := attempt(name, partial(Pipeline, name, work)):
-                pipelines.append(stack.enter_context(contextlib.closing(one)))
-        samples: dict[str, list[tuple[float, float]]] = {one.name: [] for one in pipelines}
+            if started := attempt(name, partial(Pipeline, name, work)):
+                pipelines.append(stack.enter_context(contextlib.closing(started)))
+        samples: dict[str, list[tuple[float, float]]] = {pipeline.name: [] for pipeline in pipelines}
         for turn in range(turns + 1):
-            for pipeline in (one for one in pipelines if one.name not in failed):
+            for pipeline in [pipeline for pipeline in pipelines if pipeline.name not in failed]:
                 answer = attempt(pipeline.name, partial(pipeline.run, seconds if turn else min(seconds, 2.0)))
                 if turn and answer:
                     samples[pipeline.name].append(answer)
@@ -138,7 +140,7 @@ def run_turns(names: list[str], work: Work, seconds: float, turns: int) -> tuple
 
 
 class Ended(Exception):
-    """A pipeline that came to its end by itself."""
+    """Error of a pipeline that ended by itself."""
 
     def __init__(self, why: str) -> None:
         super().__init__(why)
@@ -146,7 +148,7 @@ class Ended(Exception):
 
 
 class Pipeline:
-    """A pipeline in processes of its own, which stand still while others have their turn."""
+    """Pipeline in processes of its own, which stand still while others have their turn."""
 
     def __init__(self, name: str, work: Work) -> None:
         self.name = name
@@ -154,7 +156,7 @@ class Pipeline:
         self.pipe, there = context.Pipe()
         self.process = context.Process(target=serve, args=(name, work, there))
         try:
-            with inherited_without_interrupts():
+            with ignore_interrupts():
                 self.process.start()
             there.close()  # so that a process that dies is noticed
             self._expect("ready")
@@ -164,7 +166,7 @@ class Pipeline:
             raise
 
     def run(self, seconds: float) -> tuple[float, float]:
-        """Images/s over that time, and the most memory used so far in MiB."""
+        """Return images/s over that time, and the most memory used so far in MiB."""
         self._signal(signal.SIGCONT)
         self.pipe.send(seconds)
         answer: tuple[float, float] = self._expect(self.name)
@@ -172,6 +174,7 @@ class Pipeline:
         return answer
 
     def close(self) -> None:
+        """Kill the process of the pipeline and all of its children."""
         if self.process.pid is None:
             return  # it never began
         self._signal(signal.SIGKILL)
@@ -193,8 +196,11 @@ class Pipeline:
 
 
 @contextlib.contextmanager
-def inherited_without_interrupts() -> Iterator[None]:
-    """A process started here never sees Ctrl-C: ours does, and ends it. It shall not print a traceback of its own."""
+def ignore_interrupts() -> Iterator[None]:
+    """Start processes that ignore Ctrl-C.
+
+    The parent process receives it and ends them, so that they print no traceback of their own.
+    """
     resource_tracker.ensure_running()  # starting it later would let interrupts through again
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -218,6 +224,7 @@ def serve(name: str, work: Work, pipe: Connection) -> None:
 
 
 def take_turns(name: str, work: Work, pipe: Connection) -> None:
+    """Run a pipeline in this process: send its rate for each turn that is asked for."""
     batches = PIPELINES[name](work)
     next(batches)
     pipe.send("ready")
@@ -233,6 +240,7 @@ def take_turns(name: str, work: Work, pipe: Connection) -> None:
 
 
 def ours(work: Work, decode: Literal["exact", "fast"]) -> Iterator[int]:
+    """Yield the sizes of viaduct's own batches."""
     import torch
 
     from viaduct.data.records import Records
@@ -249,7 +257,7 @@ def ours(work: Work, decode: Literal["exact", "fast"]) -> Iterator[int]:
 
 
 def tf_data(work: Work) -> Iterator[int]:
-    """The reference's input function, with today's advice: autotuned parallel calls and prefetching."""
+    """Yield the sizes of batches of the reference's input function, with autotuned parallel calls and prefetching."""
     import tensorflow as tf
 
     from viaduct.data.preprocess import normalisation
@@ -290,7 +298,7 @@ def tf_data(work: Work) -> Iterator[int]:
 
 
 def pil(work: Work) -> Iterator[int]:
-    """What most PyTorch scripts do: a DataLoader's worker processes, Pillow, one image at a time."""
+    """Yield the sizes of batches as most PyTorch scripts make them: DataLoader workers, Pillow, one image at a time."""
     from torch.utils.data import DataLoader
 
     data: Any = PillowImages(work)
@@ -304,7 +312,7 @@ def pil(work: Work) -> Iterator[int]:
 
 
 class PillowImages:
-    """A map-style dataset over the same records."""
+    """Map-style dataset over the same records."""
 
     def __init__(self, work: Work) -> None:
         self.work, self.folder = work, RecordFolder(work.records, "train")
@@ -318,8 +326,7 @@ class PillowImages:
         import torch
         from PIL import Image
 
-        from viaduct.data.geometry import sample_crop
-        from viaduct.data.preprocess import normalisation
+        from viaduct.data.preprocess import normalisation, sample_crop
 
         fields = self.folder.fields(number)
         image = Image.open(io.BytesIO(fields.encoded)).convert("RGB")
@@ -332,7 +339,7 @@ class PillowImages:
 
 
 def dali(work: Work) -> Iterator[int]:
-    """NVIDIA DALI's CPU pipeline over DALI's own index of the same files. Written from its documentation, never run."""
+    """Yield the sizes of batches of NVIDIA DALI's CPU pipeline. Written from its documentation, never run."""
     import tempfile
 
     import nvidia.dali.tfrecord as tfrec
@@ -341,8 +348,8 @@ def dali(work: Work) -> Iterator[int]:
     from viaduct.data.index import index_records
     from viaduct.data.preprocess import normalisation
 
-    place = Path(tempfile.mkdtemp())
-    indexed = [done for done in index_records(work.records, dali_folder=place) if done.path.name.startswith("train-")]
+    folder = Path(tempfile.mkdtemp())
+    indexed = [done for done in index_records(work.records, dali_folder=folder) if done.path.name.startswith("train-")]
     mean, scale = normalisation(work.network)
 
     @pipeline_def(batch_size=work.batch, num_threads=work.workers, device_id=None)  # type: ignore[untyped-decorator]
@@ -383,7 +390,7 @@ STAGES = ("read and checksum", "entropy decode", "IDCT and colour", "crop and re
 
 
 def stages(folder: RecordFolder, network: str) -> dict[str, float]:
-    """Milliseconds per image of each stage of training, in one thread."""
+    """Return the milliseconds per image of each stage of training, in one thread."""
     numbers = np.linspace(0, len(folder) - 1, min(SAMPLED, len(folder))).astype(int).tolist()
     out = np.empty((224, 224, 3), np.float32)
     seconds = np.zeros(len(STAGES))
@@ -391,9 +398,9 @@ def stages(folder: RecordFolder, network: str) -> dict[str, float]:
         began = time.perf_counter()
         data = folder.fields(number).encoded
         read = time.perf_counter() - began
-        view = look(network, *jpeg.dimensions(data), True, sample_generator(0, 0, number), None)
-        rest = stages_of_region(data, view, network, out) or stages_of_whole(data, view, network, out)
-        seconds += [read, *rest]
+        view = choose_view(network, *jpeg.dimensions(data), True, sample_generator(0, 0, number), None)
+        times = stages_of_region(data, view, network, out) or stages_of_full_decode(data, view, network, out)
+        seconds += [read, *times]
     return dict(zip(STAGES, (1000 * seconds / len(numbers)).tolist(), strict=True))
 
 
@@ -403,10 +410,10 @@ def stages_of_region(data: jpeg.Encoded, view: View, network: str, out: Floats) 
     rows, columns = view.rows, view.columns
     few = np.empty((2, 2, 3), np.float32)
     tries = [
-        lambda: region.see(data, ends(rows)[1], ends(columns)[0], few[:1, :1].copy()),
-        lambda: region.see(data, both(rows), both(columns), few),
-        lambda: region.see(data, rows, columns, out),
-        lambda: region.see(data, rows, columns, out, normal=normal_lines(network, len(columns.way))),
+        lambda: region.decode_view(data, ends(rows)[1], ends(columns)[0], few[:1, :1].copy()),
+        lambda: region.decode_view(data, both(rows), both(columns), few),
+        lambda: region.decode_view(data, rows, columns, out),
+        lambda: region.decode_view(data, rows, columns, out, normal=normal_lines(network, len(columns.fraction))),
     ]
     if not tries[-1]():
         return None
@@ -415,19 +422,23 @@ def stages_of_region(data: jpeg.Encoded, view: View, network: str, out: Floats) 
 
 
 def ends(axis: Axis) -> tuple[Axis, Axis]:
-    """The first and the last pixel that is read, each an axis of its own."""
+    """Return the first and the last pixel that is read, each as an axis of its own."""
     low, high = axis.reach
-    way = np.zeros(1, np.float32)
-    return tuple(Axis(np.array([at]), np.array([at]), way) for at in (low, high - 1))  # type: ignore[return-value]
+    fraction = np.zeros(1, np.float32)
+    return tuple(Axis(np.array([at]), np.array([at]), fraction) for at in (low, high - 1))  # type: ignore[return-value]
 
 
 def both(axis: Axis) -> Axis:
+    """Return an axis of the first and the last pixel that is read."""
     return Axis(*(np.concatenate(parts) for parts in zip(*ends(axis), strict=True)))
 
 
-def stages_of_whole(data: jpeg.Encoded, view: View, network: str, out: Floats) -> list[float]:
-    """A decode shrunk to an eighth does all of the entropy decoding and next to no IDCT: it stands for the former, and
-    the rest of a full decode for the latter."""
+def stages_of_full_decode(data: jpeg.Encoded, view: View, network: str, out: Floats) -> list[float]:
+    """Return the seconds of the stages where complete images are decoded.
+
+    A decode shrunk to an eighth does all of the entropy decoding and next to no IDCT: it stands for the former, and
+    the remainder of a full decode for the latter.
+    """
     pixels = jpeg.decode(data)
     entropy, decode = seconds_of(lambda: jpeg.decode(data, shrink=8)), seconds_of(lambda: jpeg.decode(data))
     resize = seconds_of(lambda: resample(pixels, view.rows, view.columns, out))
@@ -435,7 +446,10 @@ def stages_of_whole(data: jpeg.Encoded, view: View, network: str, out: Floats) -
 
 
 def seconds_of(work: Callable[[], object]) -> float:
-    """The quicker of two runs: a stage is a difference of such times, and one that was interrupted would spoil it."""
+    """Return the quicker of two runs.
+
+    A stage is a difference of such times, and an interrupted one would spoil it.
+    """
     clock = [time.perf_counter()]
     for _ in range(2):
         work()

@@ -9,8 +9,8 @@ there and ends with the same bytes. build.json says what the shards were planned
 are refused.
 
 Labels begin with 1, as in ImageNet's records, so that all reference networks take them as they take ImageNet: a
-network has one output more than there are classes, ResNet, ResNeXt and AmoebaNet leave output 0 unused, ResNet-50 v1.5
-subtracts 1 and leaves the last. With `first_label=0` there is no spare output, and v1.5 cannot be trained. labels.txt
+network has one output more than there are classes. Most references leave output 0 unused; ResNet-50 v1.5 subtracts 1
+and leaves the last. With `first_label=0` there is no spare output, and v1.5 cannot be trained. labels.txt
 has "label:name" a line, as TF-Slim writes it, which says for itself where the labels begin.
 """
 
@@ -29,9 +29,9 @@ from pathlib import Path
 
 from viaduct.atomic_files import LEFTOVERS, lock_folder, replace_file
 from viaduct.data.example import encode_example
-from viaduct.data.jpeg import has_an_end
+from viaduct.data.jpeg import has_end_marker
 from viaduct.data.notices import reason
-from viaduct.data.origins import Origin, SourceImage, find_origin, image_format, named
+from viaduct.data.origins import Origin, SourceImage, find_origin, image_format, join_first
 from viaduct.data.shards import LABELS_FILE, SPLITS, shard_name, shard_sets
 from viaduct.data.tfrecord import RecordWriter
 from viaduct.errors import BadData, BadValue, DiskFull
@@ -47,13 +47,15 @@ WORKERS = 4
 
 @dataclass(frozen=True)
 class Shard:
+    """File of records and the images in it."""
+
     name: str
     images: Sequence[SourceImage]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is in which shard, decided before anything is written."""
+    """Contents of every shard, decided before anything is written."""
 
     shards: Sequence[Shard]
     labels: dict[str, int]
@@ -64,7 +66,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Built:
-    """What a build did."""
+    """Outcome of a build."""
 
     folder: Path
     train: int  # images
@@ -98,7 +100,7 @@ def build_records(
     check_options(validation_share, first_label, train_shards, validation_shards, workers)
     origin = source if isinstance(source, Origin) else find_origin(source)
     out = Path(out)
-    refuse_nested(origin.place, out)
+    refuse_nested(origin.path, out)
     plan = make_plan(origin, seed, validation_share, first_label, (train_shards, validation_shards))
     with writable(out), lock_folder(out):
         agree_with_earlier(out, plan)
@@ -127,8 +129,9 @@ def check_options(
             raise BadValue(f"{name} must be from 1 to {MOST_SHARDS:,}, got {shards!r}.")
 
 
-def refuse_nested(place: Path, out: Path) -> None:
-    if place.is_dir() and place.resolve() in (out.resolve(), *out.resolve().parents):
+def refuse_nested(source: Path, out: Path) -> None:
+    """Refuse to write the records into the folder they are built from."""
+    if source.is_dir() and source.resolve() in (out.resolve(), *out.resolve().parents):
         raise BadValue(f"{out}: the records cannot be written into the folder they are built from.")
 
 
@@ -136,11 +139,12 @@ def refuse_nested(place: Path, out: Path) -> None:
 
 
 def make_plan(origin: Origin, seed: int, share: float, first_label: int, shards: tuple[int | None, int | None]) -> Plan:
+    """Decide the split, the order and the shard of every image."""
     labels = number_classes(origin, first_label)
     train, validation = list(origin.train), origin.validation
     if validation is None:
         train, validation = set_aside(train, share, seed)
-    splits = [shuffled(train, seed), shuffled(validation, seed)]
+    splits = [shuffle_images(train, seed), shuffle_images(validation, seed)]
     counts = [shard_count(images, wanted) for images, wanted in zip(splits, shards, strict=True)]
     planned = [
         Shard(shard_name(split, number, count), images)
@@ -159,38 +163,44 @@ def make_plan(origin: Origin, seed: int, share: float, first_label: int, shards:
 
 
 def number_classes(origin: Origin, first_label: int) -> dict[str, int]:
-    """Class name to label, in label order."""
+    """Return the label of each class name, in label order."""
     for name in origin.classes:
         if not name.isprintable() or name != name.strip():
-            raise BadData(f"{origin.place}: the class name {name!r} would not survive in {LABELS_FILE}.")
+            raise BadData(f"{origin.path}: the class name {name!r} would not survive in {LABELS_FILE}.")
     if not origin.labels_given:
         return {name: label for label, name in enumerate(origin.classes, start=first_label)}
     labels = {name: int(name) for name in origin.classes}
     smallest = min(labels.values())
     if smallest < first_label:
         raise BadValue(
-            f"{origin.place}: its labels begin with {smallest}, but first_label is {first_label}.",
+            f"{origin.path}: its labels begin with {smallest}, but first_label is {first_label}.",
             f"Number them from {first_label}, or give first_label {smallest} to keep them as they are.",
         )
     return labels
 
 
 def set_aside(images: Sequence[SourceImage], share: float, seed: int) -> tuple[list[SourceImage], list[SourceImage]]:
-    """The same share of every class, drawn by the seed; a class of two has one in each, a class of one only trains."""
+    """Draw the same share of every class by the seed.
+
+    A class of two has one in each split; a class of one only trains.
+    """
     groups: dict[str, list[SourceImage]] = defaultdict(list)
     for image in images:
         groups[image.group].append(image)
     train, validation = list[SourceImage](), list[SourceImage]()
     for members in groups.values():
-        drawn = shuffled(members, seed, purpose="set aside")
+        drawn = shuffle_images(members, seed, purpose="set aside")
         count = min(max(1, round(share * len(drawn))), len(drawn) - 1) if share else 0
         validation += drawn[:count]
         train += drawn[count:]
     return train, validation
 
 
-def shuffled(images: Iterable[SourceImage], seed: int, purpose: str = "order") -> list[SourceImage]:
-    """In an order that follows from seed and names alone, whatever the machine, folder or version of a library."""
+def shuffle_images(images: Iterable[SourceImage], seed: int, purpose: str = "order") -> list[SourceImage]:
+    """Return the images in an order that follows from seed and names alone.
+
+    It does not depend on the machine, the folder or the version of a library.
+    """
 
     def draw(image: SourceImage) -> bytes:
         return hashlib.sha256(f"{seed}\0{purpose}\0{image.name}".encode("utf-8", "surrogateescape")).digest()
@@ -199,19 +209,19 @@ def shuffled(images: Iterable[SourceImage], seed: int, purpose: str = "order") -
 
 
 def shard_count(images: Sequence[SourceImage], wanted: int | None) -> int:
-    """At most one shard an image; 0 where there are none."""
+    """Return the number of shards: at most one an image, 0 without images."""
     natural = -(-sum(image.size for image in images) // SHARD_BYTES)
     return min(wanted or max(natural, 1), len(images), MOST_SHARDS)
 
 
 def evenly(images: Sequence[SourceImage], count: int) -> Iterator[Sequence[SourceImage]]:
-    """`count` runs whose lengths differ by one at most."""
+    """Yield `count` runs whose lengths differ by one at most."""
     for number in range(count):
         yield images[number * len(images) // count : (number + 1) * len(images) // count]
 
 
 def source_summary(origin: Origin) -> dict[str, object]:
-    """Enough to tell whether the images are still the same ones, without reading them."""
+    """Return enough to tell whether the images are still the same ones, without reading them."""
     digest = hashlib.sha256("\n".join(origin.classes).encode("utf-8", "surrogateescape"))
     images = [*origin.train, *(origin.validation or ())]
     for image in images:
@@ -238,7 +248,7 @@ def agree_with_earlier(out: Path, plan: Plan) -> None:
             raise BadData(
                 f"{out}: there are records already, not of this build: {strangers[0]} …", "Name a new folder."
             )
-        refuse_other_things(out)
+        refuse_foreign_files(out)
         return
     earlier = read_manifest(out / MANIFEST)
     if earlier == plan.manifest:
@@ -249,12 +259,15 @@ def agree_with_earlier(out: Path, plan: Plan) -> None:
     raise BadData(f"{out}: this build began with other options: {option_change(earlier, plan)}.", hint)
 
 
-def refuse_other_things(out: Path) -> None:
-    """Records are not strewn among other files. What is hidden, or belongs to the disk, is nobody's work."""
+def refuse_foreign_files(out: Path) -> None:
+    """Refuse a folder with files of another kind.
+
+    Hidden files, and those that belong to the disk, are ignored.
+    """
     found = sorted(path.name for path in out.iterdir() if not path.name.startswith("."))
     others = [name for name in found if name != "lost+found"]
     if others:
-        raise BadData(f"{out}: it holds other things: {named(others)}.", "Name a new or an empty folder.")
+        raise BadData(f"{out}: it holds other things: {join_first(others)}.", "Name a new or an empty folder.")
 
 
 def read_manifest(path: Path) -> dict[str, object]:
@@ -266,6 +279,7 @@ def read_manifest(path: Path) -> dict[str, object]:
 
 
 def source_change(earlier: dict[str, object], plan: Plan) -> str:
+    """Describe how the images differ from those of an earlier build."""
     then, now = earlier.get("source"), plan.manifest["source"]
     assert isinstance(now, dict)
     if not isinstance(then, dict):
@@ -279,6 +293,7 @@ def source_change(earlier: dict[str, object], plan: Plan) -> str:
 
 
 def option_change(earlier: dict[str, object], plan: Plan) -> str:
+    """Describe how the options differ from those of an earlier build."""
     then, now = earlier.get("options"), plan.manifest["options"]
     assert isinstance(now, dict)
     if not isinstance(then, dict):
@@ -352,8 +367,8 @@ class Builder:
         encoded = self.origin.read(image)
         form = image_format(encoded)
         if form is None:
-            raise BadData(f"{self.origin.place}: {image.name}: neither JPEG nor PNG any more.")
-        if form == "JPEG" and not has_an_end(encoded):
+            raise BadData(f"{self.origin.path}: {image.name}: neither JPEG nor PNG any more.")
+        if form == "JPEG" and not has_end_marker(encoded):
             self._note_cut_short(image)
         return encode_example(
             {
@@ -368,7 +383,7 @@ class Builder:
     def _note_cut_short(self, image: SourceImage) -> None:
         """Only the end marker is looked for, which costs next to nothing; `data check --deep` decodes."""
         if self.strict:
-            raise BadData(f"{self.origin.place}: {image.name}: the JPEG is cut short: it has no end marker.")
+            raise BadData(f"{self.origin.path}: {image.name}: the JPEG is cut short: it has no end marker.")
         with self._lock:
             self.cut_short.append(image.name)
 

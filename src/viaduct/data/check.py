@@ -1,4 +1,4 @@
-"""Whether records can be trusted: checksums, schema, labels, images, balance, duplicates, shard sizes.
+"""Checks of record files: checksums, schema, labels, images, balance, duplicates, shard sizes.
 
     report = check_records("records/", decode=decode_jpeg)
     report.findings, report.shards, report.errors
@@ -33,7 +33,7 @@ from viaduct.data.mindrecord_folder import (
     split_files,
 )
 from viaduct.data.origins import image_format
-from viaduct.data.shards import LABELS_FILE, SPLITS, nothing_found, read_label_names, record_files
+from viaduct.data.shards import LABELS_FILE, SPLITS, explain_nothing_found, read_label_names, record_files
 from viaduct.data.tfrecord import BadRecord, Record, compression, origin_note, survey_records
 from viaduct.errors import BadData
 from viaduct.extras import MissingExtra
@@ -64,7 +64,7 @@ UNEVEN_SHARDS = 2  # likewise, in bytes
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong, and where."""
+    """Problem, and where it is."""
 
     severity: Severity
     kind: Kind
@@ -74,7 +74,7 @@ class Finding:
 
 @dataclass
 class ShardCheck:
-    """One line of the table: what is in a file, and how much of it is bad."""
+    """Line of the table: contents of a file, and how much of it is bad."""
 
     split: str
     path: Path
@@ -89,22 +89,24 @@ class ShardCheck:
 
     @property
     def bad(self) -> int:
+        """Number of records that cannot be used."""
         return self.corrupt + self.undecodable + self.mislabelled
 
 
 @dataclass(frozen=True)
 class CheckReport:
-    """What was found: errors first, then warnings; and a line for each file."""
+    """Findings, errors first, then warnings; and a line for each file."""
 
     findings: list[Finding]
     shards: list[ShardCheck]
 
     @property
     def errors(self) -> list[Finding]:
+        """Findings that make training fail."""
         return [finding for finding in self.findings if finding.severity == "error"]
 
     def labels(self, split: str) -> Counter[int]:
-        """How many images each label has in a split."""
+        """Return how many images each label has in a split."""
         return sum((shard.labels for shard in self.shards if shard.split == split), Counter())
 
 
@@ -126,7 +128,7 @@ def check_records(
     if deep and decode is None:
         raise ValueError("a deep check needs a function to decode with")
     folder = Path(folder)
-    names, findings = checked_names(folder.parent if folder.is_file() else folder)
+    names, findings = check_names(folder.parent if folder.is_file() else folder)
     shards = find_shards(folder, findings)
     checker = Checker(names, classes, decode if deep else None)
     total = sum(shard.bytes for shard in shards)
@@ -144,7 +146,8 @@ def check_records(
     return report
 
 
-def checked_names(folder: Path) -> tuple[dict[int, str], list[Finding]]:
+def check_names(folder: Path) -> tuple[dict[int, str], list[Finding]]:
+    """Return the names of labels.txt, and findings about the file."""
     where = str(folder / LABELS_FILE)
     try:
         names = read_label_names(folder)
@@ -156,6 +159,7 @@ def checked_names(folder: Path) -> tuple[dict[int, str], list[Finding]]:
 
 
 def find_shards(folder: Path, findings: list[Finding]) -> list[ShardCheck]:
+    """List the files to check; damage that prevents this goes to `findings`."""
     shards = []
     if holds_mindrecords(folder):
         for split, paths in split_files(folder).items():
@@ -175,12 +179,12 @@ def find_shards(folder: Path, findings: list[Finding]) -> list[ShardCheck]:
             files = sorted(path for path in folder.rglob(f"{split}-?????-of-?????") if path.is_file())
         shards += [ShardCheck(split, file, file.stat().st_size) for file in files]
     if not shards:
-        raise BadData(*nothing_found(folder, "train"))
+        raise BadData(*explain_nothing_found(folder, "train"))
     return shards
 
 
 class Checker:
-    """Looks at one file after the other; any number of threads may share it."""
+    """Check of single files; any number of threads may share it."""
 
     def __init__(self, names: dict[int, str], classes: int | None, decode: Decode | None) -> None:
         self.names, self.classes, self.decode = names, classes, decode
@@ -202,7 +206,7 @@ class Checker:
         return shard
 
     def _check_mindrecord(self, shard: ShardCheck) -> ShardCheck:
-        """The same of a MindRecord file; one whose header or pages are damaged is one error."""
+        """Check a MindRecord file; one whose header or pages are damaged is one error."""
         digests = list[int]()
         try:
             file = MindRecordFile(shard.path)
@@ -280,7 +284,10 @@ class Checker:
 
 
 def fingerprint(encoded: memoryview) -> int:
-    """64 bits of two unrelated checksums: five times as fast as a cryptographic one, and nobody is cheating here."""
+    """Return 64 bits of two unrelated checksums.
+
+    That is five times as fast as a cryptographic one, and nobody is cheating here.
+    """
     return crc32c(encoded) << 32 | zlib.crc32(encoded)
 
 
@@ -289,6 +296,7 @@ def report_record(shard: ShardCheck, kind: Kind, at: Record | BadRecord, reason:
 
 
 def spot(shard: ShardCheck, at: Record | BadRecord) -> str:
+    """Return the file, the number and the offset of a record, for messages."""
     number = at.record if isinstance(at, BadRecord) else at.number
     made_from = at.made_from if isinstance(at, BadRecord) else image_filename(at.data)
     return f"{shard.path}: record {number:,} at byte {at.offset:,}{origin_note(made_from)}"
@@ -305,12 +313,14 @@ def add(shard: ShardCheck, finding: Finding) -> None:
 
 
 def note_silence(shard: ShardCheck) -> None:
+    """Add a finding about bad records that were not named."""
     if shard.bad > FINDINGS_PER_SHARD:
         message = f"{shard.bad:,} of its records are bad; the first {FINDINGS_PER_SHARD} are named."
         shard.findings.append(Finding("error", "corrupt", str(shard.path), message))
 
 
 def note_form(shard: ShardCheck) -> None:
+    """Add findings about a file that is empty or compressed."""
     if not shard.records:
         shard.findings.append(Finding("warning", "empty", str(shard.path), "there are no records in it."))
     kind = compression(shard.path)
@@ -330,6 +340,7 @@ def boxes_are_inside(fields: ImageFields) -> bool:
 
 
 def empty_splits(shards: Sequence[ShardCheck]) -> list[Finding]:
+    """Find splits without files or without records."""
     findings = []
     for split in SPLITS:
         mine = [shard for shard in shards if shard.split == split]
@@ -342,7 +353,10 @@ def empty_splits(shards: Sequence[ShardCheck]) -> list[Finding]:
 
 
 def spare_output(report: CheckReport, names: dict[int, str], classes: int | None) -> list[Finding]:
-    """Labels 1 to N in a network of N outputs: right for N classes, but output 0 has to be counted, too."""
+    """Find labels 1 to N in a network of N outputs.
+
+    They are right for N classes, but output 0 has to be counted, too.
+    """
     labels = {label for split in SPLITS for label in report.labels(split)}
     if classes is None or classes not in labels or 0 in names:
         return []
@@ -354,13 +368,16 @@ def spare_output(report: CheckReport, names: dict[int, str], classes: int | None
 
 
 def imbalance(report: CheckReport, names: dict[int, str]) -> list[Finding]:
+    """Find classes without images, and classes much smaller than others."""
     findings = []
     for split in SPLITS:
         counts = report.labels(split)
         expected = {label for label in names if label or counts[0]}  # 0 may be the background, which has no images
         absent = sorted(expected - set(counts)) if counts else []
         if absent:
-            message = f"{len(absent):,} classes have no images: {named([title(names, label) for label in absent])}."
+            message = (
+                f"{len(absent):,} classes have no images: {join_first([title(names, label) for label in absent])}."
+            )
             findings.append(Finding("warning", "imbalance", split, message))
         if counts and max(counts.values()) > UNEVEN_CLASSES * min(counts.values()):
             (most, many), *_, (least, few) = counts.most_common()
@@ -370,16 +387,21 @@ def imbalance(report: CheckReport, names: dict[int, str]) -> list[Finding]:
 
 
 def title(names: dict[int, str], label: int) -> str:
+    """Return a label with the name of its class."""
     return f"{label} ({names[label]})" if label in names else str(label)
 
 
-def named(items: Sequence[str]) -> str:
+def join_first(items: Sequence[str]) -> str:
+    """Join the first items, and say how many more there are."""
     more = f" and {len(items) - NAMED_AT_MOST:,} more" if len(items) > NAMED_AT_MOST else ""
     return ", ".join(items[:NAMED_AT_MOST]) + more
 
 
 def duplicates(shards: Sequence[ShardCheck]) -> list[Finding]:
-    """The same encoded bytes twice. 64 bits tell them apart: one false alarm in twenty million checks of ImageNet."""
+    """Find equal encoded bytes.
+
+    64 bits tell them apart: one false alarm in twenty million checks of ImageNet.
+    """
     findings, distinct = [], {}
     for split in SPLITS:
         digests = np.concatenate([np.empty(0, np.uint64), *(shard.digests for shard in shards if shard.split == split)])
@@ -396,6 +418,7 @@ def duplicates(shards: Sequence[ShardCheck]) -> list[Finding]:
 
 
 def uneven_shards(shards: Sequence[ShardCheck]) -> list[Finding]:
+    """Find splits whose largest file is much larger than the smallest."""
     findings = []
     for split in SPLITS:
         sizes = sorted((shard.bytes, shard.path.name) for shard in shards if shard.split == split)

@@ -59,7 +59,7 @@ class Cifar10(Images):
 
 
 def find_folder(path: Path) -> Path:
-    """DIR itself, or the folder in it that the archive unpacks to."""
+    """Return DIR itself, or the folder in it that the archive unpacks to."""
     if path.is_file():
         raise BadData(f"{path}: expected a folder, found a file.", "If it is the archive, unpack it first.")
     if not path.is_dir():
@@ -74,6 +74,7 @@ def read_split(folder: Path, files: tuple[str, ...]) -> Split:
 
 
 def read_records(file: Path) -> tuple[Pixels, Labels]:
+    """Read the images and labels of one binary file."""
     check_file(file)
     try:
         records = np.fromfile(file, dtype=np.uint8).reshape(-1, RECORD_BYTES)
@@ -86,14 +87,15 @@ def read_records(file: Path) -> tuple[Pixels, Labels]:
 
 
 def check_file(file: Path) -> None:
+    """Refuse a file that is missing or has another size."""
     if not file.is_file():
         raise BadData(f"{file}: there is no such file.", *explain_missing(file))
     expected = RECORDS_PER_FILE * RECORD_BYTES
     found = file.stat().st_size
     if found == expected:
         return
-    rest = found % RECORD_BYTES
-    ending = f"ends {rest:,} bytes into a record" if rest else f"holds {found // RECORD_BYTES:,} whole records"
+    surplus = found % RECORD_BYTES
+    ending = f"ends {surplus:,} bytes into a record" if surplus else f"holds {found // RECORD_BYTES:,} whole records"
     raise BadData(
         f"{file}: expected {expected:,} bytes, found {found:,}.",
         f"It {ending}, instead of {RECORDS_PER_FILE:,} of {RECORD_BYTES:,} bytes. Copy or download it again.",
@@ -102,9 +104,10 @@ def check_file(file: Path) -> None:
 
 
 def explain_missing(file: Path) -> list[str]:
-    seen = sorted(entry.name for entry in file.parent.iterdir())
-    shown = ", ".join(seen[:12]) + (f" and {len(seen) - 12} more" if len(seen) > 12 else "")
-    hints = [f"{file.parent} has: {shown}" if seen else f"{file.parent} is empty."]
+    """Return hints about what the folder has instead."""
+    present = sorted(entry.name for entry in file.parent.iterdir())
+    shown = ", ".join(present[:12]) + (f" and {len(present) - 12} more" if len(present) > 12 else "")
+    hints = [f"{file.parent} has: {shown}" if present else f"{file.parent} is empty."]
     pickled = [file.parent, file.parent / "cifar-10-batches-py"]
     if any((folder / "data_batch_1").is_file() for folder in pickled):
         hints.append("data_batch_1 without .bin is the Python version; viaduct reads the binary version.")
@@ -122,6 +125,7 @@ def check_labels(file: Path, labels: Labels) -> None:
 
 
 def read_names(folder: Path) -> tuple[str, ...]:
+    """Read the class names beside the files; the usual ones where there is no list."""
     file = folder / NAMES_FILE
     if not file.is_file():
         return NAMES

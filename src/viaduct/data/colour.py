@@ -1,9 +1,9 @@
 """Random colour in training, as two of the references have it, on float32 images of 0..255.
 
-    vary_like_resnext(image, draw_resnext(generator))        brightness, contrast about the mean, saturation; clipped
-    vary_like_amoebanet(image, draw_amoebanet(generator))    brightness and the two chroma axes; clipped
-    vary_increased(image, draw_increased(generator, ranges)) the ResNeXt zoo's increased_aug: brightness, hue and
-                                                               saturation in YIQ, contrast about the mean; clipped
+    vary_saturation(image, draw_saturation(generator))       brightness, contrast about the mean, saturation; clipped
+    vary_chroma(image, draw_chroma(generator))               brightness and the two chroma axes; clipped
+    vary_increased(image, draw_increased(generator, ranges)) increased_aug: brightness, hue and saturation in YIQ,
+                                                             contrast about the mean; clipped
 
 What is drawn and what is done with it are apart, so that a test can give TensorFlow the same numbers.
 """
@@ -25,20 +25,24 @@ TO_YIQ = np.array([[0.299, 0.596, 0.211], [0.587, -0.274, -0.523], [0.114, -0.32
 FROM_YIQ = np.array([[1, 1, 1], [0.95617069, -0.2726886, -1.103744], [0.62143257, -0.64681324, 1.70062309]])
 
 
-class ResnextColour(NamedTuple):
+class SaturationColour(NamedTuple):
+    """Draws of `vary_saturation`."""
+
     brightness: float  # added. On the 0..255 scale, hence next to nothing: a slip of the reference, kept
     contrast: float
     saturation: float
 
 
-class AmoebanetColour(NamedTuple):
+class ChromaColour(NamedTuple):
+    """Draws of `vary_chroma`."""
+
     brightness: float  # these three are on the 0..1 scale
     blue: float
     red: float
 
 
 class Ranges(NamedTuple):
-    """How far the zoo's increased_aug may change the colours; its configuration has these values."""
+    """Largest changes of colour in increased_aug, with the values of its reference configuration."""
 
     brightness: float = 0.3  # added, up to so many of 255 grey levels (the reference's scale, hence next to nothing)
     contrast: float = 0.6  # factors from this to two minus this
@@ -47,19 +51,21 @@ class Ranges(NamedTuple):
 
 
 class IncreasedColour(NamedTuple):
+    """Draws of `vary_increased`."""
+
     brightness: float
     hue: float  # radians
     saturation: float
     contrast: float
 
 
-def draw_resnext(generator: np.random.Generator) -> ResnextColour:
-    return ResnextColour(generator.uniform(-0.4, 0.4), generator.uniform(0.4, 1.6), generator.uniform(0.4, 1.6))
+def draw_saturation(generator: np.random.Generator) -> SaturationColour:
+    return SaturationColour(generator.uniform(-0.4, 0.4), generator.uniform(0.4, 1.6), generator.uniform(0.4, 1.6))
 
 
-def draw_amoebanet(generator: np.random.Generator) -> AmoebanetColour:
+def draw_chroma(generator: np.random.Generator) -> ChromaColour:
     brightness = generator.uniform(-32 / 255, 32 / 255)
-    return AmoebanetColour(brightness, generator.uniform(-0.1, 0.1), generator.uniform(-0.1, 0.1))
+    return ChromaColour(brightness, generator.uniform(-0.1, 0.1), generator.uniform(-0.1, 0.1))
 
 
 def draw_increased(generator: np.random.Generator, ranges: Ranges) -> IncreasedColour:
@@ -71,8 +77,8 @@ def draw_increased(generator: np.random.Generator, ranges: Ranges) -> IncreasedC
     )
 
 
-def vary_like_resnext(image: Floats, colour: ResnextColour) -> Floats:
-    """In place."""
+def vary_saturation(image: Floats, colour: SaturationColour) -> Floats:
+    """Change brightness, contrast and saturation, in place."""
     image += np.float32(colour.brightness)
     stretch_contrast(image, colour.contrast)
     scale_saturation(image, colour.saturation)
@@ -80,7 +86,7 @@ def vary_like_resnext(image: Floats, colour: ResnextColour) -> Floats:
 
 
 def vary_increased(image: Floats, colour: IncreasedColour) -> Floats:
-    """In place."""
+    """Change brightness, hue, saturation and contrast, in place."""
     image += np.float32(colour.brightness)
     image[:] = image @ turn_in_yiq(colour.hue, colour.saturation)
     stretch_contrast(image, colour.contrast)
@@ -96,14 +102,16 @@ def turn_in_yiq(hue: float, saturation: float) -> Floats:
 
 
 def stretch_contrast(image: Floats, factor: float) -> None:
-    """Away from the mean of each channel, or towards it."""
+    """Move each channel away from its mean, or towards it."""
     mean: Floats = image.mean(0).mean(0)
     image *= np.float32(factor)
     add_to_channels(image, mean * np.float32(1 - factor))
 
 
 def scale_saturation(image: Floats, factor: float) -> None:
-    """To HSV, scale S but not beyond 1, and back: each channel moves on a straight line from or to the largest.
+    """Scale the saturation of HSV, but not beyond 1, in place.
+
+    Each channel moves on a straight line from or to the largest.
 
     S is (largest - smallest) / largest, so it reaches 1 when the distances are multiplied by the inverse of that.
     Compiled where `_lerp.c` could be: 0.2 ms rather than 0.4 for 224x224, and other threads go on meanwhile.
@@ -117,6 +125,7 @@ def scale_saturation(image: Floats, factor: float) -> None:
 
 @cache
 def compiled_saturate() -> Callable[..., None] | None:
+    """Return the compiled function; None where it was not built."""
     try:
         compiled: Callable[..., None] = import_module("viaduct.data._lerp").saturate
     except (ImportError, AttributeError):  # an extension from before there was this function
@@ -137,8 +146,8 @@ def scale_saturation_in_numpy(image: Floats, factor: float) -> None:
         channel += largest
 
 
-def vary_like_amoebanet(image: Floats, colour: AmoebanetColour) -> Floats:
-    """In place."""
+def vary_chroma(image: Floats, colour: ChromaColour) -> Floats:
+    """Change brightness and the two chroma axes, in place."""
     brightness, blue, red = colour
     shift = (1.402 * red, -0.344136 * blue - 0.714136 * red, 1.772 * blue)
     add_to_channels(image, (np.array(shift, dtype=np.float32) + np.float32(brightness)) * np.float32(255))
@@ -154,5 +163,8 @@ def multiply_channels(image: Floats, three: Floats) -> None:
 
 
 def as_line(three: Floats, image: Floats) -> Floats:
-    """Repeated for each pixel of a row: over an image numpy repeats three numbers in 0.2 ms, a line in 0.02 ms."""
+    """Repeat three numbers for each pixel of a row.
+
+    Over an image numpy repeats three numbers in 0.2 ms, a line in 0.02 ms.
+    """
     return np.tile(three, (image.shape[1], 1))

@@ -28,7 +28,7 @@ SHORT = 64  # bytes; below this a loop is faster than NumPy
 
 @cache
 def byte_words() -> Words:
-    """What each byte does to an empty register."""
+    """Return what each byte does to an empty register."""
     words = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         words = words >> np.uint32(1) ^ np.where(words & 1, np.uint32(POLYNOMIAL), np.uint32(0))
@@ -36,12 +36,15 @@ def byte_words() -> Words:
 
 
 @cache
-def place_words() -> Words:
-    """Row p: what each byte contributes at place p of a block, once the register has moved to the block's end."""
+def position_words() -> Words:
+    """Return in row p what each byte contributes at position p of a block.
+
+    It is what the register holds once it has moved to the block's end.
+    """
     words = np.empty((BLOCK, 256), dtype=np.uint32)
     last = words[-1] = byte_words()
-    for place in range(BLOCK - 2, -1, -1):
-        last = words[place] = byte_words()[last & 0xFF] ^ last >> np.uint32(8)
+    for position in range(BLOCK - 2, -1, -1):
+        last = words[position] = byte_words()[last & 0xFF] ^ last >> np.uint32(8)
     return words
 
 
@@ -52,11 +55,12 @@ def _byte_list() -> list[int]:
 
 @cache
 def _entry_lists() -> list[list[int]]:
-    """The first four rows: what the register itself, seen as bytes, becomes at the end of the next block."""
-    return cast("list[list[int]]", place_words()[:4].tolist())
+    """Return the first four rows: what the register, read as bytes, becomes at the end of the next block."""
+    return cast("list[list[int]]", position_words()[:4].tolist())
 
 
 def crc32c_loop(data: Buffer, register: int = ONES) -> int:
+    """Return the checksum byte by byte, for short data."""
     words = _byte_list()
     for byte in data:
         register = words[(register ^ byte) & 0xFF] ^ register >> 8
@@ -64,7 +68,7 @@ def crc32c_loop(data: Buffer, register: int = ONES) -> int:
 
 
 def crc32c_numpy(data: Buffer) -> int:
-    """The same number without compiled code, at 0.4 GB/s."""
+    """Return the checksum without compiled code, at 0.4 GB/s."""
     if len(data) < SHORT:
         return crc32c_loop(data)
     # Zeros before the data leave an empty register empty; starting it with ones is flipping the first four bytes.
@@ -75,21 +79,21 @@ def crc32c_numpy(data: Buffer) -> int:
     register = 0
     first, second, third, fourth = _entry_lists()
     for start in range(0, len(blocks), BLOCKS_AT_ONCE):
-        for word in block_words(blocks[start : start + BLOCKS_AT_ONCE]).tolist():
+        for block_word in block_words(blocks[start : start + BLOCKS_AT_ONCE]).tolist():
             moved = first[register & 0xFF] ^ second[register >> 8 & 0xFF]
-            register = word ^ moved ^ third[register >> 16 & 0xFF] ^ fourth[register >> 24]
+            register = block_word ^ moved ^ third[register >> 16 & 0xFF] ^ fourth[register >> 24]
     return register ^ ONES
 
 
 def block_words(blocks: npt.NDArray[np.uint8]) -> Words:
-    """The register after each block, started empty."""
-    places = np.arange(0, BLOCK * 256, 256, dtype=np.intp) + blocks
-    words: Words = np.bitwise_xor.reduce(place_words().reshape(-1).take(places), axis=1)
+    """Return the register after each block, started empty."""
+    indices = np.arange(0, BLOCK * 256, 256, dtype=np.intp) + blocks
+    words: Words = np.bitwise_xor.reduce(position_words().reshape(-1).take(indices), axis=1)
     return words
 
 
-def compiled() -> Callable[[Buffer], int] | None:
-    """google-crc32c, or None where it is missing or was installed without its compiled half."""
+def find_compiled() -> Callable[[Buffer], int] | None:
+    """Return google-crc32c's function, or None where it is missing or was installed without its compiled half."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         try:
@@ -107,4 +111,4 @@ def compiled() -> Callable[[Buffer], int] | None:
     return crc32c_compiled
 
 
-crc32c: Callable[[Buffer], int] = compiled() or crc32c_numpy
+crc32c: Callable[[Buffer], int] = find_compiled() or crc32c_numpy

@@ -1,14 +1,15 @@
 """Training images of records, several at a time: from the file to the pixels in one call that lets other threads run.
 
-    crops = crops_of(records, folder, normalised=False)     None: see each image by itself (no extension, loose
-                                                            files, auto_augment, increased_aug)
-    seen = crops.see(numbers, positions, seed, epoch, out)  bool for each: True where `out` has it, bit for bit what
-                                                            `preprocess.see` makes of it; see the others by themselves
+    crops = find_crops(records, folder, normalised=False)         None: prepare each image by itself (no extension,
+                                                                  loose files, auto_augment, increased_aug)
+    done = crops.prepare(numbers, positions, seed, epoch, out)    bool for each: True where `out` has it, bit for bit
+                                                                  what `preprocess.prepare_image` returns
 
-One by one Python needs 90 µs an image (`official`) in which no other thread of it can run: 16 of them, with sleeps of
-0.85 ms in place of decoding, came to 5,700 images/s of the 18,800 that such a sleep allows; with this call to 17,400.
-Whatever is odd or damaged is left to the usual way, which knows what to say of it, and so are crops that `fast` would
-shrink.
+
+The images that are not done are prepared by themselves. One by one Python needs 90 µs an image (`official`) in which
+no other thread of it can run: 16 of them, with sleeps of 0.85 ms in place of decoding, came to 5,700 images/s of the
+18,800 that such a sleep allows; with this call to 17,400. Damaged or unusual records are left to `prepare_image`, which
+explains what is wrong with them, and so are crops that `fast` would shrink.
 """
 
 from __future__ import annotations
@@ -19,18 +20,18 @@ import numpy as np
 import numpy.typing as npt
 
 from viaduct.data import region
-from viaduct.data.geometry import SAMPLERS
 from viaduct.data.index import RecordFolder
 from viaduct.data.order import WORD
-from viaduct.data.preprocess import amoebanet_colour, named, normal_lines, resnext_colour
+from viaduct.data.preprocess import find_preprocessing, normal_lines
 from viaduct.data.records import Folder, Records
 from viaduct.data.tfrecord import HEADER
+from viaduct.data.views import draw_chroma_change, draw_saturation_change
 from viaduct.errors import BadData
 
 Floats = npt.NDArray[np.float32]
 Int64s = npt.NDArray[np.int64]
-Seen = npt.NDArray[np.bool_]
-COLOURS: dict[object, int] = {None: 0, resnext_colour: 1, amoebanet_colour: 2}  # as _recolour.h counts them
+Mask = npt.NDArray[np.bool_]
+COLOURS: dict[object, int] = {None: 0, draw_saturation_change: 1, draw_chroma_change: 2}  # as _recolour.h counts them
 
 
 class Crops:
@@ -38,7 +39,9 @@ class Crops:
 
     def __init__(self, compiled: Callable[..., None], folder: RecordFolder, records: Records, normalised: bool) -> None:
         network, size, fast = records.preprocess, records.size, records.decode == "fast"
-        sampler, reference = SAMPLERS[network], named(network)
+        reference = find_preprocessing(network)
+        sampler = reference.sampler
+        assert sampler is not None
         self._compiled, self._folder, self._size = compiled, folder, size
         self._large = 2 * size if fast else 0  # from here on both directions have two pixels for each that is seen
         self._starts = np.array(folder.starts)
@@ -49,29 +52,30 @@ class Crops:
         self._mirrors_before = reference.mirrors_before_resize
         self._colours = COLOURS[None if records.increased_aug == "off" else reference.recolour]
 
-    def see(self, numbers: Int64s, positions: Int64s, seed: int, epoch: int, out: Floats) -> Seen:
-        folder, seen = self._folder, np.zeros(len(numbers), dtype=np.bool_)
+    def prepare(self, numbers: Int64s, positions: Int64s, seed: int, epoch: int, out: Floats) -> Mask:
+        """Prepare training crops of these records in `out`; return True for each that is there."""
+        folder, done = self._folder, np.zeros(len(numbers), dtype=np.bool_)
         files = (np.searchsorted(self._starts, numbers, side="right") - 1).tolist()
         try:
             handles = [folder.handle(file) for file in files]  # held until they have been read
-        except BadData:  # a file that cannot be opened; which record wants it is told in the usual way
-            return seen
+        except BadData:  # a file that cannot be opened; preparing its records one by one names it
+            return done
         wanted = np.empty((len(numbers), 4), dtype=np.int64)
         wanted[:, 0] = [handle.descriptor for handle in handles]
         np.add(folder.offsets[numbers], HEADER.size, out=wanted[:, 1])
         wanted[:, 2] = folder.lengths[numbers]
         wanted[:, 3] = positions
-        chance = seed & WORD, epoch & WORD
-        how = folder.check, self._size, self._large, self._fancy, self._mirrors_before, self._colours
-        self._compiled(wanted, self._sampler, *chance, *how, *self._lines, out, seen)
-        return seen
+        random_key = seed & WORD, epoch & WORD
+        options = folder.check, self._size, self._large, self._fancy, self._mirrors_before, self._colours
+        self._compiled(wanted, self._sampler, *random_key, *options, *self._lines, out, done)
+        return done
 
 
-def crops_of(records: Records, folder: Folder, *, normalised: bool) -> Crops | None:
-    """What sees the training images of this folder, where it can be done in one call."""
-    compiled = region.compiled("see_crops")
+def find_crops(records: Records, folder: Folder, *, normalised: bool) -> Crops | None:
+    """Return the crops of this folder if they can be prepared in one call, else None."""
+    compiled = region.find_compiled("see_crops")
     if compiled is None or records.auto_augment or records.increased_aug == "on":
         return None
-    if not isinstance(folder, RecordFolder) or named(records.preprocess).views:
+    if not isinstance(folder, RecordFolder) or find_preprocessing(records.preprocess).views:
         return None
     return Crops(compiled, folder, records, normalised)

@@ -52,7 +52,7 @@ LONGEST_NAME = 300  # characters of a name that are shown
 
 
 class ImageFields(NamedTuple):
-    """What training needs of a record."""
+    """Fields of a record that training needs."""
 
     encoded: memoryview  # the JPEG or PNG file
     label: int
@@ -61,13 +61,13 @@ class ImageFields(NamedTuple):
 
 
 def decode_example(data: Buffer) -> dict[str, Feature]:
-    """Every feature by its name. One that is there without a value is an empty list."""
+    """Return every feature by its name; one without a value is an empty list."""
     view = memoryview(data)
     return {decode_name(name): decode_feature(value) for name, value in features(view)}
 
 
 def image_fields(data: Buffer) -> ImageFields:
-    """The fields of the ImageNet schema (spec/networks.md, section 8); whatever else is there is passed over."""
+    """Return the fields of the ImageNet schema; other features are skipped."""
     found = wanted_features(memoryview(data), IMAGE_NAMES)
     text = byte_values(found, TEXT)
     return ImageFields(
@@ -79,12 +79,12 @@ def image_fields(data: Buffer) -> ImageFields:
 
 
 def image_label(data: Buffer) -> int:
-    """The label alone."""
+    """Return the label alone."""
     return single_label(wanted_features(memoryview(data), LABEL_NAMES))
 
 
 def image_filename(data: Buffer) -> str:
-    """The file that a record was made from, for messages; empty where the record does not say, or is beyond reading."""
+    """Return the file that a record was made from, for messages; empty where it is not known."""
     try:
         names = byte_values(wanted_features(memoryview(data), FILENAME_NAMES), FILENAME)
     except BadData:
@@ -93,7 +93,7 @@ def image_filename(data: Buffer) -> str:
 
 
 def encode_example(values: Mapping[str, Encodable]) -> bytes:
-    """The message for these features; a value alone stands for a list of one.
+    """Return the message for these features; a value alone stands for a list of one.
 
     bytes and str become a list of bytes; int, bool and arrays of them int64; float and arrays of them float32.
     """
@@ -105,24 +105,25 @@ def encode_example(values: Mapping[str, Encodable]) -> bytes:
 # Reading
 
 
-def malformed(reason: str, position: int) -> BadData:
+def format_error(reason: str, position: int) -> BadData:
+    """Return the error for a message that breaks the format."""
     return BadData(f"not a tf.train.Example: {reason} at byte {position:,} of the message.")
 
 
 def varint(data: memoryview, position: int, stop: int) -> tuple[int, int]:
-    """An unsigned number of up to 64 bits, and the position after it."""
+    """Return an unsigned number of up to 64 bits, and the position after it."""
     value = shift = 0
-    for place in range(position, min(stop, position + 10)):
-        byte = data[place]
+    for index in range(position, min(stop, position + 10)):
+        byte = data[index]
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return value & WORD, place + 1
+            return value & WORD, index + 1
         shift += 7
-    raise malformed("a number does not end", position)
+    raise format_error("a number does not end", position)
 
 
 def fields(data: memoryview, position: int, stop: int) -> Iterator[tuple[int, int, int, int]]:
-    """Number, wire type, begin and end of the value of each field."""
+    """Yield number, wire type, begin and end of the value of each field."""
     while position < stop:
         number, wire, position = tag(data, position, stop)
         begin, position = extent(data, number, wire, position, stop)
@@ -130,13 +131,15 @@ def fields(data: memoryview, position: int, stop: int) -> Iterator[tuple[int, in
 
 
 def tag(data: memoryview, position: int, stop: int) -> tuple[int, int, int]:
+    """Return the number and the wire type of a field, and the position after them."""
     value, after = varint(data, position, stop)
     if value < 8 or value >> 32:
-        raise malformed("a field has an impossible number", position)
+        raise format_error("a field has an impossible number", position)
     return value >> 3, value & 7, after
 
 
 def extent(data: memoryview, number: int, wire: int, position: int, stop: int) -> tuple[int, int]:
+    """Return where the content of a field begins and ends."""
     begin, end = position, position
     if wire == BYTES:
         length, begin = varint(data, position, stop)
@@ -150,14 +153,17 @@ def extent(data: memoryview, number: int, wire: int, position: int, stop: int) -
     elif wire == GROUP:
         end = after_group(data, number, position, stop)
     else:
-        raise malformed(f"a field has the unknown wire type {wire}", position)
+        raise format_error(f"a field has the unknown wire type {wire}", position)
     if end > stop:
-        raise malformed(f"a field claims {end - begin:,} bytes where {stop - begin:,} are left", position)
+        raise format_error(f"a field claims {end - begin:,} bytes where {stop - begin:,} are left", position)
     return begin, end
 
 
 def after_group(data: memoryview, number: int, position: int, stop: int) -> int:
-    """Groups are long out of use; they are skipped like any unknown field, without recursion."""
+    """Return the position after a group.
+
+    Groups are long out of use; they are skipped like any unknown field, without recursion.
+    """
     opened = [number]
     while opened:
         number, wire, position = tag(data, position, stop)
@@ -166,34 +172,36 @@ def after_group(data: memoryview, number: int, position: int, stop: int) -> int:
         elif wire != GROUP_END:
             _, position = extent(data, number, wire, position, stop)
         elif opened.pop() != number:
-            raise malformed("a group ends that was not open", position)
+            raise format_error("a group ends that was not open", position)
     return position
 
 
 def messages(data: memoryview, number: int) -> list[memoryview]:
+    """Return the contents of every field with this number."""
     parts: list[memoryview] = []
     for found, wire, begin, end in fields(data, 0, len(data)):
         if (found, wire) == (number, BYTES):
             if len(parts) == MOST_PARTS:
-                raise malformed(f"more than {MOST_PARTS:,} values of one field", begin)
+                raise format_error(f"more than {MOST_PARTS:,} values of one field", begin)
             parts.append(data[begin:end])
     return parts
 
 
 def features(data: memoryview) -> Iterator[tuple[memoryview, memoryview]]:
-    """Name and `Feature` message of each entry, in the order of the file."""
+    """Yield name and `Feature` message of each entry, in the order of the file."""
     for group in messages(data, 1):
         for entry in messages(group, 1):
             names, values = messages(entry, 1), messages(entry, 2)
-            yield names[-1] if names else memoryview(b""), merged(values)
+            yield names[-1] if names else memoryview(b""), join_parts(values)
 
 
-def merged(parts: list[memoryview]) -> memoryview:
-    """A message that was given in parts is their concatenation: the format is made so."""
+def join_parts(parts: list[memoryview]) -> memoryview:
+    """Join the parts of a message, as the format defines it."""
     return parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
 
 
 def wanted_features(data: memoryview, names: frozenset[bytes]) -> dict[bytes, memoryview]:
+    """Return the features with these names."""
     quick = quick_features(data, names)
     if quick is not None:
         return quick
@@ -201,7 +209,9 @@ def wanted_features(data: memoryview, names: frozenset[bytes]) -> dict[bytes, me
 
 
 def quick_features(data: memoryview, names: frozenset[bytes]) -> dict[bytes, memoryview] | None:
-    """The same where every entry is a short name and then a value, as every writer has it; None where one is not.
+    """Return the features where every entry is a short name and then a value; None otherwise.
+
+    Every writer in use writes them so.
 
     12 µs for a record of ImageNet with 17 features, where the general way takes 120.
     """
@@ -230,7 +240,7 @@ def quick_features(data: memoryview, names: frozenset[bytes]) -> dict[bytes, mem
 
 
 def sole_field(data: memoryview) -> tuple[int, memoryview] | None:
-    """Number and content of a message's only field; None where it has another shape. Most lists are so."""
+    """Return number and content of a message's only field; None otherwise. Most lists are so."""
     try:
         length, begin = quick_length(data, 0, data[0])
     except LookupError:
@@ -241,18 +251,18 @@ def sole_field(data: memoryview) -> tuple[int, memoryview] | None:
 
 
 def quick_length(data: memoryview, position: int, expected: int) -> tuple[int, int]:
-    """The length after a tag of one byte, in at most five bytes; LookupError where the tag is another."""
+    """Return the length after a tag of one byte, in at most five bytes; LookupError for another tag."""
     if data[position] != expected:
         raise LookupError
     length = data[position + 1]
     if length < 0x80:
         return length, position + 2
     length &= 0x7F
-    for place in range(1, 5):
-        byte = data[position + 1 + place]
-        length |= (byte & 0x7F) << 7 * place
+    for count in range(1, 5):
+        byte = data[position + 1 + count]
+        length |= (byte & 0x7F) << 7 * count
         if byte < 0x80:
-            return length, position + 2 + place
+            return length, position + 2 + count
     raise LookupError
 
 
@@ -273,7 +283,7 @@ def decode_feature(data: memoryview) -> Feature:
 
 
 def list_of(data: memoryview) -> tuple[int, memoryview]:
-    """Which of the three lists a feature holds (0: none), and the list's message. The last kind given counts."""
+    """Return which of the three lists a feature holds (0: none), and its message. The last kind given counts."""
     sole = sole_field(data)
     if sole and sole[0] in KINDS:
         return sole
@@ -283,9 +293,9 @@ def list_of(data: memoryview) -> tuple[int, memoryview]:
             if number != kind:
                 kind, parts = number, []
             if len(parts) == MOST_PARTS:
-                raise malformed(f"a list in more than {MOST_PARTS:,} parts", begin)
+                raise format_error(f"a list in more than {MOST_PARTS:,} parts", begin)
             parts.append(data[begin:end])
-    return kind, merged(parts)
+    return kind, join_parts(parts)
 
 
 def float_list(data: memoryview) -> Floats:
@@ -296,7 +306,7 @@ def float_list(data: memoryview) -> Floats:
     for number, wire, begin, end in fields(data, 0, len(data)):
         if number == 1 and wire in (BYTES, FIXED32):
             if (end - begin) % 4:
-                raise malformed(f"a list of floats has {end - begin:,} bytes, not a multiple of 4,", begin)
+                raise format_error(f"a list of floats has {end - begin:,} bytes, not a multiple of 4,", begin)
             parts.append(data[begin:end])
     return np.frombuffer(b"".join(parts), dtype="<f4").astype(np.float32)
 
@@ -306,27 +316,27 @@ def int64_list(data: memoryview) -> Int64s:
     for number, wire, begin, end in fields(data, 0, len(data)):
         if number == 1 and wire in (BYTES, VARINT):
             if end > begin and data[end - 1] > 0x7F:
-                raise malformed("a number does not end", begin)
+                raise format_error("a number does not end", begin)
             parts.append(data[begin:end])
     return unpack_varints(np.frombuffer(b"".join(parts), dtype=np.uint8))
 
 
 def unpack_varints(packed: npt.NDArray[np.uint8]) -> Int64s:
-    """All numbers of a packed list at once; the last byte must end one."""
+    """Return all numbers of a packed list at once; the last byte must end one."""
     ends = np.flatnonzero(packed < 0x80)
     if not len(ends):
         return np.empty(0, dtype=np.int64)
     begins = np.concatenate(([0], ends[:-1] + 1))
     lengths = ends - begins + 1
     if lengths.max() > 10:
-        raise malformed("a number of more than ten bytes", int(begins[lengths.argmax()]))
+        raise format_error("a number of more than ten bytes", int(begins[lengths.argmax()]))
     shifts = (np.arange(len(packed)) - np.repeat(begins, lengths)) * 7
     bits = (packed & np.uint8(0x7F)).astype(np.uint64) << shifts.astype(np.uint64)
     return np.bitwise_or.reduceat(bits, begins).astype(np.int64)
 
 
 def values_of(found: Mapping[bytes, memoryview], name: bytes, kind: int) -> memoryview:
-    """The list of a feature that must be of a kind; empty where the feature is missing."""
+    """Return the list of a feature that must be of a kind; empty where the feature is missing."""
     stored, values = list_of(found[name]) if name in found else (0, memoryview(b""))
     if stored not in (0, kind):
         raise BadData(f"{name.decode()} holds {KINDS[stored]}, expected {KINDS[kind]}.")
@@ -340,6 +350,7 @@ def byte_values(found: Mapping[bytes, memoryview], name: bytes) -> list[memoryvi
 
 
 def only(values: list[memoryview], name: bytes) -> memoryview:
+    """Return the single value of a feature; refuse none or several."""
     if len(values) != 1:
         raise BadData(f"{name.decode()} has {len(values):,} values, expected one.")
     return values[0]
@@ -361,6 +372,7 @@ def single_label(found: Mapping[bytes, memoryview]) -> int:
 
 
 def boxes_of(found: Mapping[bytes, memoryview]) -> Floats:
+    """Return the bounding boxes, N x 4: top, left, bottom, right."""
     if not any(name in found for name in BOX_SIDES):
         return np.empty((0, 4), dtype=np.float32)
     sides = [float_list(values_of(found, name, FLOAT_LIST)) for name in BOX_SIDES]
@@ -383,6 +395,7 @@ def pack_varint(value: int) -> bytes:
 
 
 def field(number: int, content: bytes) -> bytes:
+    """Encode a length-delimited field."""
     return bytes((number << 3 | BYTES,)) + pack_varint(len(content)) + content
 
 
@@ -402,5 +415,5 @@ def encode_feature(name: bytes, value: Encodable) -> bytes:
 
 
 def encode_bytes(items: list[bytes]) -> bytes:
-    """An empty list has no kind: it reads back as a feature without a value."""
+    """Encode a list of bytes. An empty list has no kind: it reads back as a feature without a value."""
     return field(BYTES_LIST, b"".join(field(1, item) for item in items)) if items else b""

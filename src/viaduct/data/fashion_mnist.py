@@ -53,6 +53,7 @@ class FashionMnist(Images):
 
 
 def read_split(folder: Path, split: str) -> Split:
+    """Read the images and labels of one split, and check that they fit."""
     images = find(folder, f"{split}-images-idx3-ubyte")
     labels = find(folder, f"{split}-labels-idx1-ubyte")
     pixels, classes = read_idx(images, IDX_IMAGES), read_idx(labels, IDX_LABELS)
@@ -64,9 +65,9 @@ def read_split(folder: Path, split: str) -> Split:
 
 
 def find(folder: Path, name: str) -> Path:
-    """The file of that name, plain or gzipped."""
+    """Return the file of that name, plain or gzipped."""
     for file in (folder / name, folder / f"{name}.gz"):
         if file.is_file():
             return file
-    seen = ", ".join(sorted(entry.name for entry in folder.iterdir())[:12]) or "nothing"
-    raise BadData(f"{folder / name}[.gz]: there is no such file.", f"{folder} has: {seen}", GET_IT)
+    present = ", ".join(sorted(entry.name for entry in folder.iterdir())[:12]) or "nothing"
+    raise BadData(f"{folder / name}[.gz]: there is no such file.", f"{folder} has: {present}", GET_IT)

@@ -60,6 +60,8 @@ TRY_ANOTHER = "Give another source with --from: an address, a file or a folder."
 
 @dataclass(frozen=True)
 class PublicFile:
+    """Name and checksum of a file of a public data set."""
+
     name: str
     md5: str
 
@@ -73,10 +75,12 @@ class PublicSet:
     is_archive: bool = False
 
     def names(self) -> set[str]:
+        """Return the names of all files, in every form."""
         return {form.name for forms in self.files for form in forms}
 
 
 def zipped_or_plain(name: str, zipped_md5: str, plain_md5: str) -> tuple[PublicFile, ...]:
+    """Return both forms in which a file may be there."""
     return PublicFile(f"{name}.gz", zipped_md5), PublicFile(name, plain_md5)
 
 
@@ -108,14 +112,16 @@ SETS = {
 
 
 def fetch(name: str, out: Path, *, source: str | None = None, on_progress: Progress | None = None) -> Path:
-    """Bring a set into `out` and say where it lies; a set that is there and whole is left alone, without network.
+    """Bring a set into `out` and return its folder.
+
+    A complete set is left alone, and no network is used.
 
     `source` is an address (of the file, or of the folder it lies in) or a local file or folder; by default the
     set's public address.
     """
     wanted = find_set(name)
-    with explaining(out):
-        there = find_whole(wanted, out)
+    with explain_errors(out):
+        there = find_complete(wanted, out)
         if there is not None:
             return there
         origin = find_origin(source or wanted.address)
@@ -126,10 +132,10 @@ def fetch(name: str, out: Path, *, source: str | None = None, on_progress: Progr
 
 
 def present(name: str, out: Path) -> Path | None:
-    """Where the set lies in `out`, if it is there and whole."""
+    """Return the folder of the set in `out` if it is there and complete."""
     wanted = find_set(name)
-    with explaining(out):
-        return find_whole(wanted, out)
+    with explain_errors(out):
+        return find_complete(wanted, out)
 
 
 def find_set(name: str) -> PublicSet:
@@ -143,14 +149,15 @@ def ignore(done: int, total: int | None) -> None:
 
 
 def prepare(out: Path) -> None:
-    """A folder that can be written to, which is better known before the download than after."""
+    """Create a folder and check that it can be written to, before the download."""
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=out):
         pass
 
 
 @contextmanager
-def explaining(out: Path) -> Iterator[None]:
+def explain_errors(out: Path) -> Iterator[None]:
+    """Turn errors of the file system into messages that say what to do."""
     try:
         yield
     except OSError as error:
@@ -166,7 +173,8 @@ def explaining(out: Path) -> Iterator[None]:
 # What is there already
 
 
-def find_whole(wanted: PublicSet, out: Path) -> Path | None:
+def find_complete(wanted: PublicSet, out: Path) -> Path | None:
+    """Return where all of the set lies, or None."""
     if wanted.is_archive:
         folder = out / cifar10.FOLDER
         return folder if is_unpacked(folder) else None
@@ -174,12 +182,15 @@ def find_whole(wanted: PublicSet, out: Path) -> Path | None:
 
 
 def find_form(forms: tuple[PublicFile, ...], folder: Path) -> Path | None:
-    """The file in whichever form lies in the folder with the right checksum."""
+    """Return the file in whichever form lies in the folder with the right checksum."""
     return next((folder / form.name for form in forms if has_sum(folder / form.name, form.md5)), None)
 
 
 def is_unpacked(folder: Path) -> bool:
-    """All records of the right size, and as they were unpacked; a folder unpacked by hand has no MD5SUMS."""
+    """Return True if all records have the right size and are as they were unpacked.
+
+    A folder unpacked by hand has no MD5SUMS.
+    """
     size = cifar10.RECORDS_PER_FILE * cifar10.RECORD_BYTES
     files = [folder / name for name in RECORD_FILES]
     if not all(file.is_file() and file.stat().st_size == size for file in files):
@@ -214,7 +225,7 @@ def md5_of(file: Path) -> str:
 
 
 def find_origin(source: str) -> Path | SplitResult:
-    """A local path, or the parts of an address."""
+    """Return a local path, or the parts of an address."""
     if "://" not in source:
         return existing(Path(source))
     try:
@@ -243,7 +254,7 @@ def obtain(
     origin: Path | SplitResult,
     on_progress: Progress,
 ) -> Path:
-    """One file of the set with its checksum right: there already, local, or from the network."""
+    """Return one file of the set with the right checksum: there already, local, or from the network."""
     there = find_form(forms, out)
     if there is not None:
         return there
@@ -254,7 +265,7 @@ def obtain(
 
 
 def file_address(origin: SplitResult, name: str, wanted: PublicSet) -> str:
-    """The address itself where it names the set's only file, or else the file of that name in the same folder."""
+    """Return the address of a file: itself where it names the only one, else its neighbour of that name."""
     folder, _, last = origin.path.rpartition("/")
     if wanted.is_archive and (origin.query or last.endswith((".gz", ".tgz"))):
         return urlunsplit(origin)
@@ -265,23 +276,24 @@ def file_address(origin: SplitResult, name: str, wanted: PublicSet) -> str:
 
 def find_local(origin: Path, forms: tuple[PublicFile, ...], wanted: PublicSet) -> Path:
     if wanted.is_archive and origin.is_file():
-        return checked(origin, forms[0])
+        return require_checksum(origin, forms[0])
     folder = origin if origin.is_dir() else origin.parent
     if origin.is_file() and origin.name not in wanted.names():
         raise BadData(f"{origin}: not one of the set's {len(wanted.files)} files.", "Give the folder they lie in.")
     for form in forms:
         if (folder / form.name).is_file():
-            return checked(folder / form.name, form)
-    seen = sorted(entry.name for entry in folder.iterdir())
-    shown = ", ".join(seen[:12]) + (f" and {len(seen) - 12} more" if len(seen) > 12 else "")
+            return require_checksum(folder / form.name, form)
+    present = sorted(entry.name for entry in folder.iterdir())
+    shown = ", ".join(present[:12]) + (f" and {len(present) - 12} more" if len(present) > 12 else "")
     raise BadData(
         f"{folder}: there is no {' or '.join(form.name for form in forms)}.",
-        f"It has: {shown}" if seen else "It is empty.",
-        UNPACKED if wanted.is_archive and cifar10.TEST_FILE in seen else TRY_ANOTHER,
+        f"It has: {shown}" if present else "It is empty.",
+        UNPACKED if wanted.is_archive and cifar10.TEST_FILE in present else TRY_ANOTHER,
     )
 
 
-def checked(file: Path, form: PublicFile) -> Path:
+def require_checksum(file: Path, form: PublicFile) -> Path:
+    """Return the file if its checksum is right."""
     found = md5_of(file)
     if found != form.md5:
         raise wrong_sum(file, form, found, "It is left as it is; copy or download it again.")
@@ -289,12 +301,14 @@ def checked(file: Path, form: PublicFile) -> Path:
 
 
 def wrong_sum(file: Path, form: PublicFile, found: str, *hints: str) -> BadData:
+    """Return the error for a file with another checksum."""
     return BadData(
         f"{file}: wrong checksum: expected md5 {form.md5}, found {found} ({file.stat().st_size:,} bytes).", *hints
     )
 
 
 def copy(file: Path, out: Path, on_progress: Progress) -> Path:
+    """Copy a local file into the folder, atomically."""
     target = out / file.name
     with open(file, "rb") as source, replace_file(target) as opened:
         shutil.copyfileobj(source, opened)
@@ -304,7 +318,7 @@ def copy(file: Path, out: Path, on_progress: Progress) -> Path:
 
 
 def set_aside(file: Path) -> Path:
-    """Under another name, where it is in nobody's way."""
+    """Move a file to another name, so that it is not overwritten."""
     aside = with_suffix(file, ".bad")
     if file.exists():
         os.replace(file, aside)
@@ -319,19 +333,22 @@ def with_suffix(file: Path, suffix: str) -> Path:
 
 
 class Broken(Exception):
-    """A connection that failed, or failed to begin; it is worth another try."""
+    """Failure of a connection, which is worth another try."""
 
 
 @dataclass(frozen=True)
 class Version:
-    """What tells a file on a server from what may lie there tomorrow."""
+    """Identity of a file on a server, which tells it from a later one at the same address."""
 
     address: str
     validator: str | None
     total: int | None
 
     def agrees_with(self, other: Version) -> bool:
-        """Nothing that both know differs: an answer to If-Range need not repeat the date (RFC 9110, 15.3.7)."""
+        """Return True if nothing that both know differs.
+
+        An answer to If-Range need not repeat the date (RFC 9110, 15.3.7).
+        """
         known = ((self.validator, other.validator), (self.total, other.total))
         return all(mine is None or theirs is None or mine == theirs for mine, theirs in known)
 
@@ -352,6 +369,7 @@ def download(address: str, form: PublicFile, out: Path, on_progress: Progress) -
 
 
 def refuse(part: Path, target: Path, form: PublicFile, found: str, address: str) -> BadData:
+    """Set a downloaded file with a wrong checksum aside; return the error."""
     aside = with_suffix(target, ".bad")
     os.replace(part, aside)
     forget(part)
@@ -359,6 +377,7 @@ def refuse(part: Path, target: Path, form: PublicFile, found: str, address: str)
 
 
 def publish(part: Path, target: Path) -> None:
+    """Give a finished part its final name."""
     with open(part, "rb+") as file:
         os.fsync(file.fileno())
     set_aside(target)
@@ -378,11 +397,12 @@ def receive_all(address: str, part: Path, on_progress: Progress) -> bool:
                 furthest, pauses = size_of(part), iter(PAUSES)
             pause = next(pauses, None)
             if pause is None:
-                raise BadData(f"{address}: {error}.", how_far(part), TRY_ANOTHER) from error
+                raise BadData(f"{address}: {error}.", describe_progress(part), TRY_ANOTHER) from error
         time.sleep(pause)
 
 
-def how_far(part: Path) -> str:
+def describe_progress(part: Path) -> str:
+    """Say how much has been downloaded and what continues it."""
     version, size = read_version(part), size_of(part)
     if not size:
         return "Nothing has come yet; the same command tries again."
@@ -391,7 +411,7 @@ def how_far(part: Path) -> str:
 
 
 def receive(address: str, part: Path, on_progress: Progress) -> bool:
-    """One connection: continue the part if the server still has the same version, or else begin it again."""
+    """Open one connection: continue the part if the server still has the same version, or else begin it again."""
     begun = read_version(part)
     if begun is None or begun.address != address:
         forget(part)
@@ -403,7 +423,7 @@ def receive(address: str, part: Path, on_progress: Progress) -> bool:
         version = version_of(address, response)
         if response.status != 206:
             have = 0
-            begin(part, version)
+            start_part(part, version)
         elif begun is None or not (begins_at(response, have) and begun.agrees_with(version)):
             forget(part)
             raise Broken("the file there has changed")
@@ -413,6 +433,7 @@ def receive(address: str, part: Path, on_progress: Progress) -> bool:
 
 
 def connect(address: str, part: Path, have: int, begun: Version | None) -> HTTPResponse:
+    """Request the file from byte `have` on, if the server still has the version that was begun."""
     headers = {"User-Agent": "viaduct", "Accept-Encoding": "identity"}
     if have:
         headers["Range"] = f"bytes={have}-"
@@ -431,7 +452,7 @@ def connect(address: str, part: Path, have: int, begun: Version | None) -> HTTPR
 
 
 def judge(address: str, part: Path, code: int, reason: str) -> Exception:
-    """Is an answer that is not the file worth another try?"""
+    """Return the error for an answer that is not the file: `Broken` if it is worth another try."""
     if code == 416:  # the file there is now shorter than what has come of it
         forget(part)
         return Broken("the file there has changed")
@@ -447,6 +468,7 @@ def reason_of(error: Exception) -> str:
 
 
 def pour(response: HTTPResponse, file: BinaryIO, have: int, total: int | None, on_progress: Progress) -> None:
+    """Write the response to the file and report progress."""
     on_progress(have, total)
     while have != total:
         piece = read_piece(response, PIECE_BYTES if total is None else min(PIECE_BYTES, total - have))
@@ -460,7 +482,7 @@ def pour(response: HTTPResponse, file: BinaryIO, have: int, total: int | None, o
 
 
 def read_piece(response: HTTPResponse, limit: int) -> bytes:
-    """Whatever has arrived, so that nothing of it is lost when the connection breaks."""
+    """Read whatever has arrived, so that nothing is lost when the connection breaks."""
     try:
         return response.read1(limit)
     except (OSError, HTTPException) as error:
@@ -468,7 +490,10 @@ def read_piece(response: HTTPResponse, limit: int) -> bytes:
 
 
 def version_of(address: str, response: HTTPResponse) -> Version:
-    """If-Range takes an ETag that is not weak, or a date (RFC 9110, 13.1.5)."""
+    """Return the version of a response.
+
+    If-Range takes an ETag that is not weak, or a date (RFC 9110, 13.1.5).
+    """
     tag = response.headers["ETag"]
     validator = response.headers["Last-Modified"] if tag is None or tag.startswith("W/") else tag
     if response.status == 206:
@@ -479,11 +504,15 @@ def version_of(address: str, response: HTTPResponse) -> Version:
 
 
 def begins_at(response: HTTPResponse, have: int) -> bool:
+    """Return True if the response continues at byte `have`."""
     return (response.headers["Content-Range"] or "").startswith(f"bytes {have}-")
 
 
-def begin(part: Path, version: Version) -> None:
-    """The old bytes go before the new version is written down, so that a kill between the two mixes nothing."""
+def start_part(part: Path, version: Version) -> None:
+    """Start a new part.
+
+    The old bytes go before the new version is written down, so that a kill between the two mixes nothing.
+    """
     forget(part)
     with replace_file(with_suffix(part, ".json")) as file:
         file.write(json.dumps(asdict(version)).encode())
@@ -497,6 +526,7 @@ def read_version(part: Path) -> Version | None:
 
 
 def forget(part: Path) -> None:
+    """Delete a part and its version."""
     part.unlink(missing_ok=True)
     with_suffix(part, ".json").unlink(missing_ok=True)
 
@@ -509,7 +539,7 @@ def size_of(file: Path) -> int:
 
 
 def unpack(archive: Path, out: Path) -> Path:
-    """CIFAR-10's files, and no others, in a folder that takes its name when all of them are there."""
+    """Unpack CIFAR-10's files, and no others, in a folder that takes its name when all of them are there."""
     fresh = out / f"{cifar10.FOLDER}.part"
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir()
@@ -523,6 +553,7 @@ def unpack(archive: Path, out: Path) -> Path:
 
 
 def extract(archive: Path, folder: Path) -> None:
+    """Unpack CIFAR-10's own files into the folder."""
     try:
         with tarfile.open(archive, "r:gz") as tar:
             for member in tar:
@@ -537,7 +568,7 @@ def extract(archive: Path, folder: Path) -> None:
 
 
 def expected_name(archive: Path, member: tarfile.TarInfo) -> str | None:
-    """The file name of one of CIFAR-10's own files, None for what else may lie beside them."""
+    """Return the file name of one of CIFAR-10's own files; None for others beside them."""
     path = PurePosixPath(member.name)
     if path.is_absolute() or ".." in path.parts:
         raise BadData(f"{archive}: {member.name!r} in it would land outside of the folder; nothing was unpacked.")
@@ -550,6 +581,7 @@ def expected_name(archive: Path, member: tarfile.TarInfo) -> str | None:
 
 
 def check_size(archive: Path, member: tarfile.TarInfo, name: str) -> None:
+    """Refuse a member of the archive with an unexpected size."""
     expected = cifar10.RECORDS_PER_FILE * cifar10.RECORD_BYTES
     if name in RECORD_FILES and member.size != expected:
         raise BadData(f"{archive}: {member.name!r}: expected {expected:,} bytes, found {member.size:,}.")
@@ -568,7 +600,10 @@ def extract_member(tar: tarfile.TarFile, member: tarfile.TarInfo, file: Path) ->
 
 
 def settle(fresh: Path, target: Path) -> Path:
-    """At once where nothing is there; otherwise file by file, so that what else a person keeps there stays."""
+    """Move the unpacked files to the final folder; other files that are there stay.
+
+    So other files there stay.
+    """
     if not target.exists():
         os.rename(fresh, target)
         return target

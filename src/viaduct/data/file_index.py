@@ -22,9 +22,9 @@ from viaduct.data.tfrecord import (
     MASK,
     OVERHEAD,
     BadRecord,
-    checked_length,
+    check_length,
     compression,
-    truncated,
+    describe_truncation,
 )
 from viaduct.errors import BadData
 
@@ -42,7 +42,7 @@ HEADS = np.dtype([("length", "<u8"), ("crc", "<u4")])
 
 
 class FileIndex(NamedTuple):
-    """Where the records of one file are. Offsets are those of the headers, lengths those of the data."""
+    """Positions of the records of one file. Offsets are those of the headers, lengths those of the data."""
 
     offsets: Int64s
     lengths: Int64s
@@ -55,15 +55,15 @@ class FileIndex(NamedTuple):
 
 
 def file_index(path: Path) -> FileIndex:
-    """The index of a file: the stored one if it is up to date, otherwise a new one, which is then stored."""
-    return stored_index(path) or renewed_index(path)
+    """Return the index of a file: the stored one if it is up to date, otherwise a new one, which is stored."""
+    return load_index(path) or renew_index(path)
 
 
-def stored_index(path: Path) -> FileIndex | None:
-    """The stored index, memory-mapped; None if there is none for the file as it is now."""
+def load_index(path: Path) -> FileIndex | None:
+    """Return the stored index, memory-mapped; None if there is none for the file as it is now."""
     size, changed = identity_of(path)
-    for place in sidecar.places(path):
-        table = sidecar.load(place)
+    for stored_path in sidecar.list_paths(path):
+        table = sidecar.load(stored_path)
         if table is None or len(table) != 3 or table[:, :1].ravel().tolist() != [size, changed, VERSION]:
             continue
         offsets, lengths, labels = table[:, 1:]
@@ -73,13 +73,14 @@ def stored_index(path: Path) -> FileIndex | None:
 
 
 def is_chain(offsets: Int64s, lengths: Int64s, size: int) -> bool:
-    """Whether each record begins where the one before it ends, from the first byte of the file to the last."""
+    """Return True if each record begins where the one before it ends, over the whole file."""
     ends = offsets + lengths + OVERHEAD
     begins = np.append(offsets, size)
     return bool(begins[0] == 0 and np.array_equal(begins[1:], ends) and (not len(lengths) or lengths.min() >= 0))
 
 
-def renewed_index(path: Path) -> FileIndex:
+def renew_index(path: Path) -> FileIndex:
+    """Build and store the index of a file."""
     before = identity_of(path)
     index = build_index(path)
     keep(path, before, index)
@@ -87,6 +88,7 @@ def renewed_index(path: Path) -> FileIndex:
 
 
 def keep(path: Path, identity: tuple[int, int], index: FileIndex) -> None:
+    """Store an index beside its file, with the identity of the file."""
     table = np.full((3, 1 + len(index.offsets)), UNKNOWN, dtype=np.int64)
     table[:, 0] = *identity, VERSION
     table[0, 1:], table[1, 1:] = index.offsets, index.lengths
@@ -96,6 +98,7 @@ def keep(path: Path, identity: tuple[int, int], index: FileIndex) -> None:
 
 
 def identity_of(path: Path) -> tuple[int, int]:
+    """Return size and time of change of a file."""
     try:
         return sidecar.identity(path)
     except OSError as error:
@@ -103,7 +106,7 @@ def identity_of(path: Path) -> tuple[int, int]:
 
 
 def build_index(path: Path) -> FileIndex:
-    """Hop from header to header; a `BadRecord` where one is damaged or the file ends too early."""
+    """Build an index from header to header; raise a `BadRecord` where one is damaged or the file ends too early."""
     refuse_compressed(path)
     handle = Handle(path)
     size = os.fstat(handle.descriptor).st_size
@@ -116,6 +119,7 @@ def build_index(path: Path) -> FileIndex:
 
 
 def refuse_compressed(path: Path) -> None:
+    """Refuse a compressed file, which cannot be read at random."""
     kind = compression(path)
     if kind:
         raise BadData(
@@ -125,7 +129,7 @@ def refuse_compressed(path: Path) -> None:
 
 
 def hop(handle: Handle, size: int) -> tuple[list[int], list[bytes]]:
-    """Offsets and headers up to the end of the file, or to where a damaged length leads nowhere."""
+    """Return offsets and headers up to the end of the file, or to where a damaged length leads nowhere."""
     offsets, heads = list[int](), list[bytes]()
     position, begin, window = 0, 0, b""
     while position < size:
@@ -142,13 +146,16 @@ def hop(handle: Handle, size: int) -> tuple[list[int], list[bytes]]:
 
 
 def headers_of(heads: list[bytes]) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32]]:
-    """Lengths and stored checksums. A header that is cut off counts as zeros, which no checksum matches."""
+    """Return lengths and stored checksums.
+
+    A header that is cut off counts as zeros, which no checksum matches.
+    """
     table = np.frombuffer(b"".join(head.ljust(HEADER.size, b"\0") for head in heads), dtype=HEADS)
     return table["length"].astype(np.uint64), table["crc"].astype(np.uint32)
 
 
 def masked_crcs(lengths: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint32]:
-    """`masked_crc32c` of each length, all at once: 0.1 µs a header."""
+    """Return `masked_crc32c` of each length, all at once: 0.1 µs a header."""
     register = np.full(len(lengths), 0xFFFFFFFF, dtype=np.uint32)
     for byte in np.ascontiguousarray(lengths.astype("<u8")).view(np.uint8).reshape(-1, 8).T:
         register = byte_words()[(register ^ byte) & np.uint32(0xFF)] ^ register >> np.uint32(8)
@@ -157,25 +164,26 @@ def masked_crcs(lengths: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint32]:
 
 
 def end_of(offsets: list[int], lengths: npt.NDArray[np.uint64]) -> int:
+    """Return the position after the last record."""
     return offsets[-1] + int(lengths[-1]) + OVERHEAD if offsets else 0
 
 
 def first_damage(handle: Handle, path: Path, record: int, offsets: list[int], size: int) -> BadRecord:
-    """The reason for stopping at a record: its header says, or the file ends inside of it."""
+    """Return why reading stopped at a record: its header says, or the file ends inside of it."""
     offset = offsets[record]
 
     def damage(reason: str) -> BadRecord:
         return BadRecord(path, record, offset, reason, *NO_WAY_ON)
 
     try:
-        length = checked_length(handle.read(HEADER.size, offset), damage)
+        length = check_length(handle.read(HEADER.size, offset), damage)
     except BadRecord as error:
         return error
-    return damage(truncated(length, size - offset - HEADER.size))
+    return damage(describe_truncation(length, size - offset - HEADER.size))
 
 
 class Handle:
-    """An open file that is read at any place by any thread, and closed when nobody holds it any more."""
+    """Open file that any thread reads at any offset; it is closed when nobody holds it any more."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -200,30 +208,30 @@ class Handle:
 
 
 def dali_index_path(path: Path, folder: Path | None = None) -> Path:
-    """`train-00000-of-01024.idx`, beside the records or in a folder of its own."""
+    """Return `train-00000-of-01024.idx`, beside the records or in a folder of its own."""
     return (folder or path.parent) / f"{path.name}.idx"
 
 
 def write_dali_index(path: Path, index: FileIndex, folder: Path | None = None) -> Path:
-    """One line a record: where it begins and how many bytes it takes up in all, as DALI's tfrecord2idx writes."""
-    place = dali_index_path(path, folder)
+    """Write one line a record, offset and size in all, as DALI's tfrecord2idx does."""
+    index_path = dali_index_path(path, folder)
     sizes = index.lengths + OVERHEAD
     lines = (f"{offset} {size}\n" for offset, size in zip(index.offsets.tolist(), sizes.tolist(), strict=True))
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with replace_file(place) as file:
+        index_path.parent.mkdir(parents=True, exist_ok=True)
+        with replace_file(index_path) as file:
             file.write("".join(lines).encode())
     except OSError as error:
         raise BadData(
-            f"{place}: could not be written: {error.strerror}.", "Name another folder: --dali-folder DIR."
+            f"{index_path}: could not be written: {error.strerror}.", "Name another folder: --dali-folder DIR."
         ) from error
-    return place
+    return index_path
 
 
 def read_dali_index(path: Path) -> FileIndex:
-    """An index from DALI's text form."""
+    """Read an index in DALI's text form."""
     try:
-        numbers = [int(word) for word in path.read_text("ascii").split()]
+        numbers = [int(number) for number in path.read_text("ascii").split()]
         table = np.array(numbers, dtype=np.int64).reshape(-1, 2)
     except (OSError, ValueError, OverflowError) as error:
         raise BadData(f"{path}: not an index of 'offset size' lines: {error}.") from error

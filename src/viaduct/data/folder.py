@@ -25,7 +25,7 @@ NO_BOXES = np.empty((0, 4), np.float32)
 
 
 class ImageFolder:
-    """The images of a split by number, read as `RecordFolder` reads records."""
+    """Images of a split by number, read as `RecordFolder` reads records."""
 
     def __init__(self, origin: Origin, images: Sequence[SourceImage], labels: dict[str, int]) -> None:
         self.origin, self.images = origin, images
@@ -36,29 +36,31 @@ class ImageFolder:
         return len(self.images)
 
     def fields(self, number: int) -> ImageFields:
+        """Read an image with its label."""
         image = self.images[number]
         encoded = memoryview(self.origin.read(image))
         return ImageFields(encoded, int(self._labels[number]), image.group, NO_BOXES)
 
     def labels(self, *, skip_bad: bool = False) -> Labels:
-        """From their folders or the list, which no damaged image can spoil."""
+        """Return labels from the folders or the list, which no damaged image can spoil."""
         return self._labels
 
     def blame(self, number: int, reason: str, *hints: str) -> BadData:
-        """An error that says which image it is."""
-        return BadData(f"{self.origin.place}: {self.images[number].name}: {reason.rstrip('.')}.", *hints)
+        """Return an error that names the image."""
+        return BadData(f"{self.origin.path}: {self.images[number].name}: {reason.rstrip('.')}.", *hints)
 
     def where(self, number: int) -> str:
+        """Return the name of an image, for messages."""
         return self.images[number].name
 
     @property
     def how_to_list_bad(self) -> str:
-        place = self.origin.place
-        return f"To list them all: `viaduct data build {place} --out DIR`, then `viaduct data check DIR --deep`."
+        path = self.origin.path
+        return f"To list them all: `viaduct data build {path} --out DIR`, then `viaduct data check DIR --deep`."
 
 
 def holds_images(path: Path) -> bool:
-    """Whether this is a list or a folder of class folders rather than a folder of record files."""
+    """Return True for a list or a folder of class folders, False for a folder of record files."""
     if path.suffix.lower() == ".csv":
         return True
     has_records = path.is_dir() and any(shard_sets(path, split) for split in SPLITS)
@@ -66,12 +68,12 @@ def holds_images(path: Path) -> bool:
 
 
 def read_class_names(path: Path) -> dict[int, str]:
-    """Label to class name of class folders or of a list."""
+    """Return the class name of each label of class folders or of a list."""
     return {label: name for name, label in number_classes(find_origin(path), FIRST_LABEL).items()}
 
 
-def one_folder(path: Path, split: str) -> RecordFolder | ImageFolder | MindRecordFolder:
-    """One split of records, of class folders or of a list, whichever the path is."""
+def open_split(path: Path, split: str) -> RecordFolder | ImageFolder | MindRecordFolder:
+    """Open one split of records, of class folders or of a list, whichever the path is."""
     if holds_mindrecords(path):
         train_rows, validation_rows = mindrecord_folders(path)
         if split == "train" and train_rows is None:
@@ -84,7 +86,7 @@ def one_folder(path: Path, split: str) -> RecordFolder | ImageFolder | MindRecor
 
 
 def image_folders(path: Path) -> tuple[ImageFolder, ImageFolder]:
-    """The training and the validation images."""
+    """Open the training and the validation images."""
     origin = find_origin(path)
     labels = number_classes(origin, FIRST_LABEL)
     train, validation = origin.train, origin.validation

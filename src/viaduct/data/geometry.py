@@ -1,7 +1,7 @@
-"""Where the pixels that a network sees come from: the crop sampler, and legacy bilinear resizing.
+"""The crop sampler, and legacy bilinear resizing.
 
-    sample_crop("official", height, width, boxes, generator)     Crop(y, x, height, width), at random
-    axis = stretched(start=10, length=300, size=224)             224 places between pixels 10 and 309
+    draw_crop(sampler, height, width, boxes, generator)          Crop(y, x, height, width), at random
+    axis = stretch_axis(start=10, length=300, size=224)             224 places between pixels 10 and 309
     resample(image, rows_axis, columns_axis)                   float32, one value for each pair of places
 
 Cropping, resizing, cutting out the middle and mirroring all are ways to choose places along one direction, so each
@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from viaduct.data.jpeg import Shrink
-from viaduct.errors import BadData, BadValue, UnknownName
+from viaduct.errors import BadData
 
 Floats = npt.NDArray[np.float32]
 Places = npt.NDArray[np.intp]
@@ -33,6 +33,8 @@ ROWS_AT_ONCE = 32  # so that what `resample` works on stays in a core's cache: 0
 
 
 class Crop(NamedTuple):
+    """Rectangle of an image, in pixels."""
+
     y: int
     x: int
     height: int
@@ -41,7 +43,7 @@ class Crop(NamedTuple):
 
 @dataclass(frozen=True)
 class Sampler:
-    """The arguments of `tf.image.sample_distorted_bounding_box` in one network's training."""
+    """Arguments of `tf.image.sample_distorted_bounding_box` in one network's training."""
 
     ratio: tuple[float, float]  # of width to height
     area: tuple[float, float]  # as a fraction of the image's
@@ -51,48 +53,32 @@ class Sampler:
     attempts: int = 100
 
 
-SAMPLERS = {
-    "official": Sampler(ratio=(0.75, 1.33), area=(0.05, 1.0), uses_boxes=True),
-    "v15": Sampler(ratio=(0.75, 1.33), area=(0.05, 1.0), uses_boxes=True),
-    "resnext": Sampler(ratio=(3 / 4, 4 / 3), area=(0.08, 1.0), frame=280),
-    "amoebanet": Sampler(ratio=(3 / 4, 4 / 3), area=(0.1, 1.0)),
-}
-
-
-def sample_crop(name: str, height: int, width: int, boxes: Boxes | None, generator: np.random.Generator) -> Crop:
-    """A crop for training, distributed as in the reference of `name`. Not torchvision's RandomResizedCrop.
+def draw_crop(sampler: Sampler, height: int, width: int, boxes: Boxes | None, generator: np.random.Generator) -> Crop:
+    """Draw a training crop; boxes are used if the sampler uses them. Not torchvision's RandomResizedCrop.
 
     That one draws areas uniformly and ratios on a log scale; here ratios are uniform and so are heights.
     """
-    sampler = named_sampler(name)
     if sampler.frame is not None:
         crop = sample(sampler, sampler.frame, sampler.frame, [], generator)
-        return stretched_crop(crop, sampler.frame, height, width)
+        return stretch_crop(crop, sampler.frame, height, width)
     given = np.asarray(boxes, dtype=np.float32) if sampler.uses_boxes and boxes is not None else NO_BOXES
     objects = pixel_boxes(given, height, width) if given.size else []
     return sample(sampler, height, width, objects, generator)
 
 
-def named_sampler(name: str) -> Sampler:
-    if not isinstance(name, str):
-        raise BadValue(f"a preprocessing is named by a word, got {name!r}.", f"There are: {', '.join(SAMPLERS)}.")
-    if name not in SAMPLERS:
-        raise UnknownName("preprocessing", name, SAMPLERS)
-    return SAMPLERS[name]
-
-
 def sample(sampler: Sampler, height: int, width: int, objects: Sequence[Crop], generator: np.random.Generator) -> Crop:
-    whole = Crop(0, 0, height, width)
+    """Draw crops until one covers enough of an object; the full image after too many attempts."""
+    full = Crop(0, 0, height, width)
     low, high = sampler.ratio
     for _ in range(sampler.attempts):
         crop = attempt(sampler, height, width, low + (high - low) * generator.random(), generator)
-        if crop is not None and covers(crop, objects or [whole], sampler.least_covered):
+        if crop is not None and covers(crop, objects or [full], sampler.least_covered):
             return crop
-    return whole
+    return full
 
 
 def attempt(sampler: Sampler, height: int, width: int, ratio: float, generator: np.random.Generator) -> Crop | None:
-    """One crop of this ratio with a height drawn from those that fit, or None if rounding spoils its area."""
+    """Draw one crop of this ratio with a height drawn from those that fit; None if rounding spoils its area."""
     least_area, most_area = (fraction * width * height for fraction in sampler.area)
     tallest = tallest_that_fits(ratio, most_area, height, width)
     shortest = min(round(sqrt(least_area / ratio)), tallest)
@@ -111,6 +97,7 @@ def attempt(sampler: Sampler, height: int, width: int, ratio: float, generator: 
 
 
 def tallest_that_fits(ratio: float, most_area: float, height: int, width: int) -> int:
+    """Return the largest height whose width fits the image."""
     tallest = round(sqrt(most_area / ratio))
     if round(tallest * ratio) > width:
         tallest = int((width + 0.5) / ratio)
@@ -120,22 +107,27 @@ def tallest_that_fits(ratio: float, most_area: float, height: int, width: int) -
 
 
 def draw(choices: int, generator: np.random.Generator) -> int:
-    """One of 0 .. choices - 1; 0 if there is no choice. A third of the time of `generator.integers`."""
+    """Draw one of 0 .. choices - 1; 0 if there is no choice. A third of the time of `generator.integers`."""
     return int(generator.random() * choices) if choices > 1 else 0
 
 
 def covers(crop: Crop, objects: Sequence[Crop], least: float) -> bool:
+    """Return True if the crop covers at least this share of one object."""
     return any(overlap(crop, box) >= least * box.height * box.width for box in objects if box.height * box.width > 0)
 
 
-def overlap(one: Crop, other: Crop) -> int:
-    rows = min(one.y + one.height, other.y + other.height) - max(one.y, other.y)
-    columns = min(one.x + one.width, other.x + other.width) - max(one.x, other.x)
+def overlap(left: Crop, right: Crop) -> int:
+    """Return the number of pixels that two rectangles share."""
+    rows = min(left.y + left.height, right.y + right.height) - max(left.y, right.y)
+    columns = min(left.x + left.width, right.x + right.width) - max(left.x, right.x)
     return max(rows, 0) * max(columns, 0)
 
 
 def pixel_boxes(boxes: Boxes, height: int, width: int) -> list[Crop]:
-    """Fractions to whole pixels, truncated. An object thinner than a pixel has no area and is never covered."""
+    """Turn fractions into whole pixels, truncated.
+
+    An object thinner than a pixel has no area and is never covered.
+    """
     fractions = np.asarray(boxes, dtype=np.float32).reshape(-1, 4)
     if not ((fractions >= 0) & (fractions <= 1)).all() or (fractions[:, 2:] < fractions[:, :2]).any():
         raise BadData(f"boxes must be (top, left, bottom, right) between 0 and 1, got {fractions.tolist()}.")
@@ -143,8 +135,8 @@ def pixel_boxes(boxes: Boxes, height: int, width: int) -> list[Crop]:
     return [Crop(top, left, bottom - top, right - left) for top, left, bottom, right in edges]
 
 
-def stretched_crop(crop: Crop, frame: int, height: int, width: int) -> Crop:
-    """From a square frame to the image, truncated; at least one pixel."""
+def stretch_crop(crop: Crop, frame: int, height: int, width: int) -> Crop:
+    """Stretch a crop from a square frame to the image, truncated; at least one pixel."""
     return Crop(
         crop.y * height // frame,
         crop.x * width // frame,
@@ -154,45 +146,54 @@ def stretched_crop(crop: Crop, frame: int, height: int, width: int) -> Crop:
 
 
 class Axis(NamedTuple):
-    """Places along one direction of an image: each lies between two pixels, so far (0..1) on the way to the second."""
+    """Sampling positions along one direction of an image.
+
+    Each lies between two pixels, at `fraction` (0..1) of the distance from the first to the second.
+    """
 
     first: Places
     second: Places
-    way: Floats
+    fraction: Floats
 
     @property
     def positions(self) -> Floats:
-        return self.first + self.way * (self.second - self.first).astype(np.float32)
+        """Positions in pixels, with their fractions."""
+        return self.first + self.fraction * (self.second - self.first).astype(np.float32)
 
     @property
     def reach(self) -> tuple[int, int]:
-        """The first pixel that is read, and the one after the last."""
+        """First pixel that is read, and the one after the last."""
         low = min(self.first[0], self.first[-1], self.second[0], self.second[-1])
         return int(low), int(max(self.first[0], self.first[-1], self.second[0], self.second[-1])) + 1
 
 
-def stretched(start: int, length: int, size: int, skip: int = 0, count: int | None = None) -> Axis:
-    """`length` pixels from `start` on become `size` places, TensorFlow's legacy way; of these, `count` after `skip`.
+def stretch_axis(start: int, length: int, size: int, skip: int = 0, count: int | None = None) -> Axis:
+    """Resize `length` pixels from `start` on to `size` positions, TensorFlow's legacy way.
+
+    Of these, `count` after `skip` are returned.
 
     Place i lies at i * length / size, so the first lies on the first pixel, and the last before the last.
     """
     position = steps(skip, skip + (size - skip if count is None else count)) * (np.float32(length) / np.float32(size))
     first = position.astype(np.intp)
-    way = position - first.astype(np.float32)
+    fraction = position - first.astype(np.float32)
     first += start
-    return Axis(first, np.minimum(first + 1, start + length - 1), way)
+    return Axis(first, np.minimum(first + 1, start + length - 1), fraction)
 
 
 @lru_cache(maxsize=64)
 def steps(begin: int, end: int) -> Floats:
-    """Whole numbers as floats, to read: the same few ranges are wanted for every image."""
-    made = np.arange(begin, end, dtype=np.float32)
-    made.flags.writeable = False
-    return made
+    """Return whole numbers as read-only floats; the same few ranges are used for every image."""
+    numbers = np.arange(begin, end, dtype=np.float32)
+    numbers.flags.writeable = False
+    return numbers
 
 
 def central_box(length: int, fraction: float, size: int) -> Axis:
-    """The middle `fraction` as `tf.image.crop_and_resize` has it: ends on the middles of pixels, both included."""
+    """Return the middle `fraction`, as `tf.image.crop_and_resize` has it.
+
+    The ends lie on the middles of pixels, both included.
+    """
     begin, end, last = np.float32((1 - fraction) / 2), np.float32((1 + fraction) / 2), np.float32(length - 1)
     step = (end - begin) * last / np.float32(max(size - 1, 1))
     position = begin * last + np.arange(size, dtype=np.float32) * step
@@ -200,19 +201,19 @@ def central_box(length: int, fraction: float, size: int) -> Axis:
     return Axis(first, np.minimum(first + 1, length - 1), position - first.astype(np.float32))
 
 
-def mirrored_before(axis: Axis, start: int, length: int) -> Axis:
-    """Mirror the pixels, then resize: the places stay where they are, and other pixels come to lie there."""
+def mirror_before(axis: Axis, start: int, length: int) -> Axis:
+    """Mirror the pixels, then resize: the positions stay, and other pixels come to lie there."""
     turn = 2 * start + length - 1
-    return Axis(turn - axis.first, turn - axis.second, axis.way)
+    return Axis(turn - axis.first, turn - axis.second, axis.fraction)
 
 
-def mirrored_after(axis: Axis) -> Axis:
-    """Resize, then mirror. Legacy places are not symmetric, so this is not `mirrored_before`."""
+def mirror_after(axis: Axis) -> Axis:
+    """Resize, then mirror. Legacy positions are not symmetric, so this is not `mirror_before`."""
     return Axis(*(np.ascontiguousarray(part[::-1]) for part in axis))
 
 
-def shrunk(axis: Axis, factor: int, length: int) -> Axis:
-    """The same places in an image of `length` pixels along this direction, each the mean of `factor` of the old."""
+def shrink_axis(axis: Axis, factor: int, length: int) -> Axis:
+    """Return the same positions in an image of `length` pixels, each the mean of `factor` of the old."""
     low, high = axis.reach
     inside = (max(low // factor, 0), min(-(-high // factor), length) - 1)
     position = np.clip((axis.positions - np.float32((factor - 1) / 2)) / np.float32(factor), *inside)
@@ -221,19 +222,19 @@ def shrunk(axis: Axis, factor: int, length: int) -> Axis:
 
 
 def largest_shrink(rows: Axis, columns: Axis) -> Shrink:
-    """8, 4, 2 or 1: by how much an image may shrink and still have a pixel of its own for every place."""
-    spacing = min(np.ptp(axis.positions) / max(len(axis.way) - 1, 1) for axis in (rows, columns))
+    """Return how much an image may shrink, 8, 4, 2 or 1, and still have a pixel for every position."""
+    spacing = min(np.ptp(axis.positions) / max(len(axis.fraction) - 1, 1) for axis in (rows, columns))
     factors: tuple[Shrink, ...] = (8, 4, 2)
     return next((factor for factor in factors if spacing >= factor), 1)
 
 
 def resample(image: npt.NDArray[np.uint8], rows: Axis, columns: Axis, out: Floats | None = None) -> Floats:
-    """Bilinear between the four pixels around each pair of places: len(rows) x len(columns) x 3, float32.
+    """Interpolate between the four pixels around each pair of positions: rows x columns x 3, float32.
 
     Compiled where `_lerp.c` could be: one call that lets other threads run. In numpy it is many short ones, and
     threads wait for each other between them.
     """
-    out = np.empty((len(rows.way), len(columns.way), 3), dtype=np.float32) if out is None else out
+    out = np.empty((len(rows.fraction), len(columns.fraction), 3), dtype=np.float32) if out is None else out
     lerp = compiled_lerp()
     if lerp is None:
         return resample_in_numpy(image, rows, columns, out)
@@ -243,6 +244,7 @@ def resample(image: npt.NDArray[np.uint8], rows: Axis, columns: Axis, out: Float
 
 @cache
 def compiled_lerp() -> Callable[..., None] | None:
+    """Return the compiled function; None where it was not built."""
     try:
         compiled: Callable[..., None] = import_module("viaduct.data._lerp").lerp
     except ImportError:
@@ -251,35 +253,36 @@ def compiled_lerp() -> Callable[..., None] | None:
 
 
 def resample_in_numpy(image: npt.NDArray[np.uint8], rows: Axis, columns: Axis, out: Floats) -> Floats:
-    height = len(rows.way)
+    height = len(rows.fraction)
     left, right = columns.reach
-    across = Axis(in_channels(columns.first - left), in_channels(columns.second - left), np.repeat(columns.way, 3))
+    across = Axis(in_channels(columns.first - left), in_channels(columns.second - left), np.repeat(columns.fraction, 3))
     for start in range(0, height, ROWS_AT_ONCE):
         part = slice(start, start + ROWS_AT_ONCE)
-        down = Axis(rows.first[part], rows.second[part], rows.way[part])
+        down = Axis(rows.first[part], rows.second[part], rows.fraction[part])
         out[part] = blend_columns(blend_rows(image[:, left:right], down), across).reshape(-1, *out.shape[1:])
     return out
 
 
 def in_channels(places: Places) -> Places:
-    """Pixels to numbers: 5 to 15, 16 and 17."""
+    """Turn numbers of pixels into numbers of values: 5 into 15, 16 and 17."""
     return (places[:, None] * 3 + np.arange(3)).ravel()
 
 
 def blend_rows(image: npt.NDArray[np.uint8], down: Axis) -> Floats:
-    """The lines at these places, flat."""
-    lines = image[down.first].reshape(len(down.way), -1).astype(np.float32)
+    """Interpolate between rows; return flat lines."""
+    lines = image[down.first].reshape(len(down.fraction), -1).astype(np.float32)
     change = np.subtract(image[down.second].reshape(lines.shape), lines, dtype=np.float32)
-    change *= down.way[:, None]
+    change *= down.fraction[:, None]
     lines += change
     return lines
 
 
 def blend_columns(lines: Floats, across: Axis) -> Floats:
+    """Interpolate between columns of flat lines."""
     # Clipping only spares numpy a check: no index is out of range.
     blended = np.take(lines, across.first, axis=1, mode="clip")
     change = np.take(lines, across.second, axis=1, mode="clip")
     change -= blended
-    change *= across.way
+    change *= across.fraction
     blended += change
     return blended

@@ -27,12 +27,12 @@ from viaduct.data.file_index import (
     file_index,
     identity_of,
     keep,
-    renewed_index,
-    stored_index,
+    load_index,
+    renew_index,
     write_dali_index,
 )
-from viaduct.data.shards import SPLITS, nothing_found, read_label_names, record_files
-from viaduct.data.tfrecord import CHECKSUM, HEADER, BadRecord, damage_of, truncated
+from viaduct.data.shards import SPLITS, explain_nothing_found, read_label_names, record_files
+from viaduct.data.tfrecord import CHECKSUM, HEADER, BadRecord, damage_of, describe_truncation
 from viaduct.errors import BadData
 
 Progress = Callable[[int, int], None]
@@ -40,8 +40,8 @@ Progress = Callable[[int, int], None]
 OPEN_FILES = 128
 
 
-class Place(NamedTuple):
-    """Where a record of a folder is: for messages, and for reading it."""
+class Location(NamedTuple):
+    """Position of a record: for messages, and for reading it."""
 
     file: int  # of the folder's files
     path: Path
@@ -51,7 +51,7 @@ class Place(NamedTuple):
 
 
 class RecordFolder:
-    """The records of a split, over all its files, by number.
+    """Records of a split, over all its files, by number.
 
     `check=False` leaves out the checksums of the data. Any number of threads may read at once; a copy sent to
     another process opens the files anew.
@@ -61,7 +61,7 @@ class RecordFolder:
         self.path, self.split, self.check = Path(path), split, check
         self.files = record_files(self.path, split)
         if not self.files:
-            raise BadData(*nothing_found(self.path, split))
+            raise BadData(*explain_nothing_found(self.path, split))
         self.names = read_label_names(self.path)
         indices = [file_index(file) for file in self.files]
         # Copied, 16 bytes a record: 1,152 mapped indices would hold 1,152 file descriptors.
@@ -76,38 +76,46 @@ class RecordFolder:
         return len(self.offsets)
 
     def __reduce__(self) -> tuple[Callable[..., RecordFolder], tuple[object, ...]]:
-        return reopened, (self.path, self.split, self.check)
+        return reopen_folder, (self.path, self.split, self.check)
 
-    def place(self, number: int) -> Place:
+    def locate(self, number: int) -> Location:
+        """Find the file and the offset of a record."""
         if not 0 <= number < len(self):
             raise IndexError(f"record {number} of {len(self)}")
         file = bisect_right(self.starts, number) - 1
-        return Place(
+        return Location(
             file, self.files[file], number - self.starts[file], int(self.offsets[number]), int(self.lengths[number])
         )
 
     def record(self, number: int) -> memoryview:
-        """What a record holds; a `BadRecord` if it is damaged."""
-        place = self.place(number)
+        """Return the data of a record; raise a `BadRecord` if it is damaged."""
+        location = self.locate(number)
 
-        expected = place.length + CHECKSUM.size
-        body = self.handle(place.file).read(expected, place.offset + HEADER.size)
+        expected = location.length + CHECKSUM.size
+        body = self.handle(location.file).read(expected, location.offset + HEADER.size)
 
         def damage(reason: str) -> BadRecord:
             return BadRecord(
-                place.path, place.record, place.offset, reason, made_from=image_filename(body[: place.length])
+                location.path,
+                location.record,
+                location.offset,
+                reason,
+                made_from=image_filename(body[: location.length]),
             )
 
         if len(body) < expected:
-            raise damage(truncated(place.length, len(body)) + "; the file has changed")
-        data = memoryview(body)[: place.length]
-        error = damage_of(data, body[place.length :], damage) if self.check else None
+            raise damage(describe_truncation(location.length, len(body)) + "; the file has changed")
+        data = memoryview(body)[: location.length]
+        error = damage_of(data, body[location.length :], damage) if self.check else None
         if error:
             raise error
         return data
 
     def fields(self, number: int) -> ImageFields:
-        """Image, label, text and boxes of a record; a `BadRecord` if it is damaged or has another schema."""
+        """Return image, label, text and boxes of a record.
+
+        A damaged one, or one of another schema, raises a `BadRecord`.
+        """
         data = self.record(number)
         try:
             return image_fields(data)
@@ -115,30 +123,32 @@ class RecordFolder:
             raise self.blame(number, error.what) from error
 
     def blame(self, number: int, reason: str, *hints: str) -> BadRecord:
-        """An error that says where the record is: for whoever finds that its image cannot be decoded."""
-        place = self.place(number)
+        """Return an error that says where the record is, for example if its image cannot be decoded."""
+        location = self.locate(number)
         made_from = self.filename(number)
-        return BadRecord(place.path, place.record, place.offset, reason.rstrip("."), *hints, made_from=made_from)
+        return BadRecord(
+            location.path, location.record, location.offset, reason.rstrip("."), *hints, made_from=made_from
+        )
 
     def filename(self, number: int) -> str:
-        """The image file that a record was made from, as far as the record can be read; empty where it is not known."""
-        place = self.place(number)
+        """Return the image file that a record was made from; empty where it is not known."""
+        location = self.locate(number)
         try:
-            return image_filename(self.handle(place.file).read(place.length, place.offset + HEADER.size))
+            return image_filename(self.handle(location.file).read(location.length, location.offset + HEADER.size))
         except BadData:
             return ""
 
     def where(self, number: int) -> str:
-        """A record in a few words: its file and its number in it."""
-        place = self.place(number)
-        return f"{place.path.name} record {place.record}"
+        """Return the file of a record and its number in it, for messages."""
+        location = self.locate(number)
+        return f"{location.path.name} record {location.record}"
 
     @property
     def how_to_list_bad(self) -> str:
         return f"`viaduct data check {self.path} --deep` lists them all."
 
     def labels(self, on_progress: Progress | None = None, *, skip_bad: bool = False) -> Int64s:
-        """The label of every record. The first time, every record is read; then they are in the index.
+        """Return the label of every record. The first time, every record is read; then they are in the index.
 
         A damaged record raises its `BadRecord`; with `skip_bad` its label is `CORRUPT`.
         """
@@ -151,7 +161,7 @@ class RecordFolder:
 
     def _file_labels(self, file: int, on_progress: Progress | None, skip_bad: bool) -> Int64s:
         path, first, stop = self.files[file], self.starts[file], self.starts[file + 1]
-        stored = stored_index(path)
+        stored = load_index(path)
         labels = stored.labels if stored is not None else None
         if labels is None:
             before = identity_of(path)
@@ -176,7 +186,10 @@ class RecordFolder:
             return CORRUPT
 
     def handle(self, file: int) -> Handle:
-        """An open file. The oldest one is let go when there are many; whoever is reading it keeps it alive."""
+        """Return an open file.
+
+        The oldest one is closed when there are many; a reader keeps its own alive.
+        """
         handle = self._handles.get(file)
         if handle is None:
             with self._lock:
@@ -186,13 +199,14 @@ class RecordFolder:
         return handle
 
 
-def reopened(path: Path, split: str, check: bool) -> RecordFolder:
+def reopen_folder(path: Path, split: str, check: bool) -> RecordFolder:
+    """Open a folder again after unpickling."""
     return RecordFolder(path, split, check=check)
 
 
 @dataclass(frozen=True)
 class Indexed:
-    """One line of what `index_records` did."""
+    """Outcome of indexing one file."""
 
     path: Path
     records: int
@@ -213,7 +227,7 @@ def index_records(
     folder = Path(folder)
     files = [file for split in SPLITS for file in record_files(folder, split)]
     if not files:
-        raise BadData(*nothing_found(folder, "train"))
+        raise BadData(*explain_nothing_found(folder, "train"))
     done: list[Indexed] = []
     for file in files:
         done.append(index_one(file, dali or dali_folder is not None, dali_folder, rebuild))
@@ -223,12 +237,13 @@ def index_records(
 
 
 def index_one(file: Path, dali: bool, dali_folder: Path | None, rebuild: bool) -> Indexed:
-    stored = None if rebuild else stored_index(file)
-    index = renewed_index(file) if stored is None else stored
+    """Index one file, unless a stored index is up to date."""
+    stored = None if rebuild else load_index(file)
+    index = renew_index(file) if stored is None else stored
     written = write_dali_index(file, index, dali_folder) if dali else None
     return Indexed(file, len(index.offsets), index.size, stored is None, written)
 
 
 def totals(indexed: Sequence[Indexed]) -> tuple[int, int]:
-    """Records and bytes of all files together."""
-    return sum(one.records for one in indexed), sum(one.bytes for one in indexed)
+    """Return records and bytes of all files together."""
+    return sum(file.records for file in indexed), sum(file.bytes for file in indexed)

@@ -57,7 +57,10 @@ def decode(
     shrink: Shrink = 1,
     buffer: Pixels | None = None,
 ) -> Pixels:
-    """Height x width x 3. A PNG cannot be shrunk: it comes whole, so look at the shape of what you get."""
+    """Decode to height x width x 3.
+
+    A PNG cannot be shrunk: it has its full size, so use the shape of the result.
+    """
     if dct not in ("fast", "accurate"):
         raise BadValue(f"dct must be 'fast' or 'accurate', got {dct!r}.")
     if shrink not in (1, 2, 4, 8):
@@ -72,6 +75,7 @@ def decode(
 
 
 def dimensions(data: Encoded) -> tuple[int, int]:
+    """Return height and width from the header."""
     if png.is_png(data):
         return png.dimensions(bytes(data[:33]))
     return jpeg_header(data)[:2]
@@ -82,9 +86,9 @@ def is_jpeg(data: Encoded) -> bool:
 
 
 def jpeg_header(data: Encoded) -> tuple[int, int, str]:
-    """Height, width and colour space, once it is sure that this is a JPEG of a credible size."""
+    """Return height, width and colour space of a JPEG; refuse other data and sizes beyond all reason."""
     if not is_jpeg(data):
-        raise BadData(f"not a JPEG or PNG: {what_instead(data)}.")
+        raise BadData(f"not a JPEG or PNG: {describe_format(data)}.")
     height, width, colours, _ = tolerate_warnings(binding().decode_jpeg_header, data)
     if height * width * 3 > MOST_BYTES:
         raise TooLarge(f"the JPEG has {width:,} x {height:,} pixels; at most {MOST_BYTES // 3:,} are decoded.")
@@ -96,7 +100,8 @@ def jpeg_header(data: Encoded) -> tuple[int, int, str]:
     return height, width, colours
 
 
-def what_instead(data: Encoded) -> str:
+def describe_format(data: Encoded) -> str:
+    """Say what the data are, if no JPEG."""
     if len(data) == 0:
         return "it is empty"
     for magic, name in REFUSED.items():
@@ -115,6 +120,7 @@ def turbo_decode(
     buffer: Pixels | None,
     colours: Literal["RGB", "CMYK"],
 ) -> Pixels:
+    """Decode with simplejpeg; turn its complaints into `BadData`."""
     # The binding looks for the smallest size that is not below these: exactly a half, quarter or eighth, rounded up.
     least = {"min_height": -(-height // shrink), "min_width": -(-width // shrink)} if shrink > 1 else {}
     if buffer is not None and buffer.size < height * width * 3:
@@ -139,7 +145,7 @@ def tolerate_warnings(call: Any, data: Encoded, **options: Any) -> Any:
         reason = str(error)
     if not reason.startswith(TOLERATED):
         raise BadData(f"the JPEG cannot be decoded: {reason} ({len(data)} bytes).")
-    if not has_an_end(bytes(data)):
+    if not has_end_marker(bytes(data)):
         raise BadData(f"the JPEG is cut short: {reason} ({len(data)} bytes).")
     try:
         return call(data, strict=False, **options)
@@ -147,28 +153,35 @@ def tolerate_warnings(call: Any, data: Encoded, **options: Any) -> Any:
         raise BadData(f"the JPEG cannot be decoded: {error} ({len(data)} bytes).") from None
 
 
-def has_an_end(data: bytes) -> bool:
-    """Whether an end marker follows the last scan. libjpeg names only its first complaint, so this may be a second."""
+def has_end_marker(data: bytes) -> bool:
+    """Return True if an end marker follows the last scan.
+
+    libjpeg names only its first complaint, so this may be a second.
+    """
     return data.rfind(b"\xff\xd9") > data.rfind(b"\xff\xda")
 
 
 def multiply_inks(inks: Pixels, *, inverted: bool) -> Pixels:
-    """CMYK to RGB as TensorFlow has it: light = paper left by the ink, times that left by black. Adobe stores light."""
+    """Convert CMYK to RGB as TensorFlow does.
+
+    Light is the paper left by the ink, times that left by black. Adobe stores light.
+    """
     light = inks.astype(np.uint16) if inverted else 255 - inks.astype(np.uint16)
     return (light[..., :3] * light[..., 3:] // 255).astype(np.uint8)
 
 
 def has_adobe_marker(data: bytes) -> bool:
-    """Walk the segments before the pixels in search of APP14."""
-    place = 2
-    while place + 4 <= len(data) and data[place] == 0xFF and data[place + 1] != 0xDA:
-        if data[place + 1] == 0xEE and data[place + 4 : place + 9] == b"Adobe":
+    """Return True if there is an APP14 segment before the pixels."""
+    position = 2
+    while position + 4 <= len(data) and data[position] == 0xFF and data[position + 1] != 0xDA:
+        if data[position + 1] == 0xEE and data[position + 4 : position + 9] == b"Adobe":
             return True
-        place += 2 + int.from_bytes(data[place + 2 : place + 4], "big")
+        position += 2 + int.from_bytes(data[position + 2 : position + 4], "big")
     return False
 
 
 def binding() -> ModuleType:
+    """Import simplejpeg, or explain why it cannot be."""
     try:
         import simplejpeg
     except ImportError as error:

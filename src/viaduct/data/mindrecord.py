@@ -45,7 +45,7 @@ INTEGERS = ("int32", "int64")
 
 @dataclass(frozen=True)
 class Field:
-    """A column of the schema."""
+    """Column of the schema."""
 
     kind: str  # int32, int64, float32, float64, string or bytes
     shape: tuple[int, ...] | None = None  # None: a scalar
@@ -55,7 +55,7 @@ class Field:
 
 
 class MindRecordFile:
-    """One file: its schema, and where each of its rows lies."""
+    """MindRecord file: its schema, and where each of its rows lies."""
 
     def __init__(self, path: Path | str, *, stay_open: bool = True) -> None:
         self.path = Path(path)
@@ -65,12 +65,12 @@ class MindRecordFile:
         try:
             self._interpret(header)
         except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
-            raise self._damaged(f"its header is not as expected ({type(error).__name__}: {error})") from None
+            raise self._format_error(f"its header is not as expected ({type(error).__name__}: {error})") from None
         if not stay_open:
             self._handle = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy in another process opens the file anew."""
+        """Drop the open file: a copy in another process opens it anew."""
         return {**self.__dict__, "_handle": None}
 
     def read(self, count: int, offset: int) -> bytes:
@@ -123,6 +123,7 @@ class MindRecordFile:
         return value
 
     def blame(self, row: int, reason: str, *hints: str, made_from: str = "") -> BadRecord:
+        """Return an error that says where the row is."""
         return BadRecord(self.path, row, int(self.blob_offsets[row]), reason, *hints, made_from=made_from)
 
     # The header
@@ -141,9 +142,9 @@ class MindRecordFile:
         try:
             header = json.loads(self.read(length, LENGTH.size))
         except (ValueError, RecursionError) as error:
-            raise self._damaged(f"its header is no JSON ({error})") from None
+            raise self._format_error(f"its header is no JSON ({error})") from None
         if not isinstance(header, dict):
-            raise self._damaged("its header is no JSON object")
+            raise self._format_error("its header is no JSON object")
         return header
 
     def _interpret(self, header: dict[str, Any]) -> None:
@@ -160,7 +161,7 @@ class MindRecordFile:
             raise ValueError("sizes of header and pages")
         blobs, raws = self._list_pages(header["page"] or [])
         if blobs.keys() != raws.keys():
-            raise self._damaged("its pages of values and of blobs do not go together")
+            raise self._format_error("its pages of values and of blobs do not go together")
         rows = [self._walk_group(group, blobs[group], raws[group]) for group in sorted(blobs)]
         joined = np.concatenate([np.empty((0, 4), np.int64), *rows])
         self.blob_offsets, self.blob_lengths = joined[:, 0], joined[:, 1]
@@ -204,11 +205,11 @@ class MindRecordFile:
             length = LENGTH.unpack(header)[0] if len(header) == LENGTH.size else LARGEST_ROW + 1
             position += LENGTH.size
             if length > LARGEST_ROW or position + length > end:
-                raise self._damaged(f"row {row} of {what} does not end within its page")
+                raise self._format_error(f"row {row} of {what} does not end within its page")
             found[row] = position, length
             position += length
         if position != end:
-            raise self._damaged(f"{what} has {end - begin:,} bytes, its {count:,} rows have {position - begin:,}")
+            raise self._format_error(f"{what} has {end - begin:,} bytes, its {count:,} rows have {position - begin:,}")
         return found
 
     def _cut_short(self, reason: str) -> BadData:
@@ -216,7 +217,7 @@ class MindRecordFile:
             f"{self.path} was cut short: {reason}, and the file has {self.size:,} bytes.", "Copy or write it again."
         )
 
-    def _damaged(self, reason: str) -> BadData:
+    def _format_error(self, reason: str) -> BadData:
         return BadData(
             f"{self.path} is a damaged MindRecord file: {escape_controls(reason)}.", "Copy or write it again."
         )
@@ -228,6 +229,7 @@ def read_field(entry: dict[str, Any]) -> Field:
 
 
 def ends_encrypted(file: MindRecordFile) -> bool:
+    """Return True if the file ends with the marker of an encrypted one."""
     return file.size > len(ENCRYPTED) and file.read(len(ENCRYPTED), file.size - len(ENCRYPTED)) == ENCRYPTED
 
 
@@ -271,10 +273,10 @@ def unpack(data: memoryview, position: int, depth: int = 0) -> tuple[Any, int]:
         return unpack_array(data, position, count, depth)
     if code < 0xC0 or 0xD9 <= code <= 0xDB:
         count, position = (code & 0x1F, position) if code < 0xC0 else read_count(data, position, 1 << (code - 0xD9))
-        return str(take(data, position, count), "utf-8"), position + count
+        return str(take_bytes(data, position, count), "utf-8"), position + count
     if 0xC4 <= code <= 0xC6:
         count, position = read_count(data, position, 1 << (code - 0xC4))
-        return bytes(take(data, position, count)), position + count
+        return bytes(take_bytes(data, position, count)), position + count
     raise BadData(f"its fields hold a value of the unknown kind 0x{code:02x}.")
 
 
@@ -286,10 +288,12 @@ NUMBERS = {
 
 
 def read_count(data: memoryview, position: int, size: int) -> tuple[int, int]:
-    return int.from_bytes(take(data, position, size), "big"), position + size
+    """Read a big-endian number, and return the position after it."""
+    return int.from_bytes(take_bytes(data, position, size), "big"), position + size
 
 
-def take(data: memoryview, position: int, count: int) -> memoryview:
+def take_bytes(data: memoryview, position: int, count: int) -> memoryview:
+    """Return so many bytes; refuse data that end before."""
     if position + count > len(data):
         raise BadData("its fields do not end.")
     return data[position : position + count]

@@ -40,7 +40,7 @@ VALIDATION_SHARE, SEED = 0.1, 0  # the defaults of `viaduct data build`
 
 
 class MindRecordFolder:
-    """The rows of a split over all its files by number, read as `RecordFolder` reads records."""
+    """Rows of a split over all its files by number, read as `RecordFolder` reads records."""
 
     def __init__(
         self, path: Path, files: Sequence[MindRecordFile], image: str, label: str, rows: Int64s | None = None
@@ -53,7 +53,7 @@ class MindRecordFolder:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def place(self, number: int) -> tuple[MindRecordFile, int]:
+    def locate(self, number: int) -> tuple[MindRecordFile, int]:
         """Return the file of an image and its row there."""
         if not 0 <= number < len(self):
             raise IndexError(f"record {number} of {len(self)}")
@@ -62,33 +62,37 @@ class MindRecordFolder:
         return self.files[file], row - self.starts[file]
 
     def fields(self, number: int) -> ImageFields:
-        """Image and label of a row; a `BadRecord` if it is damaged."""
-        file, row = self.place(number)
+        """Return image and label of a row; raise a `BadRecord` if it is damaged."""
+        file, row = self.locate(number)
         stored = self._stored_labels
         label = int(stored[int(self._rows[number])])
         return ImageFields(file.blob(row, self.image), label, self.names.get(label, ""), NO_BOXES)
 
     @cached_property
     def _stored_labels(self) -> Int64s:
-        """The label of every row of the files; CORRUPT where it cannot be read."""
+        """Return the label of every row of the files; CORRUPT where it cannot be read."""
         found = [read_label(file, row, self.label) for file in self.files for row in range(len(file))]
         return np.array(found, dtype=np.int64)
 
     def labels(self, on_progress: object = None, *, skip_bad: bool = False) -> Int64s:
-        """The label of every row. A damaged one raises its `BadRecord`; with `skip_bad` its label is CORRUPT."""
+        """Return the label of every row.
+
+        A damaged one raises its `BadRecord`; with `skip_bad` its label is CORRUPT.
+        """
         labels: Int64s = self._stored_labels[self._rows]
         for number in [] if skip_bad else np.flatnonzero(labels == CORRUPT).tolist():
-            file, row = self.place(number)
+            file, row = self.locate(number)
             file.integer(row, self.label)
         return labels
 
     def blame(self, number: int, reason: str, *hints: str) -> BadRecord:
         """Return an error that says where the image is."""
-        file, row = self.place(number)
+        file, row = self.locate(number)
         return file.blame(row, reason.rstrip("."), *hints, made_from=filename_of(file, row))
 
     def where(self, number: int) -> str:
-        file, row = self.place(number)
+        """Return the file of a row and its number in it, for messages."""
+        file, row = self.locate(number)
         return f"{file.path.name} record {row}"
 
     @property
@@ -97,6 +101,7 @@ class MindRecordFolder:
 
 
 def read_label(file: MindRecordFile, row: int, field: str) -> int:
+    """Read the label of a row; CORRUPT where it cannot be read."""
     try:
         return file.integer(row, field)
     except BadData:
@@ -104,7 +109,7 @@ def read_label(file: MindRecordFile, row: int, field: str) -> int:
 
 
 def filename_of(file: MindRecordFile, row: int) -> str:
-    """The image file that a row was made from, for messages; empty where it does not say."""
+    """Return the image file that a row was made from, for messages; empty where it is not known."""
     name = next((name for name in FILENAMES if name in file.schema), None)
     if name is None:
         return ""
@@ -129,6 +134,7 @@ def holds_mindrecords(path: Path) -> bool:
 
 
 def mindrecords_in(folder: Path) -> Iterable[Path]:
+    """Yield the MindRecord files of a folder, in order."""
     if folder.is_dir():
         yield from (path for path in sorted(folder.iterdir()) if path.is_file() and is_mindrecord(path))
 
@@ -153,6 +159,7 @@ def set_of(path: Path) -> list[Path]:
 
 
 def by_split(files: Iterable[Path]) -> dict[str, list[Path]]:
+    """Group files by the split that their names suggest."""
     kinds: dict[str, list[Path]] = {}
     for file in files:
         kinds.setdefault(kind_of(file), []).append(file)
@@ -162,10 +169,10 @@ def by_split(files: Iterable[Path]) -> dict[str, list[Path]]:
 
 
 def kind_of(file: Path) -> str:
-    """`imagenet_val.mindrecord3` is val; what says nothing is train."""
+    """Return the split that a file's name suggests: `imagenet_val.mindrecord3` is val; without a hint it is train."""
     name = file.name.lower()
-    for kind, word in WORDS.items():
-        if re.search(rf"(?<![a-z])({word})(?![a-z])", name):
+    for kind, pattern in WORDS.items():
+        if re.search(rf"(?<![a-z])({pattern})(?![a-z])", name):
             return kind
     return "train"
 
@@ -206,12 +213,14 @@ def choose_fields(file: MindRecordFile, image: str, label: str) -> tuple[str, st
 
 
 def is_label(field: Field) -> bool:
+    """Return True if a field can hold a class number."""
     return field.kind in INTEGERS and field.shape in (None, (), (1,), (-1,))
 
 
 def choose_field(
     file: MindRecordFile, wanted: str, fitting: list[str], usual: tuple[str, ...], setting: str, kind: str
 ) -> str:
+    """Return the field that the recipe names, or the usual one that fits."""
     if wanted:
         if wanted in fitting:
             return wanted
@@ -286,16 +295,19 @@ def mindrecord_origin(path: Path) -> Origin:
 
 
 def list_images(folder: MindRecordFolder, split: str) -> list[SourceImage]:
+    """List the rows as images to build from."""
     changed = {file.path: file.path.stat().st_mtime_ns for file in folder.files}
     images = []
     for number, label in enumerate(folder.labels().tolist()):
-        file, row = folder.place(number)
+        file, row = folder.locate(number)
         name, size = f"{split}/{file.path.name}:{row}", int(file.blob_lengths[row])
         images.append(SourceImage(name, str(label), size, changed[file.path], number))
     return images
 
 
 def reader(folders: dict[str, MindRecordFolder]) -> Callable[[SourceImage], bytes]:
+    """Return the function that reads an image of these folders."""
+
     def read(image: SourceImage) -> bytes:
         return bytes(folders[image.name.partition("/")[0]].fields(image.position).encoded)
 

@@ -1,4 +1,4 @@
-"""What a person should know of the data: lines on stderr, where talk goes, and errors in words."""
+"""Notices about the data on stderr, and the reasons of errors."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from collections.abc import Sequence
 NAMED_AT_MOST = 10
 
 
-def tell(line: str) -> None:
+def print_notice(line: str) -> None:
+    """Print a line to stderr."""
     print(line, file=sys.stderr, flush=True)
 
 
-def tell_some(lines: Sequence[str], rest: str) -> None:
-    """The first ten, and how many more there are."""
+def print_first_notices(lines: Sequence[str], more: str) -> None:
+    """Print the first ten lines, and how many more there are."""
     for line in lines[:NAMED_AT_MOST]:
-        tell(line)
+        print_notice(line)
     if len(lines) > NAMED_AT_MOST:
-        tell(f"{len(lines) - NAMED_AT_MOST:,} {rest}")
+        print_notice(f"{len(lines) - NAMED_AT_MOST:,} {more}")
 
 
 def reason(error: Exception) -> str:
-    """Why it failed, without the number and the path that Python puts around the reason."""
+    """Return why it failed, without the number and the path that Python puts around the reason."""
     return (error.strerror if isinstance(error, OSError) else None) or str(error)

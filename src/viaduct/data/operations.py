@@ -1,4 +1,4 @@
-"""What an augmentation policy can do to an image: fifteen operations on uint8 H x W x 3, as Pillow has them.
+"""Fifteen operations of augmentation policies on uint8 H x W x 3, as Pillow has them.
 
     OPERATIONS["rotate"](image, 0.9, -1)     nine tenths of the strongest rotation (30 degrees), clockwise
 
@@ -30,7 +30,7 @@ THIRTEENTHS = ((2 * np.arange(13 * 255 + 1) + 13) // 26).astype(np.float32)  # r
 
 
 def affine(image: Pixels, across: tuple[float, float, float], down: tuple[float, float, float]) -> Pixels:
-    """Each pixel from where its middle comes from: x' = a x + b y + c, and likewise y'."""
+    """Take each pixel from where its middle comes from: x' = a x + b y + c, and likewise y'."""
     height, width = image.shape[:2]
     x, y = np.arange(width, dtype=np.float32) + 0.5, np.arange(height, dtype=np.float32)[:, None] + 0.5
     from_x, from_y = (np.floor(a * x + b * y + c).astype(np.int32) for a, b, c in (across, down))
@@ -57,7 +57,7 @@ def shift_y(image: Pixels, strength: float, sign: float, most: float = SHIFT) ->
 
 
 def rotate(image: Pixels, strength: float, sign: float) -> Pixels:
-    """About the middle; anticlockwise if the sign is positive."""
+    """Rotate about the middle; anticlockwise if the sign is positive."""
     angle = -radians(sign * TURN * strength)
     middle_y, middle_x = image.shape[0] / 2, image.shape[1] / 2
     turn, slip = cos(angle), sin(angle)
@@ -68,8 +68,8 @@ def rotate(image: Pixels, strength: float, sign: float) -> Pixels:
 # Levels, each on its own
 
 
-def looked_up(image: Pixels, *tables: npt.NDArray[np.int64]) -> Pixels:
-    """Each channel through its table, or all through the same one."""
+def apply_table(image: Pixels, *tables: npt.NDArray[np.int64]) -> Pixels:
+    """Replace each level by its entry in a table, one for each channel or one for all."""
     if len(tables) == 1:
         return tables[0].astype(np.uint8)[image]
     channels = [table.astype(np.uint8)[image[..., channel]] for channel, table in enumerate(tables)]
@@ -83,7 +83,7 @@ def invert(image: Pixels, strength: float, sign: float) -> Pixels:
 def solarize(image: Pixels, strength: float, sign: float) -> Pixels:
     """Invert what is not below a threshold: 256 and hence nothing at strength 0, everything at 1."""
     threshold = 256 - int(min(256 * strength, 256))
-    return looked_up(image, np.where(threshold > LEVELS, LEVELS, 255 - LEVELS))
+    return apply_table(image, np.where(threshold > LEVELS, LEVELS, 255 - LEVELS))
 
 
 def posterize(image: Pixels, strength: float, sign: float) -> Pixels:
@@ -93,12 +93,13 @@ def posterize(image: Pixels, strength: float, sign: float) -> Pixels:
 
 
 def auto_contrast(image: Pixels, strength: float, sign: float) -> Pixels:
-    """The darkest level of each channel to 0, the lightest to 255."""
+    """Stretch each channel so that its darkest level is 0 and its lightest 255."""
     channels = (image[..., channel] for channel in range(3))
-    return looked_up(image, *(stretching(int(channel.min()), int(channel.max())) for channel in channels))
+    return apply_table(image, *(build_stretch_table(int(channel.min()), int(channel.max())) for channel in channels))
 
 
-def stretching(low: int, high: int) -> npt.NDArray[np.int64]:
+def build_stretch_table(low: int, high: int) -> npt.NDArray[np.int64]:
+    """Return the table that stretches levels from `low` to `high` over 0..255."""
     if high <= low:
         return LEVELS
     scale = 255.0 / (high - low)
@@ -107,12 +108,13 @@ def stretching(low: int, high: int) -> npt.NDArray[np.int64]:
 
 def equalize(image: Pixels, strength: float, sign: float) -> Pixels:
     """Spread each channel so that all of its levels are about equally common."""
-    return looked_up(
-        image, *(spreading(np.bincount(image[..., channel].ravel(), minlength=256)) for channel in range(3))
+    return apply_table(
+        image, *(build_equalise_table(np.bincount(image[..., channel].ravel(), minlength=256)) for channel in range(3))
     )
 
 
-def spreading(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def build_equalise_table(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return the table that equalises a histogram, as Pillow computes it."""
     present = counts[counts > 0]
     step = int(present[:-1].sum()) // 255
     if step == 0:
@@ -124,37 +126,37 @@ def spreading(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 # Mixtures of the image with a duller one
 
 
-def mixed(dull: npt.NDArray[np.float32] | float, image: Pixels, strength: float) -> Pixels:
-    """A tenth of the image at strength 0, one and nine tenths of it, beyond what it is, at 1."""
-    way = np.float32(0.1 + 1.8 * strength)
-    return np.clip(dull + way * (image.astype(np.float32) - dull), 0, 255).astype(np.uint8)
+def blend(dull: npt.NDArray[np.float32] | float, image: Pixels, strength: float) -> Pixels:
+    """Blend a base with the image: a tenth of the image at strength 0, 1.9 times the image at 1."""
+    weight = np.float32(0.1 + 1.8 * strength)
+    return np.clip(dull + weight * (image.astype(np.float32) - dull), 0, 255).astype(np.uint8)
 
 
 def colour(image: Pixels, strength: float, sign: float) -> Pixels:
-    return mixed(grey(image)[..., None].astype(np.float32), image, strength)
+    return blend(grey(image)[..., None].astype(np.float32), image, strength)
 
 
 def contrast(image: Pixels, strength: float, sign: float) -> Pixels:
-    return mixed(float(int(grey(image).mean() + 0.5)), image, strength)
+    return blend(float(int(grey(image).mean() + 0.5)), image, strength)
 
 
 def brightness(image: Pixels, strength: float, sign: float) -> Pixels:
-    return mixed(0.0, image, strength)
+    return blend(0.0, image, strength)
 
 
 def sharpness(image: Pixels, strength: float, sign: float) -> Pixels:
-    """Away from an image smoothed over three by three pixels; its border has nothing to be smoothed with."""
+    """Move away from an image smoothed over three by three pixels; its border is not smoothed."""
     smooth = image.astype(np.float32)
     if min(image.shape[:2]) >= 3:
         wide = image.astype(np.uint16)
         rows = wide[:-2] + wide[1:-1] + wide[2:]
         total = rows[:, :-2] + rows[:, 1:-1] + rows[:, 2:] + 4 * wide[1:-1, 1:-1]
         smooth[1:-1, 1:-1] = THIRTEENTHS[total]
-    return mixed(smooth, image, strength)
+    return blend(smooth, image, strength)
 
 
 def grey(image: Pixels) -> npt.NDArray[np.int32]:
-    """Rec. 601 luma in Pillow's 16 bit arithmetic."""
+    """Return Rec. 601 luma in Pillow's 16 bit arithmetic."""
     red, green, blue = (image[..., channel].astype(np.int32) for channel in range(3))
     luma: npt.NDArray[np.int32] = (red * 19595 + green * 38470 + blue * 7471 + 0x8000) >> 16
     return luma

@@ -1,4 +1,4 @@
-"""Chance, without state: the order of the images and every random draw, computed from what they are for.
+"""Random draws without state: the order of the images and every draw, computed from what they are for.
 
 The same (seed, epoch, position) gives the same image and the same crop, whatever the batch size, the number
 of ranks, or the step a run was resumed at. Only the raw words of Philox are used, whose stream NumPy promises
@@ -20,7 +20,10 @@ WORD = (1 << 64) - 1
 
 
 class Purpose(IntEnum):
-    """What a stream is for. The numbers are part of every result ever measured: add, never renumber."""
+    """Purpose of a random stream.
+
+    The numbers are part of every result ever measured: add, never renumber.
+    """
 
     ORDER = 1
     AUGMENTATION = 2
@@ -35,7 +38,7 @@ class Purpose(IntEnum):
 
 
 def stream(seed: int, epoch: int, purpose: Purpose) -> np.random.Philox:
-    """Random words that belong to one purpose of one epoch; streams never overlap."""
+    """Return random words that belong to one purpose of one epoch; streams never overlap."""
     return np.random.Philox(
         key=np.array([seed & WORD, epoch & WORD], dtype=np.uint64),
         counter=np.array([0, 0, 0, purpose], dtype=np.uint64),
@@ -43,18 +46,19 @@ def stream(seed: int, epoch: int, purpose: Purpose) -> np.random.Philox:
 
 
 def words(seed: int, epoch: int, purpose: Purpose, count: int) -> npt.NDArray[np.uint64]:
+    """Return raw 64-bit draws of a stream."""
     return np.asarray(stream(seed, epoch, purpose).random_raw(count), dtype=np.uint64)
 
 
 def permutation(seed: int, epoch: int, count: int) -> npt.NDArray[np.int64]:
-    """The order in which an epoch visits `count` images."""
+    """Return the order in which an epoch visits `count` images."""
     return np.argsort(words(seed, epoch, Purpose.ORDER, count), kind="stable").astype(np.int64)
 
 
 def uniforms(
     seed: int, epoch: int, count: int, draws: int, purpose: Purpose = Purpose.AUGMENTATION
 ) -> npt.NDArray[np.float32]:
-    """Numbers in [0, 1): row = position in the epoch's order, column = what the draw decides.
+    """Return numbers in [0, 1): row = position in the epoch's order, column = what the draw decides.
 
     24 bits each, all that float32 can hold: `floor(u * n)` is then below n for every n.
     """
@@ -63,14 +67,17 @@ def uniforms(
 
 
 def sample_generator(seed: int, epoch: int, position: int) -> np.random.Generator:
-    """A generator of its own for the image at one position of an epoch, for draws whose number is not known ahead."""
+    """Return a generator for the image at one position of an epoch.
+
+    It is for draws whose number is not known ahead.
+    """
     counter = np.array([0, position & WORD, 0, Purpose.SAMPLE], dtype=np.uint64)
     key = Key(np.array([seed & WORD, epoch & WORD], dtype=np.uint64))
     return np.random.Generator(np.random.Philox(key, counter=counter))  # type: ignore[arg-type]  # takes any ISeedSequence
 
 
 def share(global_batch: int, rank: int, ranks: int, parts: int = 1, mirrored: bool = False) -> npt.NDArray[np.int64]:
-    """The positions of a global batch that a rank takes, in rising order: of each part of it an equal share.
+    """Return the positions of a global batch that a rank takes, in rising order: an equal share of each part.
 
     What does not divide evenly goes to the first ranks, one image each. `mirrored`: with every position the rank
     also takes the one as far from the end, which mixup needs; then each part must divide by twice the ranks.
@@ -89,6 +96,7 @@ def share(global_batch: int, rank: int, ranks: int, parts: int = 1, mirrored: bo
 
 
 def check_share(global_batch: int, rank: int, ranks: int, parts: int, mirrored: bool) -> None:
+    """Refuse a rank out of range, and a batch that the ranks cannot share equally."""
     if ranks < 1 or not 0 <= rank < ranks:
         raise BadValue(f"rank must be from 0 to ranks - 1, got rank {rank} of {ranks}.")
     size = global_batch // parts

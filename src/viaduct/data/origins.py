@@ -1,4 +1,4 @@
-"""What records are built from: class folders, a list of files, or the IDX files of MNIST and its kin.
+"""Sources that records are built from: class folders, a list of files, or the IDX files of MNIST and its kin.
 
     class_folders("photos/")               photos/cat/1.jpg …; or photos/train/cat/1.jpg … and photos/val/cat/9.jpg …
     image_list("photos.csv")             path,label a line; paths are relative to the list
@@ -39,7 +39,7 @@ IDX_IMAGES, IDX_LABELS = 0x803, 0x801  # unsigned bytes in three dimensions, in 
 
 
 class SourceImage(NamedTuple):
-    """One image of an origin. Size and time of change tell whether it is still the same one later."""
+    """Image of an origin. Size and time of change tell whether it is still the same one later."""
 
     name: str  # the path below the origin's folder, or the number in an IDX file
     group: str  # its class
@@ -56,12 +56,12 @@ class Origin:
     validation: Sequence[SourceImage] | None
     classes: Sequence[str]  # in label order
     read: Callable[[SourceImage], bytes]
-    place: Path  # the folder, list or file, for messages
+    path: Path  # the folder, list or file, for messages
     labels_given: bool = False  # the classes are whole numbers, and these are the labels
 
 
 def find_origin(path: Path | str, ignore: Sequence[str] = ()) -> Origin:
-    """Class folders or a list of files, whichever the path is. `ignore` is for folders: see `class_folders`."""
+    """Open class folders or a list of files, whichever the path is. `ignore` is for folders: see `class_folders`."""
     path = Path(path)
     if path.is_dir():
         return class_folders(path, ignore)
@@ -71,15 +71,16 @@ def find_origin(path: Path | str, ignore: Sequence[str] = ()) -> Origin:
                 f"{path} is a list: what it shall not hold is left out of it.", "Patterns to ignore are for folders."
             )
         return image_list(path)
-    raise BadData(f"{path}: expected a folder of class folders or a .csv of path,label.", what_it_is(path))
+    raise BadData(f"{path}: expected a folder of class folders or a .csv of path,label.", describe_path(path))
 
 
-def what_it_is(path: Path) -> str:
+def describe_path(path: Path) -> str:
+    """Say whether a path that is no source exists."""
     return "It is a file of another kind." if path.exists() else "There is no such file or folder."
 
 
 def image_format(head: bytes | memoryview) -> str | None:
-    """JPEG or PNG, by the first bytes of a file; None for anything else."""
+    """Return JPEG or PNG, by the first bytes of a file; None for anything else."""
     begin = bytes(head[:8])
     return next((name for magic, name in FORMATS.items() if begin.startswith(magic)), None)
 
@@ -88,7 +89,7 @@ def image_format(head: bytes | memoryview) -> str | None:
 
 
 def class_folders(folder: Path | str, ignore: Sequence[str] = ()) -> Origin:
-    """A folder a class, or such folders inside of train/ and val/ (or validation/).
+    """Open class folders, or such folders inside of train/ and val/ (or validation/).
 
     Hidden files and those that Windows leaves in folders are passed over, and files whose name matches one of the
     patterns in `ignore`, such as *.txt. Classes are numbered in order of their names, by value if all are whole
@@ -100,17 +101,18 @@ def class_folders(folder: Path | str, ignore: Sequence[str] = ()) -> Origin:
     train = images_below(train_folder, folder, classes, ignore)
     empty = sorted(set(classes) - {image.group for image in train})
     if empty:
-        raise BadData(f"{train_folder}: {named(empty)}: no images in the folder of this class.")
+        raise BadData(f"{train_folder}: {join_first(empty)}: no images in the folder of this class.")
     validation = None
     if validation_folder:
         unknown = sorted(set(class_names(validation_folder)) - set(classes))
         if unknown:
-            raise BadData(f"{validation_folder}: {named(unknown)}: there is no such class in {train_folder}.")
+            raise BadData(f"{validation_folder}: {join_first(unknown)}: there is no such class in {train_folder}.")
         validation = images_below(validation_folder, folder, class_names(validation_folder), ignore)
     return Origin(train, validation, classes, reader(folder), folder)
 
 
 def split_folders(folder: Path) -> tuple[Path, Path | None]:
+    """Return the folders of training and validation images; None without the latter."""
     train = folder / "train"
     validation = next((folder / name for name in VALIDATION_FOLDERS if (folder / name).is_dir()), None)
     if train.is_dir() and (validation or subfolders(folder) == ["train"]):
@@ -119,45 +121,52 @@ def split_folders(folder: Path) -> tuple[Path, Path | None]:
 
 
 def subfolders(folder: Path) -> list[str]:
+    """List the folders in a folder, without hidden ones."""
     return [entry.name for entry in os.scandir(folder) if entry.is_dir() and not entry.name.startswith(".")]
 
 
 def class_names(folder: Path) -> list[str]:
+    """List the class folders; refuse images beside them."""
     names = in_order(subfolders(folder))
     stray = [entry.name for entry in os.scandir(folder) if entry.name.lower().endswith(IMAGE_SUFFIXES)]
     if stray:
-        raise BadData(f"{folder}: {named(sorted(stray))}: this image is in no class folder.")
+        raise BadData(f"{folder}: {join_first(sorted(stray))}: this image is in no class folder.")
     if not names:
         raise BadData(f"{folder}: there are no class folders in it.", "Expected FOLDER/<class>/<image>.jpg")
     return names
 
 
 def in_order(names: Sequence[str]) -> list[str]:
+    """Sort names as numbers where all are numbers."""
     numeric = all(name.isascii() and name.isdigit() for name in names)
     return sorted(names, key=lambda name: (int(name) if numeric else 0, name))
 
 
 def images_below(folder: Path, base: Path, classes: Sequence[str], ignore: Sequence[str]) -> list[SourceImage]:
+    """List the images of every class folder; refuse other files."""
     images, refused = list[SourceImage](), list[str]()
     for group in classes:
         for path in files_below(folder / group, ignore):
             add_image(path, path.relative_to(base).as_posix(), group, images, refused)
-    refuse_strangers(base, refused, "or pass them over with `viaduct data build … --ignore '*.txt'`")
+    refuse_other_files(base, refused, "or pass them over with `viaduct data build … --ignore '*.txt'`")
     return images
 
 
 def files_below(folder: Path, ignore: Sequence[str]) -> Iterator[Path]:
-    for place, folders, names in os.walk(folder):
+    """Yield the files below a folder in a fixed order."""
+    for folder_path, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        yield from (Path(place, name) for name in sorted(names) if not is_ignored(name, ignore))
+        yield from (Path(folder_path, name) for name in sorted(names) if not is_ignored(name, ignore))
 
 
 def is_ignored(name: str, ignore: Sequence[str]) -> bool:
+    """Return True for hidden files, for files that Windows leaves, and for names that match a pattern."""
     by_itself = name.startswith(".") or name.lower() in LEFT_BY_WINDOWS
     return by_itself or any(fnmatch.fnmatchcase(name, pattern) for pattern in ignore)
 
 
 def add_image(path: Path, name: str, group: str, images: list[SourceImage], refused: list[str]) -> None:
+    """Append a file to `images`, or to `refused` if it is neither JPEG nor PNG."""
     try:
         refuse_special_file(path)
         with open(path, "rb") as file:
@@ -170,23 +179,28 @@ def add_image(path: Path, name: str, group: str, images: list[SourceImage], refu
         refused.append(name)
 
 
-def refuse_strangers(base: Path, refused: Sequence[str], *more: str) -> None:
+def refuse_other_files(base: Path, refused: Sequence[str], *more: str) -> None:
+    """Refuse files that are no images, and say what to do with them."""
     if refused:
-        one = len(refused) == 1
-        ways = "Move it away or convert it" if one else "Move them away or convert them"
-        otherwise = "".join(f", {way.replace('them', 'it') if one else way}" for way in more)
+        single = len(refused) == 1
+        subject = "file is" if single else "files are"
+        remedy = "Move it away or convert it" if single else "Move them away or convert them"
+        otherwise = "".join(f", {option.replace('them', 'it') if single else option}" for option in more)
         raise BadData(
-            f"{base}: {len(refused):,} {'file is' if one else 'files are'} neither JPEG nor PNG: {named(refused)}.",
-            f"{ways}{otherwise}; nothing was built.",
+            f"{base}: {len(refused):,} {subject} neither JPEG nor PNG: {join_first(refused)}.",
+            f"{remedy}{otherwise}; nothing was built.",
         )
 
 
-def named(names: Sequence[str]) -> str:
+def join_first(names: Sequence[str]) -> str:
+    """Join the first names, and say how many more there are."""
     more = f" and {len(names) - NAMED_AT_MOST:,} more" if len(names) > NAMED_AT_MOST else ""
     return ", ".join(names[:NAMED_AT_MOST]) + more
 
 
 def reader(base: Path) -> Callable[[SourceImage], bytes]:
+    """Return the function that reads an image file; it refuses one that has changed."""
+
     def read(image: SourceImage) -> bytes:
         path = base / image.name
         try:
@@ -212,14 +226,14 @@ def image_list(file: Path | str) -> Origin:
     file = Path(file)
     images, refused = list[SourceImage](), list[str]()
     seen: dict[str, int] = {}
-    for line, name, group in listed(file):
+    for line, name, group in read_rows(file):
         if name in seen:
             raise BadData(f"{file}: line {line:,}: {name} is in line {seen[name]:,} already.")
         seen[name] = line
         if not (file.parent / name).is_file():
             raise BadData(f"{file}: line {line:,}: there is no file {file.parent / name}.", *header_hint(line))
         add_image(file.parent / name, name, group, images, refused)
-    refuse_strangers(file, refused)
+    refuse_other_files(file, refused)
     if not images:
         raise BadData(f"{file}: there are no images in this list.", "Expected path,label a line.")
     classes = in_order(list({image.group for image in images}))
@@ -227,8 +241,8 @@ def image_list(file: Path | str) -> Origin:
     return Origin(images, None, classes, reader(file.parent), file, labels_given=numbers)
 
 
-def listed(file: Path) -> Iterator[tuple[int, str, str]]:
-    """Line number, path and label of each line that is not empty."""
+def read_rows(file: Path) -> Iterator[tuple[int, str, str]]:
+    """Yield line number, path and label of each line that is not empty."""
     try:
         refuse_special_file(file)
         with open(file, encoding="utf-8-sig", newline="") as opened:
@@ -259,7 +273,7 @@ def idx_files(
     validation: tuple[Path | str, Path | str] | None = None,
     names: Sequence[str] = (),
 ) -> Origin:
-    """Images and labels in the format of MNIST (http://yann.lecun.com/exdb/mnist), stored as grey PNGs.
+    """Open images and labels in the format of MNIST (http://yann.lecun.com/exdb/mnist), stored as grey PNGs.
 
     `validation` is a second pair of files. `names` are those of the classes 0, 1, …; without them they are numbers.
     """
@@ -298,6 +312,7 @@ class IdxPair:
 
 
 def read_idx(file: Path, magic: int) -> npt.NDArray[np.uint8]:
+    """Read an IDX file of images or labels."""
     content = idx_content(file)
     dimensions = magic & 0xFF
     start = 4 + 4 * dimensions
@@ -311,7 +326,7 @@ def read_idx(file: Path, magic: int) -> npt.NDArray[np.uint8]:
 
 
 def idx_content(file: Path) -> bytes:
-    """The bytes of the file, unpacked if it is gzipped, and no more than such a file may have."""
+    """Return the bytes of the file, unpacked if it is gzipped, and no more than such a file may have."""
     try:
         refuse_special_file(file)
         with open(file, "rb") as opened:

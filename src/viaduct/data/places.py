@@ -1,4 +1,4 @@
-"""Whether a result may be written where a person wants it; asked before the work, so that none of it is lost."""
+"""Checks of the path of a result, made before the work, so that none of it is lost."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ def check_place(out: Path, suffix: str, begins: bytes, kind: str, flag: str = "-
 
 
 def is_earlier_result(out: Path, begins: bytes) -> bool:
+    """Return True if the file begins as such results do, so that it may be overwritten."""
     if not out.is_file():  # a pipe would be waited for
         return False
     try:
@@ -39,6 +40,7 @@ def is_earlier_result(out: Path, begins: bytes) -> bool:
 
 
 def write_result(out: Path, content: bytes) -> None:
+    """Write a result atomically."""
     try:
         with replace_file(out) as file:
             file.write(content)

@@ -41,6 +41,8 @@ ADAM7 = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (
 
 
 class Header(NamedTuple):
+    """Fields of the IHDR chunk."""
+
     width: int
     height: int
     depth: int
@@ -54,6 +56,7 @@ class Header(NamedTuple):
         return self.depth * CHANNELS[self.colour_type]
 
     def row_bytes(self, width: int) -> int:
+        """Return the bytes of a row of so many pixels."""
         return (width * self.pixel_bits + 7) // 8
 
 
@@ -62,12 +65,13 @@ def is_png(data: bytes | bytearray | memoryview) -> bool:
 
 
 def dimensions(data: bytes) -> tuple[int, int]:
+    """Return height and width from the header."""
     header = read_header(dict(chunks(data[:33])))
     return header.height, header.width
 
 
 def decode(data: bytes) -> Bytes:
-    """Height x width x 3. Raises BadData, with the reason, for anything that is not a whole PNG."""
+    """Decode to height x width x 3; raise BadData, with the reason, for anything that is not a complete PNG."""
     found, parts = dict[bytes, bytes](), list[bytes]()
     for kind, body in chunks(data):
         if kind == b"IDAT":
@@ -87,24 +91,26 @@ def decode(data: bytes) -> Bytes:
 
 
 def chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    place = len(SIGNATURE)
-    while place + 12 <= len(data):
-        length, kind = struct.unpack_from(">I4s", data, place)
-        body = bytes(data[place + 8 : place + 8 + length])
+    """Yield the kind and the content of every chunk, checksums verified."""
+    position = len(SIGNATURE)
+    while position + 12 <= len(data):
+        length, kind = struct.unpack_from(">I4s", data, position)
+        body = bytes(data[position + 8 : position + 8 + length])
         critical = kind[:1].isupper()
         if len(body) < length:
             raise BadData(
                 f"the PNG is cut short: {length} bytes of {kind.decode('latin-1')} promised, {len(body)} found."
             )
-        if critical and bytes(data[place + 8 + length : place + 12 + length]) != checksum(kind, body):
-            raise BadData(f"the PNG is damaged: the checksum of {kind.decode('latin-1')} at byte {place} is wrong.")
+        if critical and bytes(data[position + 8 + length : position + 12 + length]) != checksum(kind, body):
+            raise BadData(f"the PNG is damaged: the checksum of {kind.decode('latin-1')} at byte {position} is wrong.")
         yield kind, body
         if kind == b"IEND":
             return
-        place += 12 + length
+        position += 12 + length
 
 
 def checksum(kind: bytes, body: bytes) -> bytes:
+    """Return the checksum of a chunk."""
     return struct.pack(">I", zlib.crc32(body, zlib.crc32(kind)))
 
 
@@ -125,7 +131,7 @@ def read_header(found: dict[bytes, bytes]) -> Header:
 
 
 def sizes(header: Header) -> list[tuple[int, int]]:
-    """Columns and rows of each image in the stream: one, or up to seven when interlaced."""
+    """Return columns and rows of each image in the stream: one, or up to seven when interlaced."""
     if not header.interlaced:
         return [(header.width, header.height)]
     spans = [(-(-(header.width - left) // dx), -(-(header.height - top) // dy)) for left, top, dx, dy in ADAM7]
@@ -133,6 +139,7 @@ def sizes(header: Header) -> list[tuple[int, int]]:
 
 
 def inflate(compressed: bytes, size: int) -> Bytes:
+    """Decompress the pixels; refuse a size beyond all proportion."""
     if size > max(UNFOLDED, UNFOLDING * len(compressed)):
         raise TooLarge(
             f"the PNG unfolds from {len(compressed):,} to {size:,} bytes of pixels; beyond {UNFOLDED:,} bytes, at most "
@@ -148,8 +155,8 @@ def inflate(compressed: bytes, size: int) -> Bytes:
 
 
 def assemble(header: Header, stream: Bytes) -> Bytes:
-    """Samples of the whole image, HxWxC, one byte each; those of fewer bits are not yet scaled."""
-    whole = np.empty((header.height, header.width, CHANNELS[header.colour_type]), dtype=np.uint8)
+    """Return samples of the full image, HxWxC, one byte each; those of fewer bits are not yet scaled."""
+    samples = np.empty((header.height, header.width, CHANNELS[header.colour_type]), dtype=np.uint8)
     offset = 0
     steps = ADAM7 if header.interlaced else ((0, 0, 1, 1),)
     for (columns, rows), (left, top, dx, dy) in zip(sizes(header), steps, strict=True):
@@ -158,8 +165,8 @@ def assemble(header: Header, stream: Bytes) -> Bytes:
         width = 1 + header.row_bytes(columns)
         lines = stream[offset : offset + rows * width].reshape(rows, width)
         offset += lines.size
-        whole[top::dy, left::dx] = unpack(header, restore(lines, max(1, header.pixel_bits // 8)), columns)
-    return whole
+        samples[top::dy, left::dx] = unpack(header, restore(lines, max(1, header.pixel_bits // 8)), columns)
+    return samples
 
 
 def restore(lines: Bytes, unit: int) -> Bytes:
@@ -178,7 +185,10 @@ def restore(lines: Bytes, unit: int) -> Bytes:
 
 
 def restore_diagonals(filters: Bytes, pixels: Shorts, rows: int, columns: int) -> None:
-    """In place, from the upper left corner to the lower right. Flat, a diagonal is every `columns`-th pixel."""
+    """Undo a filter in place, from the upper left corner to the lower right.
+
+    Flat, a diagonal is every `columns`-th pixel.
+    """
     for diagonal in range(rows + columns - 1):
         top, bottom = max(0, diagonal - columns + 1), min(rows - 1, diagonal)
         first = (top + 1) * (columns + 1) + diagonal - top + 1
@@ -192,7 +202,7 @@ def restore_diagonals(filters: Bytes, pixels: Shorts, rows: int, columns: int) -
 
 
 def predict(filters: Bytes, left: Shorts, above: Shorts, corner: Shorts) -> Shorts:
-    """What each pixel was subtracted from: nothing, left, above, their mean, or the nearest to l + a - c."""
+    """Return what each pixel was subtracted from: nothing, left, above, their mean, or the nearest to l + a - c."""
     to_left, to_above, to_corner = abs(above - corner), abs(left - corner), abs(left + above - 2 * corner)
     nearest = np.where(
         (to_left <= to_above) & (to_left <= to_corner), left, np.where(to_above <= to_corner, above, corner)
@@ -202,7 +212,7 @@ def predict(filters: Bytes, left: Shorts, above: Shorts, corner: Shorts) -> Shor
 
 
 def unpack(header: Header, rows: Bytes, columns: int) -> Bytes:
-    """Bytes of a line to samples: the upper byte of two, the byte itself, or several samples in one."""
+    """Turn bytes of a line into samples: the upper byte of two, the byte itself, or several samples in one."""
     channels = CHANNELS[header.colour_type]
     if header.depth == 16:
         return rows[:, ::2].reshape(len(rows), columns, channels)
@@ -214,6 +224,7 @@ def unpack(header: Header, rows: Bytes, columns: int) -> Bytes:
 
 
 def to_rgb(header: Header, samples: Bytes, palette: bytes) -> Bytes:
+    """Convert samples of any colour type to RGB of 8 bits."""
     if header.colour_type == PALETTE:
         return look_up(samples, palette)
     if header.depth < 8:

@@ -28,9 +28,11 @@ def encode_png(pixels: Pixels) -> bytes:
 
 
 def chunk(kind: bytes, body: bytes) -> bytes:
+    """Encode a chunk with length and checksum."""
     return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
 
 
 def check_pixels(pixels: Pixels, channels: Collection[int] = COLOUR_TYPES) -> None:
+    """Refuse arrays that are no 8-bit image."""
     if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] not in channels or not pixels.size:
         raise ValueError(f"an image is uint8 of shape (height, width, 3), not {pixels.dtype} of shape {pixels.shape}.")

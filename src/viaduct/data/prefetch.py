@@ -14,10 +14,10 @@ Item = TypeVar("Item")
 Prepared = TypeVar("Prepared")
 
 
-def prepared_ahead(
+def prepare_ahead(
     prepare: Callable[[Item], Prepared], items: Iterable[Item], *, workers: int, ahead: int
 ) -> Generator[Prepared, None, None]:
-    """`map(prepare, items)`, with up to `ahead` results under way while the caller uses the last one.
+    """Yield `map(prepare, items)`, with up to `ahead` results under way while the caller uses the last one.
 
     Without workers the caller prepares each itself. What `prepare` raises is raised here, in its turn.
     """

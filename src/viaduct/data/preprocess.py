@@ -1,12 +1,12 @@
-"""From an encoded image to what a network sees, exactly as each network's reference does it.
+"""Preprocessing of encoded images, exactly as each network's reference does it.
 
     preprocess("official", data)                                       evaluation: float32 224x224x3, normalised
-    preprocess("resnext", data, train=True, generator=generator)       training, with the reference's chances
+    preprocess("v15", data, train=True, generator=generator)       training, drawn as the reference draws
     prepare_pixels("v15", data)                                        the same before normalisation, 0..255
     normalisation("v15")                                               (mean, scale): (image - mean) * scale
 
-An image is first looked at, then read: a `View` says which pixels are needed and what becomes of their colours, and
-is computed from the size alone; then the image is decoded and `resample`d once, whatever was cropped or mirrored.
+A `View` says which pixels are needed and how their colours change. It is computed from the size alone; then the image
+is decoded and `resample`d once, whatever was cropped or mirrored.
 
 `exact` (the default) decodes as TensorFlow does, bit for bit, and resizes to within 1e-4 grey levels of it.
 `fast` lets libjpeg-turbo shrink the image by 2, 4 or 8 while it decodes, if even then every pixel of the result has
@@ -24,138 +24,34 @@ by up to 13 grey levels (60 crops); we decode as if the image were whole, and eq
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from types import ModuleType
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from viaduct.data import jpeg, region
+from viaduct.data import jpeg, references, region
 from viaduct.data.auto_augment import Policy
-from viaduct.data.colour import (
-    Ranges,
-    add_to_channels,
-    draw_amoebanet,
-    draw_increased,
-    draw_resnext,
-    multiply_channels,
-    vary_increased,
-    vary_like_amoebanet,
-    vary_like_resnext,
-)
+from viaduct.data.colour import add_to_channels, multiply_channels
 from viaduct.data.geometry import (
-    Axis,
     Boxes,
-    central_box,
+    Crop,
+    draw_crop,
     largest_shrink,
-    mirrored_after,
-    mirrored_before,
+    mirror_after,
+    mirror_before,
     resample,
-    sample_crop,
-    shrunk,
-    stretched,
+    shrink_axis,
+    stretch_axis,
 )
-from viaduct.data.source import Colour, require_at_least
+from viaduct.data.source import require_at_least
 from viaduct.data.source_views import PREFIX, SourceViews, parse_name
-from viaduct.errors import BadValue, UnknownName
+from viaduct.data.views import DrawColour, Floats, Preprocessing, Recolour, View
+from viaduct.errors import BadValue
 
-Floats = npt.NDArray[np.float32]
 Mode = Literal["exact", "fast"]
-Recolour = Callable[[Floats], Floats]
-DrawColour = Callable[[np.random.Generator], Recolour]
 Colours = Literal["reference"] | DrawColour | None  # in training: the network's own, others, or none
-
-
-class View(NamedTuple):
-    """What will be seen of an image: places down and across, and what happens to the colours there."""
-
-    rows: Axis
-    columns: Axis
-    recolour: Recolour | None = None
-
-
-@dataclass(frozen=True)
-class Preprocessing:
-    """What one network's reference does."""
-
-    evaluation: Callable[[int, int, int], View]
-    mean: Colour
-    scale: Colour
-    fancy_upsampling: tuple[bool, bool] = (True, True)  # in evaluation, in training
-    mirrors_before_resize: bool = True
-    recolour: DrawColour | None = None
-    views: SourceViews | None = None  # of a network of another package: through Pillow, not through a View
-
-
-def shorter_side_then_centre(height: int, width: int, size: int) -> View:
-    """The shorter side to 8/7 of `size`, so 256 for 224; of that the middle.
-
-    Never less than `size`: below 7 pixels 8/7 of it is no more than itself, and truncation takes one of these away.
-    """
-    sides = [max(side, size) for side in with_shorter_side(size * 8 // 7, height, width)]
-    margins = [(side - size) // 2 for side in sides]
-    return View(stretched(0, height, sides[0], margins[0], size), stretched(0, width, sides[1], margins[1], size))
-
-
-def with_shorter_side(shorter: int, height: int, width: int) -> tuple[int, int]:
-    """Truncated products of float32, as in the reference, which is why the shorter side may come out one less."""
-    factor = np.float32(shorter) / np.float32(min(height, width))
-    return int(np.float32(height) * factor), int(np.float32(width) * factor)
-
-
-def central_four_fifths(height: int, width: int, size: int) -> View:
-    return View(central_box(height, 0.8, size), central_box(width, 0.8, size))
-
-
-def central_seven_eighths(height: int, width: int, size: int) -> View:
-    down, across = (int((side - side * 0.875) / 2) for side in (height, width))
-    return View(stretched(down, height - 2 * down, size), stretched(across, width - 2 * across, size))
-
-
-def resnext_colour(generator: np.random.Generator) -> Recolour:
-    return partial(vary_like_resnext, colour=draw_resnext(generator))
-
-
-def amoebanet_colour(generator: np.random.Generator) -> Recolour:
-    return partial(vary_like_amoebanet, colour=draw_amoebanet(generator))
-
-
-def increased_colour(ranges: Ranges) -> DrawColour:
-    """Return what draws the ResNeXt zoo's increased_aug within these ranges."""
-    return lambda generator: partial(vary_increased, colour=draw_increased(generator, ranges))
-
-
-PREPROCESSINGS = {
-    "official": Preprocessing(
-        evaluation=shorter_side_then_centre,
-        mean=(123.68, 116.78, 103.94),
-        scale=(1.0, 1.0, 1.0),
-    ),
-    "v15": Preprocessing(
-        evaluation=shorter_side_then_centre,
-        mean=(123.68, 116.28, 103.53),
-        scale=(1 / 58.395, 1 / 57.12, 1 / 57.385),
-        fancy_upsampling=(False, False),
-    ),
-    "resnext": Preprocessing(
-        evaluation=central_four_fifths,
-        mean=(121.0, 115.0, 100.0),
-        scale=(1 / 70, 1 / 68, 1 / 71),
-        fancy_upsampling=(False, True),
-        mirrors_before_resize=False,
-        recolour=resnext_colour,
-    ),
-    "amoebanet": Preprocessing(
-        evaluation=central_seven_eighths,
-        mean=(127.5, 127.5, 127.5),
-        scale=(1 / 127.5, 1 / 127.5, 1 / 127.5),
-        mirrors_before_resize=False,
-        recolour=amoebanet_colour,
-    ),
-}
 
 
 def preprocess(
@@ -167,9 +63,12 @@ def preprocess(
     size: int = 224,
     mode: Mode = "exact",
 ) -> Floats:
-    """What the network called `name` sees: float32, size x size x 3, normalised. Training needs a generator."""
+    """Return an image as the network of reference `name` expects it: float32, size x size x 3, normalised.
+
+    Training needs a generator.
+    """
     check_arguments(name, jpeg_bytes, generator, size)
-    return see(name, jpeg_bytes, train, generator, boxes, size, mode, normalised=True)
+    return prepare_image(name, jpeg_bytes, train, generator, boxes, size, mode, normalised=True)
 
 
 def prepare_pixels(
@@ -182,30 +81,33 @@ def prepare_pixels(
     mode: Mode = "exact",
     out: Floats | None = None,
 ) -> Floats:
-    """The same on the scale of 0..255, for whoever normalises later: on the device, or for people to look at."""
+    """Return the image before normalisation, on the scale of 0..255.
+
+    It is for display, and for normalising on the device.
+    """
     check_arguments(name, jpeg_bytes, generator, size)
-    return see(name, jpeg_bytes, train, generator, boxes, size, mode, out)
+    return prepare_image(name, jpeg_bytes, train, generator, boxes, size, mode, out)
 
 
 def check_arguments(name: str, jpeg_bytes: object, generator: object, size: object) -> None:
-    """What would otherwise fail in the depths, in other words."""
-    named(name)
+    """Refuse arguments of wrong types with a message of our own."""
+    find_preprocessing(name)
     if not isinstance(jpeg_bytes, bytes | bytearray | memoryview):
         hint = "Read the file first: Path(name).read_bytes()."
-        raise BadValue(f"an image must be given as its encoded bytes, got {short(jpeg_bytes)}.", hint)
+        raise BadValue(f"an image must be given as its encoded bytes, got {describe_value(jpeg_bytes)}.", hint)
     if generator is not None and not isinstance(generator, np.random.Generator):
         hint = "Try: generator=np.random.default_rng(seed)"
-        raise BadValue(f"generator must be a numpy Generator, got {short(generator)}.", hint)
+        raise BadValue(f"generator must be a numpy Generator, got {describe_value(generator)}.", hint)
     require_at_least(1, "size", int(size) if isinstance(size, np.integer) else size)
 
 
-def short(value: object) -> str:
-    """A value with its type, cut where it is long."""
-    said = repr(value)
-    return f"the {type(value).__name__} {said if len(said) <= 60 else said[:57] + '...'}"
+def describe_value(value: object) -> str:
+    """Return a value with its type, cut where it is long."""
+    text = repr(value)
+    return f"the {type(value).__name__} {text if len(text) <= 60 else text[:57] + '...'}"
 
 
-def see(
+def prepare_image(
     name: str,
     jpeg_bytes: jpeg.Encoded,
     train: bool = False,
@@ -219,21 +121,24 @@ def see(
     policy: Policy | None = None,
     colours: Colours = "reference",
 ) -> Floats:
-    """Both of them, into `out` where it is given. `policy` changes training images before the colours are varied."""
-    views = named(name).views
+    """Prepare an image, normalised or not, into `out` where it is given.
+
+    `policy` changes training images before the colours are varied.
+    """
+    views = find_preprocessing(name).views
     if views is not None:
-        return see_through_pillow(name, views, jpeg_bytes, train, generator, size, out, normalised, policy, colours)
+        return prepare_with_pillow(name, views, jpeg_bytes, train, generator, size, out, normalised, policy, colours)
     height, width = jpeg.dimensions(jpeg_bytes)
-    view = look(name, height, width, train, generator, boxes, size, colours)
-    fancy_upsampling = named(name).fancy_upsampling[train] and not (train and mode == "fast")
+    view = choose_view(name, height, width, train, generator, boxes, size, colours)
+    fancy_upsampling = find_preprocessing(name).fancy_upsampling[train] and not (train and mode == "fast")
     if policy is None or generator is None:
         return render(jpeg_bytes, view, name if normalised else None, fancy_upsampling, mode, out)
-    seen = render(jpeg_bytes, view._replace(recolour=None), None, fancy_upsampling, mode, out)
-    seen[:] = policy(as_bytes(seen), generator)
-    return finish(seen, view.recolour, name if normalised else None)
+    image = render(jpeg_bytes, view._replace(recolour=None), None, fancy_upsampling, mode, out)
+    image[:] = policy(as_bytes(image), generator)
+    return finish(image, view.recolour, name if normalised else None)
 
 
-def see_through_pillow(
+def prepare_with_pillow(
     name: str,
     views: SourceViews,
     jpeg_bytes: jpeg.Encoded,
@@ -250,44 +155,47 @@ def see_through_pillow(
     if train and generator is None:
         raise BadValue("training draws at random and needs a generator.", "Try: generator=np.random.default_rng(seed)")
     if train and generator is not None:
-        seen = views.cut_random(pixels, size, generator)
-        seen = policy(np.ascontiguousarray(seen), generator) if policy else seen
+        image = views.cut_random(pixels, size, generator)
+        image = policy(np.ascontiguousarray(image), generator) if policy else image
         recolour = colours(generator) if callable(colours) else None
     else:
-        seen, recolour = views.cut_centre(pixels, size), None
+        image, recolour = views.cut_centre(pixels, size), None
     out = np.empty((size, size, 3), dtype=np.float32) if out is None else out
-    out[:] = seen
+    out[:] = image
     return finish(out, recolour, name if normalised else None)
 
 
-def as_bytes(seen: Floats) -> npt.NDArray[np.uint8]:
-    return np.clip(np.rint(seen), 0, 255).astype(np.uint8)
+def as_bytes(image: Floats) -> npt.NDArray[np.uint8]:
+    """Round to whole grey levels of 0..255."""
+    return np.clip(np.rint(image), 0, 255).astype(np.uint8)
 
 
 def normalisation(name: str) -> tuple[Floats, Floats]:
-    """(mean, scale), one number a channel: an image p is seen as (p - mean) * scale."""
-    chosen = named(name)
+    """Return (mean, scale), one number a channel: a pixel p becomes (p - mean) * scale."""
+    chosen = find_preprocessing(name)
     return np.array(chosen.mean, dtype=np.float32), np.array(chosen.scale, dtype=np.float32)
 
 
 def normalise(name: str, image: Floats) -> Floats:
-    """In place."""
+    """Normalise an image, in place."""
     mean, scale = normalisation(name)
     add_to_channels(image, -mean)
     multiply_channels(image, scale)
     return image
 
 
-def named(name: str) -> Preprocessing:
-    if not isinstance(name, str):
-        raise BadValue(
-            f"a preprocessing is named by a word, got {short(name)}.", f"There are: {', '.join(PREPROCESSINGS)}."
-        )
-    if name.startswith(f"{PREFIX}:"):
+def find_preprocessing(name: str) -> Preprocessing:
+    """Return the preprocessing of a reference, or of a network of another package."""
+    if isinstance(name, str) and name.startswith(f"{PREFIX}:"):
         return read_source(name)
-    if name not in PREPROCESSINGS:
-        raise UnknownName("preprocessing", name, PREPROCESSINGS)
-    return PREPROCESSINGS[name]
+    return references.load(name)
+
+
+def sample_crop(name: str, height: int, width: int, boxes: Boxes | None, generator: np.random.Generator) -> Crop:
+    """Draw a training crop, distributed as in the reference called `name`."""
+    sampler = references.load(name).sampler
+    assert sampler is not None
+    return draw_crop(sampler, height, width, boxes, generator)
 
 
 @cache
@@ -299,11 +207,11 @@ def read_source(name: str) -> Preprocessing:
 
 
 def refuse_view(height: int, width: int, size: int) -> View:
-    """Refuse to describe an antialiased image as places between pixels."""
+    """Refuse to describe an antialiased image as positions between pixels."""
     raise BadValue("images of a network of another package are resized by Pillow, which this step cannot do.")
 
 
-def look(
+def choose_view(
     name: str,
     height: int,
     width: int,
@@ -313,17 +221,20 @@ def look(
     size: int = 224,
     colours: Colours = "reference",
 ) -> View:
-    """What to see of an image of this size. Everything random happens here, and before a pixel is decoded."""
+    """Choose the part of an image of this size that is used.
+
+    Everything random happens here, before a pixel is decoded.
+    """
     if size < 1:
         raise BadValue(f"size must be at least 1, got {size}.")
     if not train:
-        return named(name).evaluation(height, width, size)
+        return find_preprocessing(name).evaluation(height, width, size)
     if generator is None:
         raise BadValue("training draws at random and needs a generator.", "Try: generator=np.random.default_rng(seed)")
-    return look_at_random(name, height, width, generator, boxes, size, colours)
+    return choose_random_view(name, height, width, generator, boxes, size, colours)
 
 
-def look_at_random(
+def choose_random_view(
     name: str,
     height: int,
     width: int,
@@ -332,15 +243,16 @@ def look_at_random(
     size: int,
     colours: Colours = "reference",
 ) -> View:
-    chosen = named(name)
+    """Draw a crop, a mirroring and a change of colours for training."""
+    chosen = find_preprocessing(name)
     crop = sample_crop(name, height, width, boxes, generator)
-    columns = stretched(crop.x, crop.width, size)
+    columns = stretch_axis(crop.x, crop.width, size)
     if generator.random() < 0.5:
         before = chosen.mirrors_before_resize
-        columns = mirrored_before(columns, crop.x, crop.width) if before else mirrored_after(columns)
+        columns = mirror_before(columns, crop.x, crop.width) if before else mirror_after(columns)
     draw = chosen.recolour if colours == "reference" else colours
     recolour = draw(generator) if draw else None
-    return View(stretched(crop.y, crop.height, size), columns, recolour)
+    return View(stretch_axis(crop.y, crop.height, size), columns, recolour)
 
 
 def render(
@@ -351,39 +263,47 @@ def render(
     mode: Mode = "exact",
     out: Floats | None = None,
 ) -> Floats:
-    """Decode, read what is to be seen, recolour it, normalise it as `normal` does; into `out` where one is given."""
+    """Decode and resample an image, recolour it and normalise it as `normal` does, into `out` if given."""
     if mode not in ("exact", "fast"):
         raise BadValue(f"mode must be 'exact' or 'fast', got {mode!r}.")
     rows, columns, recolour = view
-    out = np.empty((len(rows.way), len(columns.way), 3), dtype=np.float32) if out is None else out
+    out = np.empty((len(rows.fraction), len(columns.fraction), 3), dtype=np.float32) if out is None else out
     fast = mode == "fast" and jpeg.is_jpeg(jpeg_bytes)
     shrink = largest_shrink(rows, columns) if fast else 1
     if shrink > 1:
         height, width = jpeg.dimensions(jpeg_bytes)
-        rows, columns = shrunk(rows, shrink, -(-height // shrink)), shrunk(columns, shrink, -(-width // shrink))
-    lines = normal_lines(normal, len(columns.way)) if normal and not recolour else None
-    if region.see(jpeg_bytes, rows, columns, out, shrink=shrink, fancy_upsampling=fancy_upsampling, normal=lines):
+        rows, columns = (
+            shrink_axis(rows, shrink, -(-height // shrink)),
+            shrink_axis(columns, shrink, -(-width // shrink)),
+        )
+    lines = normal_lines(normal, len(columns.fraction)) if normal and not recolour else None
+    if region.decode_view(
+        jpeg_bytes, rows, columns, out, shrink=shrink, fancy_upsampling=fancy_upsampling, normal=lines
+    ):
         return out if lines else finish(out, recolour, normal)
     pixels = jpeg.decode(jpeg_bytes, fancy_upsampling=fancy_upsampling, shrink=shrink)
     return finish(resample(pixels, rows, columns, out), recolour, normal)
 
 
-def finish(seen: Floats, recolour: Recolour | None, normal: str | None) -> Floats:
-    """What is left to be done to sampled pixels, in place."""
+def finish(image: Floats, recolour: Recolour | None, normal: str | None) -> Floats:
+    """Recolour and normalise sampled pixels, in place."""
     if recolour:
-        seen = recolour(seen)
-    return normalise(normal, seen) if normal else seen
+        image = recolour(image)
+    return normalise(normal, image) if normal else image
 
 
 @cache
 def normal_lines(name: str, width: int) -> region.Lines:
-    """(-mean, scale) for each number of a row: the same sums and products as in `normalise`."""
+    """Return (-mean, scale) for each number of a row: the same sums and products as in `normalise`."""
     mean, scale = normalisation(name)
     return np.tile(-mean, width), np.tile(scale, width)
 
 
 class CallableModule(ModuleType):
-    """`viaduct.data.preprocess(...)` is promised to be a function, and importing this file puts the module there."""
+    """Module that can be called.
+
+    `viaduct.data.preprocess(...)` is promised to be a function, and importing this file puts the module there.
+    """
 
     __call__ = staticmethod(preprocess)
 

@@ -26,14 +26,14 @@ from torch import Tensor
 
 from viaduct.data import geometry
 from viaduct.data.arrival import Arrival
-from viaduct.data.auto_augment import policy_named
+from viaduct.data.auto_augment import find_policy
 from viaduct.data.balance import balanced_order, describe
 from viaduct.data.batches import WHOLE, Batch, Share, check_count, real_mask
-from viaduct.data.crops import crops_of
+from viaduct.data.crops import find_crops
 from viaduct.data.mindrecord_folder import MindRecordFolder
-from viaduct.data.notices import NAMED_AT_MOST, tell
+from viaduct.data.notices import NAMED_AT_MOST, print_notice
 from viaduct.data.order import sample_generator
-from viaduct.data.preprocess import normalisation, see
+from viaduct.data.preprocess import normalisation, prepare_image
 from viaduct.data.records import Records, RecordSplit
 from viaduct.errors import BadData
 
@@ -62,7 +62,7 @@ SLOW_NOTE = (
 
 @dataclass
 class Buffer:
-    """A batch under construction; reused once the device has read it."""
+    """Batch under construction; reused once the device has read it."""
 
     images: Tensor
     numbers: Tensor  # 2 x N: position in the split, and label
@@ -99,16 +99,16 @@ class RecordBatches:
         self._lock = threading.Lock()
         self._records, self._split, self._device, self._train, self._seed = records, split, device, train, seed
         self._labels = split.labels
-        self._policy = policy_named(records.auto_augment) if train else None
+        self._policy = find_policy(records.auto_augment) if train else None
         self._colours = records.colours
         if train and share.rank == 0 and geometry.compiled_lerp() is None:
-            tell(SLOW_NOTE)
+            print_notice(SLOW_NOTE)
         if train and records.balance and share.rank == 0:
-            tell(describe(split.labels, records.balance, split.names))
+            print_notice(describe(split.labels, records.balance, split.names))
         if not train and share.rank == 0 and counts_from_zero(split):
-            tell(ZERO_NOTE)
+            print_notice(ZERO_NOTE)
         on_cpu = device.type == "cpu"
-        self._crops = crops_of(records, split.folder, normalised=on_cpu) if train else None
+        self._crops = find_crops(records, split.folder, normalised=on_cpu) if train else None
         mean, scale = normalisation(records.preprocess)
         self._mean, self._scale = (torch.from_numpy(x).to(device).view(1, 3, 1, 1) for x in (mean, scale))
         self._workers = records.workers or max(1, len(os.sched_getaffinity(0)) // share.neighbours)
@@ -121,7 +121,7 @@ class RecordBatches:
         self._seed = seed
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        """The batches of an epoch from step `start` on; the same ones as if it had begun at step 0."""
+        """Yield the batches of an epoch from step `start` on; the same ones as if it had begun at step 0."""
         iterator = self._epoch(epoch, start)
         self._iterators.add(iterator)
         return iterator
@@ -130,7 +130,7 @@ class RecordBatches:
         for iterator in list(self._iterators):
             iterator.close()
         if len(self.skipped) > NAMED_AT_MOST:
-            tell(f"{self._who}skipped: {len(self.skipped):,} of {self.count:,} records in all")
+            print_notice(f"{self._who}skipped: {len(self.skipped):,} of {self.count:,} records in all")
 
     def __enter__(self) -> RecordBatches:
         return self
@@ -145,7 +145,7 @@ class RecordBatches:
         pending: deque[tuple[int, Buffer, list[Future[None]]]] = deque()
         try:
             for step in range(start, self.steps_per_epoch):
-                pending.append(self._begin(pool, order, epoch, step))
+                pending.append(self._submit_batch(pool, order, epoch, step))
                 if len(pending) > self._records.prefetch:
                     yield self._finish(order, *pending[0])
                     self._buffers.append(pending.popleft()[1])
@@ -158,7 +158,7 @@ class RecordBatches:
     def _order(self, epoch: int) -> npt.NDArray[np.int64]:
         return balanced_order(self._split.labels, self._records.balance, self._seed, epoch)
 
-    def _begin(
+    def _submit_batch(
         self, pool: ThreadPoolExecutor, order: npt.NDArray[np.int64], epoch: int, step: int
     ) -> tuple[int, Buffer, list[Future[None]]]:
         buffer = self._free_buffer()
@@ -169,19 +169,19 @@ class RecordBatches:
         images = buffer.images.numpy()[first : first + ROWS_PER_TASK]
         positions = step * self.global_batch + self._mine[first : first + ROWS_PER_TASK]
         numbers = order[positions]
-        seen = np.zeros(len(numbers), dtype=np.bool_)
+        done = np.zeros(len(numbers), dtype=np.bool_)
         if self._crops:
-            seen = self._crops.see(numbers, positions, self._seed, epoch, images)
-        for row in np.flatnonzero(~seen).tolist():
-            self._see(int(numbers[row]), epoch, int(positions[row]), images[row])
+            done = self._crops.prepare(numbers, positions, self._seed, epoch, images)
+        for row in np.flatnonzero(~done).tolist():
+            self._prepare_record(int(numbers[row]), epoch, int(positions[row]), images[row])
 
-    def _see(self, number: int, epoch: int, position: int, out: npt.NDArray[np.float32]) -> None:
-        """Put what the network sees of a record into `out`."""
+    def _prepare_record(self, number: int, epoch: int, position: int, out: npt.NDArray[np.float32]) -> None:
+        """Prepare one record into `out`, as the network expects it."""
         records = self._records
         generator = sample_generator(self._seed, epoch, position) if self._train else None
         try:
             encoded, _, _, boxes = self._split.folder.fields(number)
-            see(
+            prepare_image(
                 records.preprocess,
                 encoded,
                 self._train,
@@ -216,12 +216,12 @@ class RecordBatches:
                 return  # after one too many nothing more is said: other threads may meet some before they end
             self.skipped.append(error.what)
             if len(self.skipped) <= NAMED_AT_MOST:
-                tell(f"{self._who}skipped: {error.what}")
+                print_notice(f"{self._who}skipped: {error.what}")
             if len(self.skipped) == NAMED_AT_MOST:
-                tell(f"{self._who}skipped: any more are counted at the end; the report names them all")
+                print_notice(f"{self._who}skipped: any more are counted at the end; the report names them all")
 
     def _replace(self, error: BadData, out: npt.NDArray[np.float32]) -> None:
-        """The mean colour for a bad image; too many bad ones end the run."""
+        """Put the mean colour in place of a bad image; too many bad ones end the run."""
         self._note(error)
         if len(self.skipped) > self._tolerated:
             limit = f"where {self._tolerated:,} may be: {100 * BAD_AT_MOST:g} %, and at least one"
@@ -242,7 +242,7 @@ class RecordBatches:
         return Batch(images, labels, mask, numbers)
 
     def _arrive(self, buffer: Buffer) -> tuple[Tensor, Tensor]:
-        """Images and numbers where the step runs. From pinned memory the host waits for neither."""
+        """Return images and numbers where the step runs. From pinned memory the host waits for neither."""
         if self._device.type == "cpu":
             return buffer.images.permute(0, 3, 1, 2), buffer.numbers.clone()
         if self._arrival is None:

@@ -14,17 +14,17 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from viaduct.data import references
 from viaduct.data.file_index import CORRUPT
 from viaduct.data.folder import ImageFolder, holds_images, image_folders, read_class_names
 from viaduct.data.index import RecordFolder
 from viaduct.data.mindrecord_folder import MindRecordFolder, holds_mindrecords, mindrecord_folders
-from viaduct.data.shards import LABELS_FILE, nothing_found, read_label_names, record_files
+from viaduct.data.shards import LABELS_FILE, explain_nothing_found, read_label_names, record_files
 from viaduct.data.source import Colour, Dataset, Labels, Pixels, Source
 from viaduct.data.source_views import PREFIX, parse_name
 from viaduct.data.tfrecord import BadRecord
 from viaduct.errors import BadData, BadValue, UnknownName
 
-PREPROCESSINGS = ("official", "v15", "resnext", "amoebanet")
 COLOUR_FIELDS = ("brightness", "contrast", "saturation", "hue")  # in the order of colour.Ranges
 HOW_SPLITS_ARE_NAMED = ("Names with val, eval, dev or test in them mean validation, all others training.",)
 Folder = RecordFolder | ImageFolder | MindRecordFolder
@@ -32,7 +32,7 @@ Folder = RecordFolder | ImageFolder | MindRecordFolder
 
 @dataclass(frozen=True)
 class Records(Source):
-    """Sharded TFRecords in the ImageNet schema, or folders of images, seen as one network's reference sees them."""
+    """Sharded TFRecords in the ImageNet schema, or folders of images, prepared as one network's reference does."""
 
     name: ClassVar[str] = "TFRecord files"
     needs_path: ClassVar[bool] = True
@@ -42,7 +42,7 @@ class Records(Source):
 
     classes: int = 1001
     workers: int = 0  # threads that decode; 0: one a core
-    preprocess: str = "official"  # one of PREPROCESSINGS, or source: as the network's source prepares its images
+    preprocess: str = "official"  # one of references.names(), or source: as the network's source prepares its images
     decode: Literal["exact", "fast"] = "exact"  # fast: shrink large images while decoding
     label_shift: int = 0  # added to the stored label: -1 for ResNet-50 v1.5
     on_bad_record: Literal["stop", "skip"] = "stop"
@@ -58,8 +58,8 @@ class Records(Source):
         super().__post_init__()
         if self.preprocess.startswith(f"{PREFIX}:"):
             parse_name(self.preprocess)
-        elif self.preprocess not in (*PREPROCESSINGS, PREFIX):
-            raise UnknownName("data.preprocess", self.preprocess, (*PREPROCESSINGS, PREFIX))
+        elif self.preprocess not in (*references.names(), PREFIX):
+            raise UnknownName("data.preprocess", self.preprocess, (*references.names(), PREFIX))
         for field in COLOUR_FIELDS:
             value, largest = getattr(self, field), 255 if field == "brightness" else 1
             if not 0 <= value <= largest:
@@ -75,9 +75,9 @@ class Records(Source):
 
     @property
     def colours(self) -> Any:
-        """What is done to the colours of training images: see `preprocess.Colours`."""
+        """Change of colours in training: see `preprocess.Colours`."""
         from viaduct.data.colour import Ranges
-        from viaduct.data.preprocess import increased_colour
+        from viaduct.data.views import increased_colour
 
         if self.increased_aug == "on":
             return increased_colour(Ranges(*(getattr(self, field) for field in COLOUR_FIELDS)))
@@ -94,6 +94,7 @@ class Records(Source):
         return mean, scale  # type: ignore[return-value]
 
     def load(self, path: Path | None) -> Dataset:
+        """Open TFRecord files, MindRecord files or class folders."""
         self.refuse_idle_fields()
         if path is None:
             raise BadData("this recipe trains on TFRecord files or class folders: say where they are with --data DIR.")
@@ -114,15 +115,15 @@ class Records(Source):
         return {label + self.label_shift: name for label, name in find_class_names(path)[1].items()}
 
     def stated_classes(self, path: Path) -> StatedClasses | None:
-        """What the data at a path say of their classes; None where they say nothing, or cannot be read."""
+        """Return the classes that the data at a path state; None where there are none, or they cannot be read."""
         try:
-            place, names = find_class_names(path)
+            path_of_names, names = find_class_names(path)
         except (OSError, BadData, BadValue):
             return None  # loading the data will say what is wrong with them
         if not names:
             return None
         outputs = max(names) + self.label_shift + 1
-        return StatedClasses(place, len(names), min(names), max(names), outputs) if outputs > 0 else None
+        return StatedClasses(path_of_names, len(names), min(names), max(names), outputs) if outputs > 0 else None
 
     def batches(self, split: Any, *, device: Any, train: bool, seed: int, share: Any = None) -> Any:
         from viaduct.data.batches import WHOLE
@@ -143,25 +144,25 @@ def find_class_names(path: Path) -> tuple[Path, dict[int, str]]:
 
 @dataclass(frozen=True)
 class StatedClasses:
-    """What data say of their classes: labels.txt beside records, or the names of class folders."""
+    """Classes that data state: in labels.txt beside records, or by the names of class folders."""
 
-    place: Path
+    path: Path
     count: int
     first: int  # labels as they are stored
     last: int
     outputs: int  # that a network needs for these labels, as the recipe counts them
 
     def fits(self, classes: int) -> bool:
-        """Whether a network of so many outputs is meant for them; one output may be spare, as in the references."""
+        """Return True if a network of so many outputs is meant for them; one output may be spare."""
         return classes in (self.outputs, self.outputs + 1)
 
     def __str__(self) -> str:
         classes = f"{self.count:,} class{'es' if self.count != 1 else ''}"
-        return f"{self.place} has {classes}, labels {self.first:,} to {self.last:,}"
+        return f"{self.path} has {classes}, labels {self.first:,} to {self.last:,}"
 
 
 class RecordSplit:
-    """The records of one split, with labels as the network counts them."""
+    """Records of one split, with labels as the network counts them."""
 
     def __init__(self, records: Records, folder: Folder) -> None:
         self.records, self.folder = records, folder
@@ -171,12 +172,12 @@ class RecordSplit:
 
     @property
     def names(self) -> dict[int, str]:
-        """Of the classes, by label as the network counts them."""
+        """Names of the classes, by label as the network counts them."""
         return {label + self.records.label_shift: name for label, name in self.folder.names.items()}
 
     @cached_property
     def labels(self) -> Labels:
-        """Every label, checked: reading them for the first time also verifies every record's checksum.
+        """Every label, checked. Reading them for the first time also verifies every record's checksum.
 
         0 for a corrupt record that is skipped: it counts and is named when a batch needs it.
         """
@@ -190,7 +191,7 @@ class RecordSplit:
         return labels
 
     def _spare_output(self, stored: Labels) -> tuple[str, ...]:
-        """What to do where all would fit, were they counted from 0, or were there one output more."""
+        """Return advice where all labels would fit if counted from 0, or with one output more."""
         classes = self.records.classes
         if self.records.label_shift or stored.min() < 1 or stored.max() != classes:
             return ()
@@ -198,21 +199,24 @@ class RecordSplit:
         return (f"Labels begin with 1 here, as `viaduct data build` numbers them: {advice}.",)
 
     def read_image(self, index: int) -> Pixels:
-        """What evaluation sees; of a record that may be skipped, as there, the mean colour."""
+        """Return an image as evaluation prepares it; the mean colour for a record that may be skipped."""
         from viaduct.data.preprocess import as_bytes, normalisation, prepare_pixels
 
         side = self.records.size
         try:
-            seen = prepare_pixels(self.records.preprocess, self.folder.fields(index).encoded, size=side)
+            pixels = prepare_pixels(self.records.preprocess, self.folder.fields(index).encoded, size=side)
         except BadData as error:
             if self.records.on_bad_record == "stop":
                 raise error if isinstance(error, BadRecord) else self.folder.blame(index, error.what) from None
-            seen = np.full((side, side, 3), normalisation(self.records.preprocess)[0])
-        return as_bytes(seen)
+            pixels = np.full((side, side, 3), normalisation(self.records.preprocess)[0])
+        return as_bytes(pixels)
 
 
 class RecordSet:
-    """Both splits, and the names of the classes. Without records to train on, what is there can be evaluated."""
+    """Both splits, and the names of the classes.
+
+    Without records to train on, the others can still be evaluated.
+    """
 
     def __init__(self, records: Records, train: Folder | None, validation: Folder) -> None:
         self._train = None if train is None else RecordSplit(records, train)
@@ -222,12 +226,13 @@ class RecordSet:
 
     @property
     def train(self) -> RecordSplit:
+        """Training split; refused if there are no files of it."""
         if self._train is None:
             folder = self.validation.folder
             if isinstance(folder, MindRecordFolder):
                 raise BadData(f"{folder.path}: there are no MindRecord files to train on.", *HOW_SPLITS_ARE_NAMED)
             assert isinstance(folder, RecordFolder)  # folders of images always have both
-            raise BadData(*nothing_found(folder.path, "train"))
+            raise BadData(*explain_nothing_found(folder.path, "train"))
         return self._train
 
     @property

@@ -1,8 +1,8 @@
 """Decoding no more of a JPEG than a view needs, where the extension `_region.c` was built.
 
-    see(data, rows, columns, out)     True: `out` holds what `resample(decode(data), rows, columns)` would, bit for bit
-                                      False: decode it whole (no extension, a PNG, CMYK, damage of any kind)
-    decoder()                         which of the two this installation uses, for people
+    decode_view(data, rows, columns, out)   True: `out` is `resample(decode(data), rows, columns)`, bit for bit
+                                            False: decode it whole (no extension, a PNG, CMYK, damage of any kind)
+    describe_decoder()                      which of the two this installation uses, in words
 
 The extension is built where a compiler and libjpeg-turbo's headers are at hand. VIADUCT_NO_REGION=1 leaves it unused.
 
@@ -32,7 +32,7 @@ SWITCH = "VIADUCT_NO_REGION"
 END = b"\xff\xd9"
 
 
-def see(
+def decode_view(
     data: jpeg.Encoded,
     rows: Axis,
     columns: Axis,
@@ -43,43 +43,47 @@ def see(
     fancy_upsampling: bool = True,
     normal: Lines | None = None,
 ) -> bool:
-    """Decode what lies at these places into `out`, normalised if `normal` says how; False if that cannot be."""
-    quick = compiled("see")
-    if quick is None or not jpeg.is_jpeg(data) or not is_whole(data):
+    """Decode the pixels at these positions into `out`, normalised if `normal` says how; False if that cannot be."""
+    decode = find_compiled("see")
+    if decode is None or not jpeg.is_jpeg(data) or not is_complete(data):
         return False
     shift, factor = normal or (None, None)
-    done: bool = quick(data, *rows, *columns, out, shrink, dct == "fast", fancy_upsampling, shift, factor)
+    done: bool = decode(data, *rows, *columns, out, shrink, dct == "fast", fancy_upsampling, shift, factor)
     return done
 
 
-def is_whole(data: jpeg.Encoded) -> bool:
-    return data[-2:] == END or jpeg.has_an_end(bytes(data))
+def is_complete(data: jpeg.Encoded) -> bool:
+    """Return True if the JPEG has an end-of-image marker."""
+    return data[-2:] == END or jpeg.has_end_marker(bytes(data))
 
 
-def decoder() -> str:
-    if switched_off():
+def describe_decoder() -> str:
+    """Return which decoder this installation uses, in words."""
+    if is_switched_off():
         return f"whole images with simplejpeg ({SWITCH} is set)"
     try:
-        return f"the region of a crop with libjpeg-turbo {extension().VERSION}"
+        return f"the region of a crop with libjpeg-turbo {load_extension().VERSION}"
     except ImportError as error:
         return f"whole images with simplejpeg (no extension: {error})"
 
 
 @cache
-def compiled(name: str) -> Callable[..., Any] | None:
-    """A function of the extension; None where it is not used, not built, or built of an older source."""
-    if switched_off():
+def find_compiled(name: str) -> Callable[..., Any] | None:
+    """Return a function of the extension; None where it is not used, not built, or built of an older source."""
+    if is_switched_off():
         return None
     try:
-        found: Callable[..., Any] | None = getattr(extension(), name, None)
+        found: Callable[..., Any] | None = getattr(load_extension(), name, None)
     except ImportError:
         return None
     return found
 
 
-def extension() -> ModuleType:
+def load_extension() -> ModuleType:
+    """Import the compiled extension."""
     return import_module("viaduct.data._region")
 
 
-def switched_off() -> bool:
+def is_switched_off() -> bool:
+    """Return True if the environment turns the extension off."""
     return os.environ.get(SWITCH, "") not in ("", "0")

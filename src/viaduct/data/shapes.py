@@ -87,7 +87,7 @@ VALIDATION = Streams(Purpose.VALIDATION_SCENES, Purpose.VALIDATION_NOISE)
 
 
 class Scenes(NamedTuple):
-    """What chance decides about each image, apart from its noise. Lengths are in sides of the image."""
+    """Random properties of each image, apart from its noise. Lengths are in sides of the image."""
 
     centre: Floats  # (N, 2)
     scale: Floats  # (N,): side of the square with the silhouette's area
@@ -99,6 +99,7 @@ class Scenes(NamedTuple):
 
 
 def draw_split(seed: int, count: int, size: int, streams: Streams) -> Split:
+    """Draw the images of a split and their labels."""
     labels = np.arange(count, dtype=np.int64) % len(NAMES)
     images = np.empty((count, size, size, 3), dtype=np.uint8)
     scenes = imagine(uniforms(seed, 0, count, draws=14, purpose=streams.scenes))
@@ -126,6 +127,7 @@ def imagine(draws: Floats) -> Scenes:
 
 
 def between(ends: tuple[float, float], draw: Floats) -> Floats:
+    """Scale draws from 0 to 1 to a range."""
     low, high = np.float32(ends[0]), np.float32(ends[1])
     return low + (high - low) * draw
 
@@ -153,7 +155,7 @@ def paint(scenes: Scenes, size: int, noise: np.random.Philox) -> Pixels:
 
 
 def cover(scenes: Scenes, x: Floats, y: Floats, size: int) -> Floats:
-    """How much of each pixel is inside: half a pixel less its distance to the outline, between 0 and 1."""
+    """Return how much of each pixel is inside: half a pixel less its distance to the outline, from 0 to 1."""
     scale = scenes.scale[:, None, None]
     dx = (x - scenes.centre[:, :1, None]) / scale
     dy = (y - scenes.centre[:, 1:, None]) / scale

@@ -24,10 +24,10 @@ def record_files(folder: Path, split: str) -> list[Path]:
     """
     if not folder.is_dir():
         raise BadData(f"{folder}: there is no such folder.", "Give the folder that holds train-00000-of-…")
-    for place in (folder, folder / split):
-        sets = shard_sets(place, split) if place.is_dir() else {}
+    for candidate in (folder, folder / split):
+        sets = shard_sets(candidate, split) if candidate.is_dir() else {}
         if sets:
-            return only_set(place, split, sets)
+            return only_set(candidate, split, sets)
     return []
 
 
@@ -43,6 +43,7 @@ def shard_sets(folder: Path, split: str) -> dict[int, dict[int, Path]]:
 
 
 def only_set(folder: Path, split: str, sets: dict[int, dict[int, Path]]) -> list[Path]:
+    """Return the files of a split's single set; refuse several sets and missing files."""
     if len(sets) > 1:
         sizes = " and ".join(f"of {total}" for total in sorted(sets))
         raise BadData(f"{folder}: there are {len(sets)} sets of {split} files, {sizes}.", "Keep one of them here.")
@@ -89,13 +90,14 @@ def parse_label_names(lines: list[str]) -> dict[int, str]:
     return dict(enumerate(lines, start=first))
 
 
-def nothing_found(folder: Path, split: str) -> tuple[str, ...]:
-    seen = sorted(entry.name for entry in folder.iterdir() if not entry.name.startswith("."))
-    shown = ", ".join(seen[:12]) + (f" and {len(seen) - 12:,} more" if len(seen) > 12 else "")
+def explain_nothing_found(folder: Path, split: str) -> tuple[str, ...]:
+    """Return the message and the advice for a folder without files of a split."""
+    present = sorted(entry.name for entry in folder.iterdir() if not entry.name.startswith("."))
+    shown = ", ".join(present[:12]) + (f" and {len(present) - 12:,} more" if len(present) > 12 else "")
     advice = "`viaduct data build` makes records of class folders."
-    if any("mindrecord" in name for name in seen):
+    if any("mindrecord" in name for name in present):
         advice = "MindRecord files are trained on as they are; `viaduct data build` makes TFRecords of them."
-    if split == "validation" and any(name.startswith("train") for name in seen):
+    if split == "validation" and any(name.startswith("train") for name in present):
         advice = (
             "Training needs some: build again, into another folder, with `viaduct data build … --validation-share 0.1`."
         )

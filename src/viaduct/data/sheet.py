@@ -8,15 +8,15 @@ import numpy as np
 import numpy.typing as npt
 
 from viaduct.data import jpeg
-from viaduct.data.auto_augment import Policy, policy_named
-from viaduct.data.folder import one_folder
-from viaduct.data.geometry import resample, stretched
-from viaduct.data.notices import tell_some
+from viaduct.data.auto_augment import Policy, find_policy
+from viaduct.data.folder import open_split
+from viaduct.data.geometry import resample, stretch_axis
+from viaduct.data.notices import print_first_notices
 from viaduct.data.order import permutation, sample_generator
 from viaduct.data.places import check_place, write_result
 from viaduct.data.png import SIGNATURE
 from viaduct.data.png_encoder import encode_png
-from viaduct.data.preprocess import as_bytes, prepare_pixels, see
+from viaduct.data.preprocess import as_bytes, prepare_image, prepare_pixels
 from viaduct.data.records import Folder
 from viaduct.data.tfrecord import BadRecord
 from viaduct.errors import BadData
@@ -34,12 +34,12 @@ def contact_sheet(
     An image that cannot be decoded is named on stderr and leaves its row blank; a sheet of nothing else is refused.
     """
     check_place(out, ".png", SIGNATURE, "a PNG")
-    policy = policy_named(auto_augment)
-    folder = one_folder(records, split)
+    policy = find_policy(auto_augment)
+    folder = open_split(records, split)
     rows, lines, bad = list[list[Pixels]](), list[str](), list[BadData]()
     for number in permutation(seed, 0, len(folder))[:count].tolist():
         try:
-            row, line = one_row(folder, number, name, seed, policy)
+            row, line = build_row(folder, number, name, seed, policy)
         except BadData as error:
             bad.append(error if isinstance(error, BadRecord) else folder.blame(number, error.what))
             row, line = [BLANK] * (2 + CROPS), f"cannot be shown, {folder.where(number)}"
@@ -47,37 +47,38 @@ def contact_sheet(
         lines.append(line)
     if len(bad) == len(rows):
         raise bad[0]
-    tell_some([f"warning: {error.what}" for error in bad], "more cannot be shown either")
-    write_result(out, encode_png(arranged(rows)))
+    print_first_notices([f"warning: {error.what}" for error in bad], "more cannot be shown either")
+    write_result(out, encode_png(arrange_views(rows)))
     return lines
 
 
-def one_row(folder: Folder, number: int, name: str, seed: int, policy: Policy | None) -> tuple[list[Pixels], str]:
-    """The views of one image, and a line about it."""
+def build_row(folder: Folder, number: int, name: str, seed: int, policy: Policy | None) -> tuple[list[Pixels], str]:
+    """Return the views of one image, and a line about it."""
     fields = folder.fields(number)
-    whole = jpeg.decode(fields.encoded)
-    height, width = whole.shape[:2]
+    image = jpeg.decode(fields.encoded)
+    height, width = image.shape[:2]
     views = [prepare_pixels(name, fields.encoded, size=SIDE)]
     for crop in range(CROPS):
-        chance = sample_generator(seed, crop, number)
-        views.append(see(name, fields.encoded, True, chance, fields.boxes, SIDE, policy=policy))
+        generator = sample_generator(seed, crop, number)
+        views.append(prepare_image(name, fields.encoded, True, generator, fields.boxes, SIDE, policy=policy))
     label = f"{fields.label} {folder.names.get(fields.label, '')}".strip()
-    return [fitted(whole), *map(as_bytes, views)], f"label {label}, {width}x{height}, {folder.where(number)}"
+    return [fit_in_square(image), *map(as_bytes, views)], f"label {label}, {width}x{height}, {folder.where(number)}"
 
 
-def fitted(whole: Pixels) -> Pixels:
-    """The whole image within a square, its sides in proportion."""
-    height, width = whole.shape[:2]
+def fit_in_square(image: Pixels) -> Pixels:
+    """Return the full image within a square, its sides in proportion."""
+    height, width = image.shape[:2]
     scale = SIDE / max(height, width)
     inner = max(1, round(height * scale)), max(1, round(width * scale))
-    small = as_bytes(resample(whole, stretched(0, height, inner[0]), stretched(0, width, inner[1])))
+    small = as_bytes(resample(image, stretch_axis(0, height, inner[0]), stretch_axis(0, width, inner[1])))
     square = np.full((SIDE, SIDE, 3), 255, np.uint8)
     top, left = (SIDE - inner[0]) // 2, (SIDE - inner[1]) // 2
     square[top : top + inner[0], left : left + inner[1]] = small
     return square
 
 
-def arranged(rows: list[list[Pixels]]) -> Pixels:
+def arrange_views(rows: list[list[Pixels]]) -> Pixels:
+    """Place the views on a white sheet."""
     step = SIDE + GAP
     sheet = np.full((len(rows) * step + GAP, len(rows[0]) * step + 2 * GAP, 3), 255, np.uint8)
     for down, row in enumerate(rows):

@@ -33,7 +33,7 @@ def cache_folder() -> Path:
     return Path(base) / "viaduct" / "index"
 
 
-def places(file: Path) -> tuple[Path, Path]:
+def list_paths(file: Path) -> tuple[Path, Path]:
     """Beside the file, then in the cache, where the whole path is part of the name."""
     absolute = file.resolve()
     digest = hashlib.sha256(os.fsencode(absolute)).hexdigest()[:16]
@@ -41,20 +41,20 @@ def places(file: Path) -> tuple[Path, Path]:
 
 
 def identity(file: Path) -> tuple[int, int]:
-    """What an index is valid for: size in bytes, time of change in nanoseconds."""
+    """Return what an index is valid for: size in bytes, time of change in nanoseconds."""
     status = file.stat()
     return status.st_size, status.st_mtime_ns
 
 
-def load(place: Path) -> Table | None:
-    """A stored table, memory-mapped; None if there is none, or one that `store` has not written.
+def load(path: Path) -> Table | None:
+    """Return a stored table, memory-mapped; None if there is none, or one that `store` has not written.
 
     The header is compared with the one that NumPy writes: `np.load` would evaluate it, and of a damaged one raise
     whatever the evaluation does.
     """
     try:
-        refuse_special_file(place)
-        with place.open("rb") as file:
+        refuse_special_file(path)
+        with path.open("rb") as file:
             size, head = os.fstat(file.fileno()).st_size, file.read(HEADER_BYTES)
     except OSError:
         return None
@@ -62,19 +62,19 @@ def load(place: Path) -> Table | None:
     if match is None or size != HEADER_BYTES + 8 * int(match[1]) * int(match[2]):
         return None
     try:
-        return np.memmap(place, np.int64, "r", HEADER_BYTES, (int(match[1]), int(match[2])))
+        return np.memmap(path, np.int64, "r", HEADER_BYTES, (int(match[1]), int(match[2])))
     except (OSError, ValueError):  # it has changed meanwhile
         return None
 
 
 def store(file: Path, table: Table) -> Path | None:
-    """Keep a table for next time; None if neither place can be written to, which only costs time."""
-    for place in places(file):
+    """Keep a table for next time; None if neither path can be written to, which only costs time."""
+    for path in list_paths(file):
         try:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            with replace_file(place, durable=False) as opened:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with replace_file(path, durable=False) as opened:
                 np.save(opened, table)
         except OSError:
             continue
-        return place
+        return path
     return None

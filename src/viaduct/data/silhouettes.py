@@ -71,6 +71,7 @@ def stripes(x: Floats, y: Floats) -> Floats:
 
 
 def box(x: Floats, y: Floats, half_width: float, half_height: float) -> Floats:
+    """Return the signed distance to a rectangle around the origin."""
     return np.maximum(np.abs(x) - half_width, np.abs(y) - half_height)
 
 

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from viaduct.data.auto_augment import policy_named
+from viaduct.data.auto_augment import find_policy
 from viaduct.errors import BadData, BadValue
 from viaduct.typed_fields import check_fields
 
@@ -46,17 +46,19 @@ class Split:
         return len(self.images)
 
     def read_image(self, index: int) -> Pixels:
-        """One image as a person would look at it, uint8 HWC."""
-        one: Pixels = self.images[index]
-        return one
+        """Return one image for display, uint8 HWC."""
+        image: Pixels = self.images[index]
+        return image
 
 
 class DatasetSplit(Protocol):
-    """What reports need of a split, whether it lies in memory or in files."""
+    """Split as reports need it, whether it lies in memory or in files."""
 
     @property
     def labels(self) -> Labels: ...
-    def read_image(self, index: int) -> Pixels: ...
+    def read_image(self, index: int) -> Pixels:
+        """Return one image for display, uint8 HWC."""
+
     def __len__(self) -> int: ...
 
 
@@ -82,7 +84,7 @@ class ImageSet:
 
 @dataclass(frozen=True)
 class Source(ABC):
-    """What every source of images has. Batch sizes are global: all ranks together."""
+    """Base of every source of images. Batch sizes are global: all ranks together."""
 
     name: ClassVar[str]
     needs_path: ClassVar[bool] = False
@@ -105,7 +107,7 @@ class Source(ABC):
         for field in ("eval_batch", "workers"):
             require_at_least(0, field, getattr(self, field))
         require_share("balance", self.balance)
-        policy_named(self.auto_augment)
+        find_policy(self.auto_augment)
 
     @property
     def usual_count(self) -> int:
@@ -126,7 +128,7 @@ class Source(ABC):
         return (127.0, 127.0, 127.0), (1 / 60, 1 / 60, 1 / 60)
 
     def open_images(self, path: Path | None) -> Dataset:
-        """The images at a path, or noise where it says `synthetic`."""
+        """Open the images at a path, or noise where it says `synthetic`."""
         from viaduct.data.synthetic import SYNTHETIC, SyntheticSet
 
         return SyntheticSet(self) if path == SYNTHETIC else self.load(path)
@@ -144,7 +146,7 @@ class Source(ABC):
 
     @abstractmethod
     def load(self, path: Path | None) -> Dataset:
-        """The images, from the folder that was given with --data where `needs_path` says so."""
+        """Read the images, from the folder given with --data where `needs_path` says so."""
 
     @abstractmethod
     def batches(self, split: Any, *, device: Any, train: bool, seed: int, share: Any = None) -> Any:
@@ -202,14 +204,14 @@ class Arrays(Images):
 
     def load(self, path: Path | None) -> ImageSet:
         assert self.make is not None
-        made = self.make(path)
-        if not isinstance(made, ImageSet):
-            raise BadValue(f"make must return an ImageSet, got a {type(made).__name__}.")
-        return made
+        images = self.make(path)
+        if not isinstance(images, ImageSet):
+            raise BadValue(f"make must return an ImageSet, got a {type(images).__name__}.")
+        return images
 
 
 def require_at_least(low: int, field: str, value: object) -> None:
-    """A whole number no smaller than `low`; bool is not a number here, though Python says it is."""
+    """Refuse anything but a whole number no smaller than `low`; bool is no number here."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise BadValue(f"{field} must be a whole number, got {value!r}.")
     if value < low:
@@ -217,5 +219,6 @@ def require_at_least(low: int, field: str, value: object) -> None:
 
 
 def require_share(field: str, value: float) -> None:
+    """Refuse a number outside of 0 to 1."""
     if not 0 <= value <= 1:
         raise BadValue(f"{field} must be a number from 0 to 1, got {value!r}.")

@@ -28,7 +28,7 @@ AREA, RATIO = (0.08, 1.0), (3 / 4, 4 / 3)
 
 @dataclass(frozen=True)
 class SourceViews:
-    """How the source of a network prepares images; mean and deviation are of values from 0 to 1."""
+    """Preparation of images in the source of a network; mean and deviation are of values from 0 to 1."""
 
     interpolation: str
     crop_share: float
@@ -37,7 +37,7 @@ class SourceViews:
 
     @property
     def name(self) -> str:
-        """The settings as a recipe's `data.preprocess` holds them."""
+        """Settings as a recipe's `data.preprocess` holds them."""
         mean, deviation = (",".join(f"{value:.9g}" for value in values) for values in (self.mean, self.deviation))
         return f"{PREFIX}:{self.interpolation}:{self.crop_share:.9g}:{mean}:{deviation}"
 
@@ -60,6 +60,7 @@ class SourceViews:
         return seen[:, ::-1] if generator.random() < 0.5 else seen
 
     def resize(self, pixels: Pixels, sides: tuple[int, int]) -> Pixels:
+        """Resize with Pillow, antialiased."""
         from PIL import Image
 
         if pixels.shape[:2] == sides:

@@ -17,12 +17,14 @@ from viaduct.data.source import Images, Pixels
 
 
 class Storage(Protocol):
+    """Store of a split's images, from which batches are cut."""
+
     def cut(self, plan: Tensor) -> Tensor:
-        """uint8 NHWC images of a slice of a plan that lies on the same device."""
+        """Return uint8 NHWC images of a slice of a plan that lies on the same device."""
 
 
 class Resident:
-    """All images on the device, padded once."""
+    """Store of all images on the device, padded once."""
 
     def __init__(self, images: Pixels, pad: int, crop: Crop | None, device: torch.device) -> None:
         # torch shares memory with writable arrays only
@@ -36,7 +38,7 @@ class Resident:
 
 
 class Streamed:
-    """All images in host memory; those of a batch are padded when they are needed."""
+    """Store of all images in host memory; those of a batch are padded when they are needed."""
 
     def __init__(self, images: Pixels, pad: int, crop: Crop | None, pinned: bool) -> None:
         self.images = images

@@ -19,7 +19,7 @@ EVALUATED_BATCHES = 4
 
 
 class SyntheticSplit:
-    """As many images of noise as an epoch needs; labels repeat with every batch, as the images do."""
+    """Split of as many images of noise as an epoch needs; labels repeat with every batch, as the images do."""
 
     def __init__(self, source: Source, count: int, batch: int) -> None:
         self.source, self.count, self.batch = source, count, batch

@@ -29,16 +29,19 @@ class SyntheticBatches:
         self._images = ((noise - mean) * scale)[mine].to(device, memory_format=torch.channels_last)
         self._index = torch.from_numpy(mine).to(device)
         self._all_labels = torch.from_numpy(split.labels if not train else split.labels[: self.global_batch]).to(device)
-        self._train, self._first = train, self._labelled(0)
+        self._train, self._first = train, self._cut_batch(0)
 
     def reseed(self, seed: int) -> None:
         """Do nothing: noise has no order."""
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        """The batches of an epoch; in training they are one and the same, so that a step launches nothing for it."""
-        return (self._first if self._train else self._labelled(step) for step in range(start, self.steps_per_epoch))
+        """Yield the batches of an epoch.
 
-    def _labelled(self, step: int) -> Batch:
+        In training they are one and the same, so that a step launches nothing for it.
+        """
+        return (self._first if self._train else self._cut_batch(step) for step in range(start, self.steps_per_epoch))
+
+    def _cut_batch(self, step: int) -> Batch:
         index = self._index + step * self.global_batch
         return Batch(self._images, self._all_labels[index % len(self._all_labels)], None, index)
 

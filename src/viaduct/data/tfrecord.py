@@ -40,21 +40,22 @@ class BadRecord(BadData):
 
     def __init__(self, path: Path, record: int, offset: int, reason: str, *hints: str, made_from: str = "") -> None:
         self.path, self.record, self.offset, self.reason, self.made_from = path, record, offset, reason, made_from
-        place = f"{path}: record {record:,} at byte {offset:,}{origin_note(made_from)}"
-        super().__init__(f"{place}: {reason}.", *hints)
+        location = f"{path}: record {record:,} at byte {offset:,}{origin_note(made_from)}"
+        super().__init__(f"{location}: {reason}.", *hints)
 
     def __reduce__(self) -> tuple[object, tuple[object, ...]]:
-        return bad_record_again, (self.path, self.record, self.offset, self.reason, self.hints, self.made_from)
+        return rebuild_bad_record, (self.path, self.record, self.offset, self.reason, self.hints, self.made_from)
 
 
-def bad_record_again(
+def rebuild_bad_record(
     path: Path, record: int, offset: int, reason: str, hints: tuple[str, ...], made_from: str
 ) -> BadRecord:
+    """Return a `BadRecord` after unpickling."""
     return BadRecord(path, record, offset, reason, *hints, made_from=made_from)
 
 
 def origin_note(made_from: str) -> str:
-    """Which image file a record was made from, in brackets, where it is known."""
+    """Return the image file that a record was made from, in brackets, where it is known."""
     return f" (made from {made_from})" if made_from else ""
 
 
@@ -67,22 +68,24 @@ class Record(NamedTuple):
 
 
 def masked_crc32c(data: Buffer) -> int:
+    """Return the checksum in the form that TFRecord files store."""
     crc = crc32c(data)
     return ((crc >> 15 | crc << 17) + MASK) & 0xFFFFFFFF
 
 
 def frame(data: Buffer) -> bytes:
-    """One record as it stands in a file."""
+    """Return one record as it stands in a file."""
     return b"".join((header(len(data)), data, CHECKSUM.pack(masked_crc32c(data))))
 
 
 def header(length: int) -> bytes:
+    """Return the length of a record and the checksum of it."""
     packed = LENGTH.pack(length)
     return packed + CHECKSUM.pack(masked_crc32c(packed))
 
 
 def read_records(path: Path | str, *, check: bool = True) -> Iterator[memoryview]:
-    """What the records of a file hold, in order; a `BadRecord` at the first damage.
+    """Yield the data of a file's records, in order; raise a `BadRecord` at the first damage.
 
     Lengths are always verified; `check=False` leaves out the checksums of the data.
     """
@@ -93,7 +96,7 @@ def read_records(path: Path | str, *, check: bool = True) -> Iterator[memoryview
 
 
 def survey_records(path: Path | str, *, check: bool = True) -> Iterator[Record | BadRecord]:
-    """Every record or, in its place, what is wrong with it. Ends where the next record cannot be found any more."""
+    """Yield every record or, in its place, its damage. Ends where the next record cannot be found any more."""
     path = Path(path)
     number = offset = 0
     with ExitStack() as stack:
@@ -111,6 +114,8 @@ def survey_records(path: Path | str, *, check: bool = True) -> Iterator[Record |
 
 
 class Stream(Protocol):
+    """Bytes of a record file, plain or decompressed."""
+
     longest: int
     """Bytes that a record may have."""
 
@@ -119,12 +124,14 @@ class Stream(Protocol):
 
 
 class Found(NamedTuple):
+    """Data of a record, and their damage if the checksum is wrong."""
+
     data: memoryview
     damage: BadRecord | None
 
 
 def next_record(stream: Stream, path: Path, number: int, offset: int, check: bool) -> Found | None:
-    """The next record of a stream, None at its end; raises where nothing after it can be found."""
+    """Return the next record of a stream, None at its end; raise where nothing after it can be found."""
 
     def damage(reason: str) -> BadRecord:
         return BadRecord(path, number, offset, reason)
@@ -133,12 +140,12 @@ def next_record(stream: Stream, path: Path, number: int, offset: int, check: boo
         head = stream.read(HEADER.size)
         if not head:
             return None
-        length = checked_length(head, damage, stream.longest)
+        length = check_length(head, damage, stream.longest)
         body = stream.read(length + CHECKSUM.size)
     except (OSError, zlib.error) as error:
         raise damage(f"could not be read: {error}") from error
     if len(body) < length + CHECKSUM.size:
-        raise damage(truncated(length, len(body)))
+        raise damage(describe_truncation(length, len(body)))
     data = memoryview(body)[:length]
 
     def damage_with_name(reason: str) -> BadRecord:
@@ -148,10 +155,13 @@ def next_record(stream: Stream, path: Path, number: int, offset: int, check: boo
 
 
 class Blame(Protocol):
+    """Function that turns a reason into a `BadRecord` of one record."""
+
     def __call__(self, reason: str) -> BadRecord: ...
 
 
-def checked_length(head: Buffer, damage: Blame, longest: int = LONGEST) -> int:
+def check_length(head: Buffer, damage: Blame, longest: int = LONGEST) -> int:
+    """Return the length in a header; raise if the header is damaged."""
     if len(head) < HEADER.size:
         raise damage(f"truncated: expected a header of {HEADER.size} bytes, found {len(head)}")
     length, stored = HEADER.unpack(head)
@@ -165,11 +175,13 @@ def checked_length(head: Buffer, damage: Blame, longest: int = LONGEST) -> int:
     return int(length)
 
 
-def truncated(length: int, found: int) -> str:
+def describe_truncation(length: int, found: int) -> str:
+    """Say that a record ends too early."""
     return f"truncated: expected {length:,} bytes of data and {CHECKSUM.size} of checksum, found {found:,}"
 
 
 def damage_of(data: memoryview, checksum: Buffer, damage: Blame) -> BadRecord | None:
+    """Return the damage of a record whose checksum is wrong, or None."""
     (stored,) = CHECKSUM.unpack(checksum)
     computed = masked_crc32c(data)
     if stored == computed:
@@ -178,6 +190,7 @@ def damage_of(data: memoryview, checksum: Buffer, damage: Blame) -> BadRecord | 
 
 
 def open_stream(path: Path, stack: ExitStack) -> Stream:
+    """Open a record file, decompressing it if need be."""
     kind = compression(path)
     file = stack.enter_context(open_file(path))
     return Inflated(file) if kind else Plain(file)
@@ -191,7 +204,10 @@ def open_file(path: Path) -> BinaryIO:
 
 
 def compression(path: Path) -> Compression:
-    """How a file is compressed, by its first bytes; a valid first header wins, since a length may look like magic."""
+    """Return how a file is compressed, by its first bytes.
+
+    A valid first header wins, since a length may look like magic.
+    """
     with open_file(path) as file:
         try:
             head = file.read(HEADER.size)
@@ -268,6 +284,7 @@ class RecordWriter:
         return self
 
     def write(self, data: Buffer) -> None:
+        """Append a record."""
         if self._file is None:
             raise RuntimeError("a RecordWriter writes inside of its `with` block")
         if len(data) > LONGEST:

@@ -78,7 +78,7 @@ def decode_image(data: bytes, *, fancy_upsampling: bool = True, most_pixels: int
 
 def open_pillow(data: bytes) -> Any:
     """Open an image that is neither JPEG nor PNG; only its header is read."""
-    instead = jpeg.what_instead(data)
+    instead = jpeg.describe_format(data)
     if not instead.startswith("it is a "):
         raise BadData(f"{NOT_AN_IMAGE}: {instead}.")
     if not is_installed("PIL"):

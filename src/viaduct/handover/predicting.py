@@ -21,7 +21,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from viaduct.data.prefetch import prepared_ahead
+from viaduct.data.prefetch import prepare_ahead
 from viaduct.errors import BadData, OutOfMemory, lacks_memory
 from viaduct.handover.classifier import Classifier
 from viaduct.handover.decoding import image_size
@@ -111,7 +111,7 @@ def predict_files(
     """Yield the results of all files in order, so many images at a time."""
     threads = count_threads()
     waiting, images = list[Prepared](), 0
-    prepared = prepared_ahead(reader, files, workers=threads, ahead=2 * batch + threads)
+    prepared = prepare_ahead(reader, files, workers=threads, ahead=2 * batch + threads)
     try:
         for item in prepared:
             waiting.append(item)

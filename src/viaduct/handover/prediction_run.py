@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from viaduct.atomic_files import remove_leftovers, replace_file
-from viaduct.data.notices import NAMED_AT_MOST, tell
+from viaduct.data.notices import NAMED_AT_MOST, print_notice
 from viaduct.errors import BadData
 from viaduct.handover.classifier import Classifier
 from viaduct.handover.decoding import NOT_AN_IMAGE
@@ -123,7 +123,7 @@ class Tally:
                 self.errors += 1
                 self.unknown_format |= NOT_AN_IMAGE in result.error
                 if self.errors <= NAMED_AT_MOST:
-                    tell(f"skipped {escape_controls(result.file)}: {result.error}")
+                    print_notice(f"skipped {escape_controls(result.file)}: {result.error}")
             else:
                 self.passed_over += 1
                 if len(self.others) < NAMED_AT_MOST:
@@ -140,14 +140,16 @@ class Tally:
         """Say how much was left out, if anything was."""
         if self.passed_over:
             names = ", ".join(self.others[:3]) + (" …" if self.passed_over > 3 else "")
-            tell(f"passed over {count_of(self.passed_over, 'file')} in folders, no images: {names}")
+            print_notice(f"passed over {count_of(self.passed_over, 'file')} in folders, no images: {names}")
         if self.hidden:
-            tell(f"passed over {count_of(self.hidden, 'hidden name')}, beginning with a dot")
+            print_notice(f"passed over {count_of(self.hidden, 'hidden name')}, beginning with a dot")
         if self.errors > NAMED_AT_MOST:
             more = self.errors - NAMED_AT_MOST
-            tell(f"skipped {more:,} more, which are not named here; --json and --csv list all with their reasons")
+            print_notice(
+                f"skipped {more:,} more, which are not named here; --json and --csv list all with their reasons"
+            )
         if self.errors and self.predicted:
-            tell(f"predicted {count_of(self.predicted, 'image')}, skipped {self.errors:,}")
+            print_notice(f"predicted {count_of(self.predicted, 'image')}, skipped {self.errors:,}")
 
 
 def count_of(number: int, noun: str) -> str:

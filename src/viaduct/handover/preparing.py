@@ -54,17 +54,17 @@ def prepare_encoded(source: Records, data: bytes) -> Floats:
     name = source.preprocess
     if png.is_png(data) or jpeg.is_jpeg(data):
         check_size(data)
-        return preprocess.see(name, data, size=source.size, mode=source.decode, normalised=True)
+        return preprocess.prepare_image(name, data, size=source.size, mode=source.decode, normalised=True)
     return prepare_decoded(source, decode_image(data))
 
 
 def prepare_decoded(source: Records, pixels: jpeg.Pixels) -> Floats:
     """Return the input that evaluation makes of a decoded image: cropped and resized as its reference does."""
     name = source.preprocess
-    if views := preprocess.named(name).views:
+    if views := preprocess.find_preprocessing(name).views:
         return preprocess.finish(views.cut_centre(pixels, source.size).astype("float32"), None, name)
     height, width = pixels.shape[:2]
-    view = preprocess.look(name, height, width, size=source.size)
+    view = preprocess.choose_view(name, height, width, size=source.size)
     return preprocess.finish(resample(pixels, view.rows, view.columns), None, name)
 
 

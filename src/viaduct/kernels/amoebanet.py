@@ -12,7 +12,7 @@ from viaduct.kernels.cell import Pass, cell_fits, find_wirings, readers_of
 from viaduct.kernels.pooling import Pool, apply_pool
 from viaduct.kernels.terms import MOST_READERS, Term, state
 from viaduct.models.amoebanet import AmoebaNet
-from viaduct.models.amoebanet_cells import Cell, activated
+from viaduct.models.amoebanet_cells import Cell, relu_in_place
 from viaduct.models.resnet import at_least_float32
 
 
@@ -51,6 +51,6 @@ def forward(network: AmoebaNet, weights: Weights, dtype: torch.dtype, images_NCH
 def auxiliary_head(head: Any, x_NCHW: Tensor) -> Tensor:
     head.refuse_another_size(x_NCHW)
     features = apply_pool(x_NCHW, Pool(5, 3, average=True, whole=True))
-    features = activated(head.aux_bn0(head.proj(features)))
-    features = activated(head.aux_bn1(head.conv(features)))
+    features = relu_in_place(head.aux_bn0(head.proj(features)))
+    features = relu_in_place(head.aux_bn1(head.conv(features)))
     return at_least_float32(head.head(features.flatten(1)))

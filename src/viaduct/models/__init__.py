@@ -35,7 +35,7 @@ def build(name: str, classes: int = 1001, **options: Any) -> nn.Module:
     Options are the keywords of the family's class: build("amoebanet_d", classes=10, aux=False). Networks of other
     packages have names such as timm:convnext_tiny (see sources/).
     """
-    classes = checked_classes(classes)
+    classes = check_classes(classes)
     if sources.is_foreign(name):
         return sources.build(name, classes, **options)
     variant = families()[family_of(name)].variants[name]
@@ -46,7 +46,8 @@ def build(name: str, classes: int = 1001, **options: Any) -> nn.Module:
     return variant(classes, **options)
 
 
-def checked_classes(classes: Any) -> int:
+def check_classes(classes: Any) -> int:
+    """Return the number of classes; refuse what is no number or out of range."""
     try:
         count = operator.index(classes)
     except TypeError:

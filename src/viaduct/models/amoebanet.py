@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from viaduct.errors import BadValue
 from viaduct.models import initialisers
-from viaduct.models.amoebanet_cells import NORMAL, REDUCTION, Cell, Plan, Previous, activated, norm
+from viaduct.models.amoebanet_cells import NORMAL, REDUCTION, Cell, Plan, Previous, norm, relu_in_place
 from viaduct.models.family import Family, Shapes, TensorflowNames
 from viaduct.models.links import Link, link_conv, link_dense, link_norm
 from viaduct.models.resnet import at_least_float32
@@ -41,7 +41,7 @@ class Stem(nn.Module):
 
 
 class Auxiliary(nn.Module):
-    """A second classifier two thirds of the way, in training only; `grid` is the size of what it sees, pooled."""
+    """Second classifier two thirds of the way, in training only; `grid` is the size of its input, pooled."""
 
     def __init__(self, inputs: int, classes: int, grid: int) -> None:
         super().__init__()
@@ -55,11 +55,12 @@ class Auxiliary(nn.Module):
     def forward(self, x_NCHW: Tensor) -> Tensor:
         self.refuse_another_size(x_NCHW)
         features = F.avg_pool2d(x_NCHW, 5, stride=3)
-        features = activated(self.aux_bn0(self.proj(features)))
-        features = activated(self.aux_bn1(self.conv(features)))
+        features = relu_in_place(self.aux_bn0(self.proj(features)))
+        features = relu_in_place(self.aux_bn1(self.conv(features)))
         return at_least_float32(self.head(features.flatten(1)))
 
     def refuse_another_size(self, x_NCHW: Tensor) -> None:
+        """Refuse images of another size than the head was built for."""
         if tuple(map(pooled_size, x_NCHW.shape[2:])) != (self.grid, self.grid):
             raise BadValue(
                 "the auxiliary head of AmoebaNet was built for images of another size.",
@@ -68,12 +69,12 @@ class Auxiliary(nn.Module):
 
 
 def pooled_size(size: int) -> int:
-    """Along one axis, behind the auxiliary head's pool."""
+    """Return the size along one axis behind the auxiliary head's pool."""
     return (size - 5) // 3 + 1
 
 
 def auxiliary_grid(image: int) -> int:
-    """For images of this size: 4 for 224, 5 for 299."""
+    """Return the side of the auxiliary head's input for images of this size: 4 for 224, 5 for 299."""
     size = (image - 3) // 2 + 1  # behind the stem's convolution
     for _ in range(3):  # two stem cells and one reduction cell
         size = -(-size // 2)
@@ -133,11 +134,11 @@ class AmoebaNet(nn.Module):
         return logits if auxiliary is None else (logits, auxiliary)
 
     def set_progress(self, share: float) -> None:
-        """How far training has come, from 0 to 1."""
+        """Set how far training has come, from 0 to 1."""
         self.drop_path_progress.fill_(min(share, 1.0))
 
     def keep(self, index: int) -> Tensor | None:
-        """With what probability an operation of this cell is kept for an example; None: always."""
+        """Return the probability with which an operation of this cell is kept; None: always."""
         if not self.training or self.drop_path_keep == 1.0:
             return None
         dropped = torch.full_like(self.drop_path_progress, 1 - self.drop_path_keep, dtype=torch.float32)
@@ -149,7 +150,7 @@ class AmoebaNet(nn.Module):
 
 
 def stack(cells: int, filters: int, stem_filters: int) -> nn.ModuleDict:
-    """Every cell under its name, in the order in which they work."""
+    """Return every cell under its name, in the order in which they work."""
     stacked = nn.ModuleDict()
     inputs, previous = stem_filters, None
     for name, plan, width in plans(cells, filters):
@@ -161,7 +162,7 @@ def stack(cells: int, filters: int, stem_filters: int) -> nn.ModuleDict:
 
 
 def plans(cells: int, filters: int) -> list[tuple[str, Plan, int]]:
-    """Name, plan and filters of every cell."""
+    """Return name, plan and filters of every cell."""
     listed = [("cell_stem_0", REDUCTION, filters // 4), ("cell_stem_1", REDUCTION, filters // 2)]
     reductions = (cells // 3, 2 * cells // 3)
     for index in range(cells):
@@ -173,12 +174,14 @@ def plans(cells: int, filters: int) -> list[tuple[str, Plan, int]]:
 
 
 def outputs(cells: nn.ModuleDict, name: str) -> int:
+    """Return the number of channels that a cell gives."""
     cell = cells[name]
     assert isinstance(cell, Cell)
     return cell.outputs
 
 
 def check(cells: int, filters: int, dropout_keep: float, drop_path_keep: float, version: str) -> None:
+    """Refuse sizes and probabilities that the network cannot have."""
     if cells < 3:
         raise BadValue(f"AmoebaNet cannot have {cells} cells.", "Give 3 or more: two of its thirds begin smaller.")
     if filters < 16 or filters % 16:

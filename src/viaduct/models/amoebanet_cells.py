@@ -22,7 +22,7 @@ Choice = tuple[str, int]  # an operation and the state it works on
 
 @dataclass(frozen=True)
 class Plan:
-    """What a cell combines, and which states it gives."""
+    """Combinations of a cell, and the states that it gives."""
 
     combinations: tuple[tuple[Choice, Choice], ...]
     output: tuple[int, ...]
@@ -51,17 +51,19 @@ REDUCTION = Plan(
 
 
 def conv(inputs: int, outputs: int, kernel: Extent = 1, stride: Extent = 1) -> nn.Conv2d:
+    """Return a convolution without bias, padded as TensorFlow's SAME."""
     if kernel == 1:
         return nn.Conv2d(inputs, outputs, 1, stride, bias=False)
     return SameConv2d(inputs, outputs, kernel, stride)
 
 
 def norm(channels: int) -> nn.BatchNorm2d:
+    """Return batch normalisation with the reference's epsilon and momentum."""
     return nn.BatchNorm2d(channels, eps=1e-5, momentum=0.1)
 
 
-def activated(x_NCHW: Tensor) -> Tensor:
-    """ReLU in place, over what nobody else reads."""
+def relu_in_place(x_NCHW: Tensor) -> Tensor:
+    """Apply ReLU in place, over a tensor that nobody else reads."""
     return F.relu(x_NCHW, inplace=True)
 
 
@@ -79,7 +81,7 @@ class Pointwise(nn.Module):
 
 
 class PointwiseAfterPool(nn.Module):
-    """A pool, then a convolution to the cell's channels; no ReLU between them."""
+    """Pool, then a convolution to the cell's channels; no ReLU between them."""
 
     def __init__(self, pool: nn.Module, inputs: int, filters: int) -> None:
         super().__init__()
@@ -105,8 +107,8 @@ class Squeezed3x3(nn.Module):
         self.post_bn = norm(filters)
 
     def forward(self, x_NCHW: Tensor) -> Tensor:
-        squeezed = activated(self.pre_bn(self.pre_1x1(F.relu(x_NCHW))))
-        squeezed = activated(self.bn(self.conv_3x3(squeezed)))
+        squeezed = relu_in_place(self.pre_bn(self.pre_1x1(F.relu(x_NCHW))))
+        squeezed = relu_in_place(self.bn(self.conv_3x3(squeezed)))
         result: Tensor = self.post_bn(self.post_1x1(squeezed))
         return result
 
@@ -126,14 +128,15 @@ class Squeezed1x7And7x1(nn.Module):
         self.post_bn = norm(filters)
 
     def forward(self, x_NCHW: Tensor) -> Tensor:
-        squeezed = activated(self.pre_bn(self.pre_1x1(F.relu(x_NCHW))))
-        squeezed = activated(self.bn_1x7_7x1(self.conv_1x7(squeezed)))
-        squeezed = activated(self.bn(self.conv_7x1(squeezed)))
+        squeezed = relu_in_place(self.pre_bn(self.pre_1x1(F.relu(x_NCHW))))
+        squeezed = relu_in_place(self.bn_1x7_7x1(self.conv_1x7(squeezed)))
+        squeezed = relu_in_place(self.bn(self.conv_7x1(squeezed)))
         result: Tensor = self.post_bn(self.post_1x1(squeezed))
         return result
 
 
 def operation(name: str, inputs: int, filters: int, stride: int) -> nn.Module:
+    """Return the layer of an operation called by its name in the paper."""
     if name.startswith(("max", "avg")):
         layer = SameMaxPool2d if name.startswith("max") else SameAveragePool2d
         pool = layer(int(name[-1]), stride)
@@ -145,14 +148,14 @@ def operation(name: str, inputs: int, filters: int, stride: int) -> nn.Module:
 
 
 def drop_path(x_NCHW: Tensor, keep: Tensor) -> Tensor:
-    """Examples live with probability `keep`, and those that do are scaled up to make good for the others."""
+    """Keep examples with probability `keep`, and scale them up to make good for the others."""
     draw = torch.rand(x_NCHW.shape[0], 1, 1, 1, device=x_NCHW.device, dtype=torch.float32)
     scale = torch.floor(keep + draw) / keep
     return x_NCHW * scale.to(x_NCHW.dtype)
 
 
 class Combination(nn.Module):
-    """One more state: an operation on one of those there are, plus an operation on another."""
+    """New state of a cell: an operation on one state plus an operation on another."""
 
     def __init__(self, choices: tuple[Choice, Choice], channels: list[int], filters: int, stride: int) -> None:
         super().__init__()
@@ -166,6 +169,7 @@ class Combination(nn.Module):
         return self.side(0, self.left, states, keep) + self.side(1, self.right, states, keep)
 
     def side(self, index: int, layer: nn.Module, states: list[Tensor], keep: Tensor | None) -> Tensor:
+        """Apply one of the two operations; drop path may leave it out."""
         name, state = self.choices[index]
         result: Tensor = layer(states[state])
         return result if keep is None or name == "none" else drop_path(result, keep)
@@ -221,7 +225,7 @@ class FactorisedReduction(nn.Module):
 
 @dataclass(frozen=True)
 class Previous:
-    """The output two cells back: its channels, and whether the cell between halved the image.
+    """Output two cells back: its channels, and whether the cell between halved the image.
 
     It always has three or four times the channels of a cell, or of one of half the filters: never as many as it needs.
     """
@@ -254,4 +258,4 @@ class Cell(nn.Module):
         states = [self.entry(x_NCHW), self.previous(previous_NCHW)]
         for combination in self.combinations:
             states.append(combination(states, keep))
-        return activated(torch.cat([states[index] for index in self.output], dim=1))
+        return relu_in_place(torch.cat([states[index] for index in self.output], dim=1))

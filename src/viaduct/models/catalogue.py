@@ -24,18 +24,19 @@ FILE = Path(__file__).with_suffix(".json")
 
 @dataclass(frozen=True)
 class Count:
-    """A figure that grows with the number of classes."""
+    """Figure that grows with the number of classes."""
 
     fixed: int
     per_class: int
 
     def at(self, classes: int) -> int:
+        """Return the figure for so many classes."""
         return self.fixed + self.per_class * classes
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One network, as `viaduct models` lists it."""
+    """Network as `viaduct models` lists it."""
 
     family: str
     source: str  # first line of the family's docstring
@@ -64,6 +65,7 @@ def compute_entries() -> dict[str, Entry]:
 
 
 def compute_entry(name: str) -> Entry:
+    """Measure one network for the catalogue."""
     from viaduct import models
     from viaduct.models.sizes import measure
 
@@ -85,6 +87,7 @@ def compute_entry(name: str) -> Entry:
 
 
 def main() -> None:
+    """Write catalogue.json."""
     rows = [f" {json.dumps(name)}: {json.dumps(asdict(entry))}" for name, entry in compute_entries().items()]
     FILE.write_text("{\n" + ",\n".join(rows) + "\n}\n")
 

@@ -37,7 +37,7 @@ class TensorflowNames:
 
 @dataclass(frozen=True)
 class Family:
-    """One model family: its variants and what is known of them."""
+    """Record of one model family: its variants and what is known of them."""
 
     variants: Mapping[str, Callable[..., nn.Module]]  # name -> builder(classes, **options)
     input_size: int = 224  # pixels

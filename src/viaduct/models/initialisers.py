@@ -19,7 +19,7 @@ CUT_NORMAL_DEVIATION = 0.87962566103423978
 
 
 def tf_layers(layer: nn.Module) -> None:
-    """tf.layers in TF official's ResNet: scaled convolutions, a glorot uniform classifier."""
+    """Initialise as tf.layers in TF official's ResNet: scaled convolutions, a glorot uniform classifier."""
     if isinstance(layer, nn.Conv2d):
         variance_scaling(layer.weight)
     elif isinstance(layer, nn.Linear):
@@ -28,7 +28,7 @@ def tf_layers(layer: nn.Module) -> None:
 
 
 def nvidia(layer: nn.Module) -> None:
-    """ResNet-50 v1.5: convolutions and classifier scaled by 2 over their inputs (its flag `weight_init=fan_in`)."""
+    """Initialise as ResNet-50 v1.5: weights scaled by 2 over their inputs (its flag `weight_init=fan_in`)."""
     if isinstance(layer, (nn.Conv2d, nn.Linear)):
         variance_scaling(layer.weight, scale=2.0)
     if isinstance(layer, nn.Linear):
@@ -36,7 +36,7 @@ def nvidia(layer: nn.Module) -> None:
 
 
 def slim(layer: nn.Module) -> None:
-    """AmoebaNet: contrib's variance scaling of factor 2 over the outputs, for convolutions and classifiers."""
+    """Initialise as AmoebaNet: contrib's variance scaling of factor 2 over the outputs."""
     if isinstance(layer, (nn.Conv2d, nn.Linear)):
         slim_variance_scaling(layer.weight)
     if isinstance(layer, nn.Linear):
@@ -44,7 +44,7 @@ def slim(layer: nn.Module) -> None:
 
 
 def small_normal(layer: nn.Module) -> None:
-    """Normal weights of deviation 0.01 throughout, as in the book's listing 5-11."""
+    """Initialise with normal weights of deviation 0.01 throughout, as in the book's listing 5-11."""
     if isinstance(layer, (nn.Conv2d, nn.Linear)):
         nn.init.normal_(layer.weight, std=0.01)
     if isinstance(layer, nn.Linear):
@@ -52,26 +52,29 @@ def small_normal(layer: nn.Module) -> None:
 
 
 def variance_scaling(weight: Tensor, scale: float = 1.0) -> None:
-    """A normal cut at two sigma, whose variance is `scale` over the number of inputs of one output."""
+    """Fill with a normal cut at two sigma, whose variance is `scale` over the inputs of one output."""
     fan_in = weight[0].numel()
     cut_normal(weight, math.sqrt(scale / fan_in) / CUT_NORMAL_DEVIATION)
 
 
 def slim_variance_scaling(weight: Tensor, factor: float = 2.0) -> None:
-    """contrib's: a normal of variance 1.3 * `factor` over the outputs of one input, before it is cut."""
+    """Fill as contrib does: a normal of variance 1.3 * `factor` over the outputs of one input, then cut."""
     fan_out = weight[:, 0].numel()
     cut_normal(weight, math.sqrt(1.3 * factor / fan_out))
 
 
 def glorot_uniform_of_a_grouped_kernel(weight: Tensor) -> None:
-    """Glorot's limit on the stored shape (3, 3, width / groups, width), where outputs count across the groups."""
+    """Fill within Glorot's limit on the stored shape (3, 3, width / groups, width).
+
+    There outputs count across the groups.
+    """
     fan_in, fan_out = weight[0].numel(), weight[:, 0].numel()
     limit = math.sqrt(6 / (fan_in + fan_out))
     nn.init.uniform_(weight, -limit, limit)
 
 
 def cut_normal(weight: Tensor, deviation: float) -> None:
-    """A normal of this deviation, cut at two sigma."""
+    """Fill with a normal of this deviation, cut at two sigma."""
     if weight.is_meta:  # of a network that is built for its names and shapes: erfinv_ alone would take seconds
         return
     edge = math.erf(CUT / math.sqrt(2))

@@ -28,7 +28,7 @@ FILE = Path(__file__).with_suffix(".json")
 
 @dataclass(frozen=True)
 class LayerSizes:
-    """A layer with parameters, on one image of the network's usual size; it has no outputs where it only trains."""
+    """Layer with parameters, on one image of the network's usual size; it has no outputs where it only trains."""
 
     parameters: Count
     macs: Count
@@ -36,11 +36,13 @@ class LayerSizes:
     is_spatial: bool  # its MACs and outputs grow with the area of the image
 
     def as_row(self) -> list[Any]:
+        """Return the sizes as a row of layers.json."""
         counts = (self.parameters, self.macs, self.outputs)
         return [*(number for count in counts for number in (count.fixed, count.per_class)), int(self.is_spatial)]
 
     @staticmethod
     def from_row(row: list[int]) -> LayerSizes:
+        """Return the sizes of a row of layers.json."""
         return LayerSizes(Count(*row[0:2]), Count(*row[2:4]), Count(*row[4:6]), bool(row[6]))
 
 
@@ -68,6 +70,7 @@ def compute_layers(name: str) -> list[LayerSizes]:
 
 
 def compute_layer(few: Part, more: Part) -> LayerSizes:
+    """Return the sizes of a layer as functions of the number of classes."""
     outputs = [prod(part.output) if part.output else 0 for part in (few, more)]
     return LayerSizes(
         count(few.parameters, more.parameters),
@@ -83,6 +86,7 @@ def count(at_one: int, at_two: int) -> Count:
 
 
 def main() -> None:
+    """Write layers.json."""
     from viaduct import models
 
     lines = []

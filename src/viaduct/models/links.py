@@ -1,4 +1,4 @@
-"""How one tensor of a network is called and laid out in a TensorFlow checkpoint.
+"""Name and layout of a network's tensor in a TensorFlow checkpoint.
 
 TensorFlow keeps convolution kernels as height, width, in, out and dense ones as in, out; PyTorch as out, in, height,
 width and out, in. A grouped kernel that TensorFlow keeps as one variable per group has several sources: they are
@@ -18,7 +18,7 @@ Layout = Literal["conv", "dense", "plain"]
 
 @dataclass(frozen=True)
 class Link:
-    """A parameter or buffer, and the variables that hold it."""
+    """Parameter or buffer, and the variables that hold it."""
 
     target: str
     sources: tuple[str, ...]
@@ -31,10 +31,12 @@ class Link:
         return (*moved[:-1], moved[-1] // len(self.sources)) if len(self.sources) > 1 else moved
 
     def to_torch(self, values: list[Tensor]) -> Tensor:
+        """Join and transpose TensorFlow's tensors into torch's."""
         joined = torch.cat(values, dim=-1) if len(values) > 1 else values[0]
         return joined.permute(order(tuple(range(joined.ndim)), self.layout, back=True)).contiguous()
 
     def to_tf(self, value: Tensor) -> list[Tensor]:
+        """Transpose and split torch's tensor into TensorFlow's."""
         moved = value.permute(order(tuple(range(value.ndim)), self.layout))
         return [part.contiguous() for part in moved.chunk(len(self.sources), dim=-1)]
 
@@ -47,10 +49,12 @@ def order(axes: tuple[int, ...], layout: Layout, back: bool = False) -> tuple[in
 
 
 def link_conv(module: str, *sources: str) -> Link:
+    """Link the kernel of a convolution; several sources are joined by output channel."""
     return Link(f"{module}.weight", sources, "conv")
 
 
 def link_norm(module: str, scope: str) -> list[Link]:
+    """Link the four tensors of a batch normalisation."""
     return [
         Link(f"{module}.weight", (f"{scope}/gamma",)),
         Link(f"{module}.bias", (f"{scope}/beta",)),
@@ -60,6 +64,7 @@ def link_norm(module: str, scope: str) -> list[Link]:
 
 
 def link_dense(module: str, scope: str, kernel: str = "kernel", bias: str = "bias") -> list[Link]:
+    """Link the kernel and the bias of a dense layer."""
     return [Link(f"{module}.weight", (f"{scope}/{kernel}",), "dense"), Link(f"{module}.bias", (f"{scope}/{bias}",))]
 
 

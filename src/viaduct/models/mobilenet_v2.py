@@ -26,7 +26,7 @@ def round_channels(channels: float, divisor: int = 8) -> int:
 
 
 class ConvNormAct(nn.Sequential):
-    """A convolution padded evenly, a batch norm and ReLU6."""
+    """Convolution padded evenly, batch norm and ReLU6."""
 
     def __init__(self, inputs: int, outputs: int, kernel: int, stride: int = 1, groups: int = 1) -> None:
         super().__init__()
@@ -92,21 +92,22 @@ def name_for_torchvision(model: nn.Module) -> dict[str, str]:
     if not isinstance(model, MobileNetV2):
         return {}
     blocks = [name for name, module in model.named_modules() if isinstance(module, InvertedResidual)]
-    places = {"stem": "features.0", "last": f"features.{len(blocks) + 1}", "head": "classifier.1"}
+    names = {"stem": "features.0", "last": f"features.{len(blocks) + 1}", "head": "classifier.1"}
     for number, name in enumerate(blocks, start=1):
         # A block without an expansion has its layers one place earlier.
         first = 0 if name == "stages.0.0" else 1
         inside = f"features.{number}.conv"
-        places |= {f"{name}.expand": f"{inside}.0", f"{name}.filter": f"{inside}.{first}"}
-        places |= {f"{name}.project": f"{inside}.{first + 1}", f"{name}.norm": f"{inside}.{first + 2}"}
-    return {name: rename_tensor(name, places) for name in model.state_dict()}
+        names |= {f"{name}.expand": f"{inside}.0", f"{name}.filter": f"{inside}.{first}"}
+        names |= {f"{name}.project": f"{inside}.{first + 1}", f"{name}.norm": f"{inside}.{first + 2}"}
+    return {name: rename_tensor(name, names) for name in model.state_dict()}
 
 
-def rename_tensor(name: str, places: dict[str, str]) -> str:
-    module = max((path for path in places if name.startswith(path + ".")), key=len)
+def rename_tensor(name: str, names: dict[str, str]) -> str:
+    """Return the name of a tensor in torchvision."""
+    module = max((path for path in names if name.startswith(path + ".")), key=len)
     layer, _, leaf = name.removeprefix(module + ".").rpartition(".")
     within = {"conv": "0.", "norm": "1.", "": ""}[layer]
-    return f"{places[module]}.{within}{leaf}"
+    return f"{names[module]}.{within}{leaf}"
 
 
 variants: dict[str, Callable[..., nn.Module]] = {

@@ -20,14 +20,14 @@ Extent = int | tuple[int, int]  # of height and width, alike or apart
 
 
 def same_padding(size: int, kernel: int, stride: int) -> tuple[int, int]:
-    """Cells to add before and after an axis of this size."""
+    """Return the cells to add before and after an axis of this size."""
     own_cells = size % stride or stride
     total = max(kernel - own_cells, 0)
     return total // 2, total - total // 2
 
 
 def max_pool_same(x_NCHW: Tensor, kernel: int, stride: int) -> Tensor:
-    """Max pool over SAME padding of minus infinity."""
+    """Pool the maximum over SAME padding of minus infinity."""
     top, bottom = same_padding(x_NCHW.shape[2], kernel, stride)
     left, right = same_padding(x_NCHW.shape[3], kernel, stride)
     if stride == 1 and kernel % 2 == 0:
@@ -50,8 +50,11 @@ def average_pool_same(x_NCHW: Tensor, kernel: int, stride: int) -> Tensor:
 
 
 def _average_of_padded(x_NCHW: Tensor, kernel: int, stride: int, pads: tuple[int, int, int, int]) -> Tensor:
-    """The same with zeros put around the input by hand. PyTorch's own padding sends gradients to wrong pixels on CUDA
-    where images lie channels_last (pytorch/pytorch#188344; seen with torch 2.11)."""
+    """Pad with zeros by hand, then pool.
+
+    PyTorch's own padding sends gradients to wrong pixels on CUDA where images lie channels_last
+    (pytorch/pytorch#188344; seen with torch 2.11).
+    """
     cells = F.pad(x_NCHW.new_ones((1, 1, *x_NCHW.shape[2:]), dtype=torch.float32), pads)
     share = F.avg_pool2d(cells, kernel, stride)  # of each window, how much lies on the image
     return F.avg_pool2d(F.pad(x_NCHW, pads), kernel, stride) / share.to(x_NCHW.dtype)
@@ -80,7 +83,7 @@ class SameAveragePool2d(SameMaxPool2d):
 
 
 class SameConv2d(nn.Conv2d):
-    """A convolution without bias over SAME padding of zeros."""
+    """Convolution without bias over SAME padding of zeros."""
 
     def __init__(self, inputs: int, outputs: int, kernel: Extent, stride: Extent = 1, groups: int = 1) -> None:
         super().__init__(inputs, outputs, kernel, stride, groups=groups, bias=False)

@@ -29,7 +29,7 @@ from viaduct.models.padding import SameConv2d, SameMaxPool2d
 
 @dataclass(frozen=True)
 class Style:
-    """What networks of one drawing disagree about."""
+    """Details in which networks of one structure differ."""
 
     same: bool = False  # strided convolutions pad SAME; otherwise kernel // 2 on every side
     epsilon: float = 1e-5
@@ -37,6 +37,7 @@ class Style:
     zero_gamma: bool = False  # blocks start as their shortcuts (https://arxiv.org/abs/1706.02677, 5.1)
 
     def conv(self, inputs: int, outputs: int, kernel: int, stride: int = 1, groups: int = 1) -> nn.Conv2d:
+        """Return a convolution padded as this style pads."""
         if self.same and stride > 1:
             return SameConv2d(inputs, outputs, kernel, stride, groups)
         return nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, groups=groups, bias=False)
@@ -45,7 +46,7 @@ class Style:
         return nn.BatchNorm2d(channels, eps=self.epsilon, momentum=self.momentum)
 
     def last_norm(self, channels: int) -> nn.BatchNorm2d:
-        """The norm that ends a block's own branch."""
+        """Norm that ends the block's own branch."""
         norm = self.norm(channels)
         if self.zero_gamma:
             nn.init.zeros_(norm.weight)
@@ -56,7 +57,7 @@ OFFICIAL = Style()
 
 
 class Stem(nn.Module):
-    """From an image to the first stage: one convolution and, for large images, a pool."""
+    """Layers before the first stage: one convolution and, for large images, a pool."""
 
     def __init__(self, filters: int, style: Style, *, kernel: int = 7, stride: int = 2, pool: bool = True) -> None:
         super().__init__()
@@ -83,7 +84,7 @@ class BareStem(nn.Module):
 
 
 class Projection(nn.Module):
-    """A shortcut that changes size or channels."""
+    """Shortcut that changes size or channels."""
 
     def __init__(self, inputs: int, outputs: int, stride: int, style: Style) -> None:
         super().__init__()
@@ -219,13 +220,13 @@ class ResNet(nn.Module):
         return at_least_float32(self.head(features.mean((2, 3))))
 
     def features(self, images_NCHW: Tensor) -> Tensor:
-        """The last stage's output, before the mean."""
+        """Return the last stage's output, before the mean."""
         features: Tensor = self.stages(self.stem(images_NCHW))
         return features if self.norm is None else F.relu(self.norm(features), inplace=True)
 
 
 def at_least_float32(logits: Tensor) -> Tensor:
-    """The loss is taken in float32 even when the network computes in half precision."""
+    """Convert to float32: the loss is computed in it even when the network computes in half precision."""
     return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 

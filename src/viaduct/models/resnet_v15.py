@@ -38,6 +38,7 @@ def link_tensors(model: nn.Module) -> dict[str, list[Link]]:
 
 
 def link_block(module: str, scope: str, project: bool) -> list[Link]:
+    """Link the tensors of a bottleneck block."""
     links = (
         link_layer(f"{module}.shortcut.conv", f"{module}.shortcut.norm", f"{scope}/shortcut/conv2d") if project else []
     )
@@ -47,6 +48,7 @@ def link_block(module: str, scope: str, project: bool) -> list[Link]:
 
 
 def link_layer(conv_name: str, norm_name: str, scope: str) -> list[Link]:
+    """Link a convolution and the normalisation after it."""
     return [link_conv(conv_name, f"{scope}/conv2d/kernel"), *link_norm(norm_name, f"{scope}/BatchNorm")]
 
 

@@ -28,6 +28,7 @@ class GroupedBottleneck(Bottleneck):
 
 
 def evenly_padded_stem(filters: int, style: Style) -> Stem:
+    """Return a stem that pads equally on both sides, unlike the strided convolutions after it."""
     return Stem(filters, replace(style, same=False))
 
 

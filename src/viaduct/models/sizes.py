@@ -1,4 +1,4 @@
-"""How large a network is: parameters, multiplications and shapes, part by part and layer by layer.
+"""Sizes of a network: parameters, multiplications and shapes, part by part and layer by layer.
 
 Everything is worked out on PyTorch's meta device, which has shapes but no values, so that it costs nothing.
 Multiplications are those of convolutions and classifiers on one image, in evaluation: what the papers count.
@@ -20,7 +20,7 @@ from viaduct import models
 
 @dataclass
 class Part:
-    """A block or a layer; it has no output where it works in training only."""
+    """Block or layer; it has no output where it works in training only."""
 
     name: str
     kind: str
@@ -31,7 +31,7 @@ class Part:
 
 @dataclass
 class Sizes:
-    """A network's parts, in the order in which they stand."""
+    """Parts of a network, in the order in which they stand."""
 
     name: str
     family: str
@@ -53,7 +53,7 @@ class Sizes:
 
 
 class WithoutNorms(TorchFunctionMode):
-    """Batch norm changes no shape; left out, a list of all networks takes half the time."""
+    """Mode that leaves out batch norm, which changes no shape; so listing all networks takes half the time."""
 
     def __torch_function__(
         self, function: Callable[..., Any], types: Any, inputs: Any = (), keywords: dict[str, Any] | None = None
@@ -62,28 +62,28 @@ class WithoutNorms(TorchFunctionMode):
 
 
 def measure(name: str, classes: int | None = None, layers: bool = False) -> Sizes:
-    """The sizes of a network at its usual input size; `layers` goes down to single layers."""
+    """Measure the sizes of a network at its usual input size; `layers` goes down to single layers."""
     family = models.family_of(name)
     record = models.families()[family]
     sizes = Sizes(name, family, classes or record.classes, record.input_size)
     with torch.device("meta"), torch.no_grad():
         network = models.build(name, sizes.classes).eval()
         pieces = dict(single_layers(network) if layers else blocks(network))
-        sizes.parts = [observed(path, piece) for path, piece in pieces.items()]
+        sizes.parts = [observe_part(path, piece) for path, piece in pieces.items()]
         with WithoutNorms():
             network(torch.empty(1, 3, sizes.input_size, sizes.input_size))
     return sizes
 
 
 def single_layers(network: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """Every module that has parameters of its own."""
+    """Yield every module that has parameters of its own."""
     for path, layer in network.named_modules():
         if any(True for _ in layer.parameters(recurse=False)):
             yield path, layer
 
 
 def blocks(network: nn.Module, path: str = "") -> Iterator[tuple[str, nn.Module]]:
-    """What the network consists of, with its containers opened."""
+    """Yield the parts of the network, with its containers opened."""
     for name, piece in network.named_children():
         if isinstance(piece, (nn.Sequential, nn.ModuleDict, nn.ModuleList)):
             yield from blocks(piece, f"{path}{name}.")
@@ -91,8 +91,8 @@ def blocks(network: nn.Module, path: str = "") -> Iterator[tuple[str, nn.Module]
             yield path + name, piece
 
 
-def observed(path: str, piece: nn.Module) -> Part:
-    """A part that notes its output and its multiplications when the network runs."""
+def observe_part(path: str, piece: nn.Module) -> Part:
+    """Return a part that notes its output and its multiplications when the network runs."""
     part = Part(path, type(piece).__name__, sum(parameter.numel() for parameter in piece.parameters()))
 
     def note_output(layer: nn.Module, inputs: tuple[Tensor], output: Tensor) -> None:

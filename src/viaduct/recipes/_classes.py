@@ -1,4 +1,4 @@
-"""How many classes: what the data say against what the recipe or the command line says."""
+"""Number of classes: that of the data against that of the recipe or the command line."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ def match_classes(loaded: Loaded, path: Path | None, given: bool, *, shift_given
 
 
 def disagreement(loaded: Loaded, stated: StatedClasses, given: bool) -> BadValue:
+    """Return the error for a number of classes that the data contradict."""
     data = loaded.recipe.data
     who = f"--classes {data.classes}" if given else f"data.classes={data.classes} of {loaded.file}"
     advice = f"Leave it out and the data decide, or give --classes {stated.outputs}"

@@ -1,7 +1,7 @@
 """Reading and changing the fields of a recipe by their path, checked against their types.
 
 override(recipe, "optimizer.lr", "0.05")      a field
-override(recipe, "optimizer", "AdamW")        a whole part, with its defaults
+override(recipe, "optimizer", "AdamW")        a full_path part, with its defaults
 to_record(recipe) / from_record(record, base) to JSON and back; callables come from the base recipe
 """
 
@@ -21,35 +21,36 @@ from viaduct.typed_fields import field_types, show_value, spell
 Part = TypeVar("Part")
 
 
-def override(recipe: Part, path: str, text: str, *, whole: str = "") -> Part:
-    """A copy of the recipe with the field at `path` set from its text."""
-    head, _, rest = path.partition(".")
-    whole = whole or path
+def override(recipe: Part, path: str, text: str, *, full_path: str = "") -> Part:
+    """Return a copy of the recipe with the field at `path` set from its text."""
+    head, _, tail = path.partition(".")
+    full_path = full_path or path
     hints = field_types(type(recipe))
     if head not in hints:
-        known = [whole.removesuffix(path) + name for name in hints]
-        raise UnknownName("field", whole, known + nested_paths(recipe, whole.removesuffix(path)))
+        known = [full_path.removesuffix(path) + name for name in hints]
+        raise UnknownName("field", full_path, known + nested_paths(recipe, full_path.removesuffix(path)))
     part = getattr(recipe, head)
-    if not rest:
-        return replaced(recipe, head, parse(text, hints[head], whole))
+    if not tail:
+        return replace_field(recipe, head, parse(text, hints[head], full_path))
     if not dataclasses.is_dataclass(part):
-        outer = whole.removesuffix("." + rest)
+        outer = full_path.removesuffix("." + tail)
         remedy = [f"The recipe's {outer} is a function of its author's: change it in the file."] * callable(part)
-        raise BadValue(f"{whole!r} goes too deep: {outer!r} has no fields of its own.", *remedy)
-    return replaced(recipe, head, override(part, rest, text, whole=whole))
+        raise BadValue(f"{full_path!r} goes too deep: {outer!r} has no fields of its own.", *remedy)
+    return replace_field(recipe, head, override(part, tail, text, full_path=full_path))
 
 
-def replaced(part: Part, name: str, value: Any) -> Part:
+def replace_field(part: Part, name: str, value: Any) -> Part:
     copy: Part = dataclasses.replace(part, **{name: value})  # type: ignore[type-var]
     return copy
 
 
 def paths(recipe: Recipe) -> list[str]:
-    """Every path that `--set` accepts for this recipe."""
+    """Return every path that `--set` accepts for this recipe."""
     return nested_paths(recipe, "")
 
 
 def nested_paths(part: Any, prefix: str) -> list[str]:
+    """Return the paths of all fields of a part, with those of its parts."""
     found = []
     for field in dataclasses.fields(part):
         value = getattr(part, field.name)
@@ -60,13 +61,14 @@ def nested_paths(part: Any, prefix: str) -> list[str]:
 
 
 def read(recipe: Any, path: str) -> Any:
+    """Return the value at a path."""
     for name in path.split("."):
         recipe = getattr(recipe, name)
     return recipe
 
 
 def parse(text: str, kind: Any, path: str) -> Any:
-    """The value that `text` means for a field of type `kind`."""
+    """Return the value that `text` means for a field of type `kind`."""
     try:
         return parse_as(text, kind)
     except (ValueError, TypeError):
@@ -75,13 +77,14 @@ def parse(text: str, kind: Any, path: str) -> Any:
 
 
 def spell_settable(kind: Any) -> str:
-    """What `--set` may be given, in words: not the functions that a recipe file may have instead."""
+    """Describe the values that `--set` accepts, without the functions that a recipe file may have instead."""
     kinds = [part for part in typing.get_args(kind) if typing.get_origin(part) is not Callable]
     plain = typing.get_origin(kind) in (Union, types.UnionType) and kinds
     return " or ".join(spell(part) for part in kinds) if plain else spell(kind)
 
 
 def parse_as(text: str, kind: Any) -> Any:
+    """Parse text as a type; ValueError if it is no value of it."""
     origin = typing.get_origin(kind)
     if origin in (Union, types.UnionType):
         return parse_first(text, typing.get_args(kind))
@@ -107,6 +110,7 @@ def parse_as(text: str, kind: Any) -> Any:
 
 
 def parse_first(text: str, kinds: tuple[Any, ...]) -> Any:
+    """Parse text as the first of these types that accepts it."""
     # A plain string accepts anything, so it is tried last.
     for kind in sorted(kinds, key=lambda kind: kind is str):
         try:
@@ -117,12 +121,13 @@ def parse_first(text: str, kinds: tuple[Any, ...]) -> Any:
 
 
 def parse_tuple(text: str, kinds: tuple[Any, ...]) -> tuple[Any, ...]:
-    words = [word for word in text.strip("()[] ").replace(" ", ",").split(",") if word]
+    """Parse values separated by commas or blanks."""
+    items = [item for item in text.strip("()[] ").replace(" ", ",").split(",") if item]
     if kinds[-1] is Ellipsis:
-        kinds = (kinds[0],) * len(words)
-    if len(words) != len(kinds):
+        kinds = (kinds[0],) * len(items)
+    if len(items) != len(kinds):
         raise ValueError(text)
-    return tuple(parse_as(word, kind) for word, kind in zip(words, kinds, strict=True))
+    return tuple(parse_as(item, kind) for item, kind in zip(items, kinds, strict=True))
 
 
 def parse_float(text: str) -> float:
@@ -140,7 +145,7 @@ def parse_bool(text: str) -> bool:
 
 
 def to_record(value: Any) -> Any:
-    """The value as JSON can hold it."""
+    """Return the value as JSON can hold it."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {field.name: to_record(getattr(value, field.name)) for field in dataclasses.fields(value)}
         return {"is": type(value).__name__, **fields}
@@ -152,7 +157,7 @@ def to_record(value: Any) -> Any:
 
 
 def from_record(record: Any, base: Any, kind: Any = Any) -> Any:
-    """The value that `to_record` wrote; what JSON cannot hold is taken from the same place in `base`."""
+    """Return the value that `to_record` wrote; what JSON cannot hold is taken from the same field of `base`."""
     if isinstance(record, dict) and "callable" in record:
         return base
     if isinstance(record, dict):
@@ -175,10 +180,12 @@ def from_record(record: Any, base: Any, kind: Any = Any) -> Any:
 
 
 def is_required(entry: dataclasses.Field[Any]) -> bool:
+    """Return True if a field has no default."""
     return entry.default is dataclasses.MISSING and entry.default_factory is dataclasses.MISSING
 
 
 def part_class(name: object, base: Any, kind: Any) -> Any:
+    """Return the class of a stored part: that of the base recipe, or another one of the field's type."""
     if type(base).__name__ == name:
         return type(base)
     for candidate in typing.get_args(kind):
@@ -188,7 +195,7 @@ def part_class(name: object, base: Any, kind: Any) -> Any:
 
 
 def differences(before: Any, after: Any, prefix: str = "") -> dict[str, tuple[Any, Any]]:
-    """The paths at which two records differ, with both values; another kind of part is one difference."""
+    """Return the paths at which two records differ, with both values; another kind of part is one difference."""
     parts = isinstance(before, dict) and isinstance(after, dict) and "is" in before
     if not parts or before["is"] != after.get("is"):
         return {} if before == after else {prefix.rstrip("."): (before, after)}

@@ -1,4 +1,4 @@
-"""What a recipe is made of: typed, frozen parts that know neither paths nor devices."""
+"""Parts of a recipe: typed and frozen; they know neither paths nor devices."""
 
 from __future__ import annotations
 
@@ -11,17 +11,57 @@ from viaduct.data.source import Source
 from viaduct.errors import BadValue
 from viaduct.typed_fields import check_fields
 
+__all__ = [
+    "DEFAULT_FORMAT",
+    "AdamW",
+    "Amoebanet",
+    "AmoebanetDecay",
+    "BookCosine",
+    "Checkpoint",
+    "Constant",
+    "Cosine",
+    "CrossEntropy",
+    "Ema",
+    "Evaluation",
+    "Init",
+    "Lars",
+    "LarsForm",
+    "LarsPolynomial",
+    "Log",
+    "LogFormat",
+    "MindsporePolynomial",
+    "Parallel",
+    "Precision",
+    "Recipe",
+    "ResnextDecay",
+    "RmsProp",
+    "Sgd",
+    "Steps",
+    "Thor",
+    "ThorDecay",
+    "Top1",
+    "V15Decay",
+]
+
+# Values that keep the name of the reference they come from, because recipe files, recipe.json and flags use them.
+LarsForm = Literal["contrib", "resnext"]
+LogFormat = Literal["resnext", "tf", "dll", "events", "mindspore"]
+DEFAULT_FORMAT: LogFormat = "resnext"
+
 
 def require(ok: bool, what: str, value: object, want: str) -> None:
+    """Refuse a value that is not as it must be."""
     if not ok:
         raise BadValue(f"{what} is {value!r}; it must be {want}.")
 
 
 def require_rising(values: tuple[float, ...], what: str = "schedule.boundaries") -> None:
+    """Refuse numbers that do not rise."""
     require(all(a < b for a, b in pairwise(values)), what, values, "rising")
 
 
 def require_steps(boundaries: tuple[float, ...], factors: tuple[float, ...]) -> None:
+    """Refuse factors that do not fit the boundaries."""
     count, want = len(factors), f"one more than the {len(boundaries)} boundaries"
     require(count == len(boundaries) + 1, "the number of schedule.factors", count, want)
     require_rising(boundaries)
@@ -29,15 +69,15 @@ def require_steps(boundaries: tuple[float, ...], factors: tuple[float, ...]) -> 
 
 @dataclass(frozen=True)
 class Part:
-    """What all parts have: fields that are checked, first their types, then what each part requires of them."""
+    """Base of all parts: fields are checked, first their types, then what each part requires of them."""
 
-    place: ClassVar[str] = ""  # its path in a recipe
+    path: ClassVar[str] = ""  # its path in a recipe
 
     def __post_init__(self) -> None:
-        check_fields(self, self.place)
-        self.check()
+        check_fields(self, self.path)
+        self._check()
 
-    def check(self) -> None:
+    def _check(self) -> None:
         """Refuse values that are of the right type and still make no sense."""
 
 
@@ -45,7 +85,7 @@ class Part:
 class Sgd(Part):
     """SGD with momentum, as torch and TF1 compute it; weight decay is the L2 term of the loss."""
 
-    place: ClassVar[str] = "optimizer"
+    path: ClassVar[str] = "optimizer"
 
     lr: float = 0.1
     momentum: float = 0.9
@@ -54,7 +94,7 @@ class Sgd(Part):
     # What decays: every parameter; all but normalisation (TF official); convolution and dense weights only.
     decay: Literal["all", "not_norm", "weights"] = "not_norm"
 
-    def check(self) -> None:
+    def _check(self) -> None:
         require(self.lr >= 0, "optimizer.lr", self.lr, "0 or more")
         require(0 <= self.momentum < 1, "optimizer.momentum", self.momentum, "at least 0 and below 1")
         require(self.weight_decay >= 0, "optimizer.weight_decay", self.weight_decay, "0 or more")
@@ -64,7 +104,7 @@ class Sgd(Part):
 class AdamW(Part):
     """Adam with decoupled weight decay (Loshchilov and Hutter 2017)."""
 
-    place: ClassVar[str] = "optimizer"
+    path: ClassVar[str] = "optimizer"
 
     lr: float = 1e-3
     betas: tuple[float, float] = (0.9, 0.999)
@@ -72,7 +112,7 @@ class AdamW(Part):
     weight_decay: float = 0.01
     decay: Literal["all", "not_norm", "weights"] = "weights"
 
-    def check(self) -> None:
+    def _check(self) -> None:
         require(self.lr >= 0, "optimizer.lr", self.lr, "0 or more")
         require(all(0 <= beta < 1 for beta in self.betas), "optimizer.betas", self.betas, "at least 0, below 1")
         require(self.epsilon >= 0, "optimizer.epsilon", self.epsilon, "0 or more")
@@ -86,7 +126,7 @@ class RmsProp(Part):
     Weight decay is the L2 term of the loss, as with SGD. AmoebaNet's reference has 0.9, 0.9 and epsilon 1.
     """
 
-    place: ClassVar[str] = "optimizer"
+    path: ClassVar[str] = "optimizer"
 
     lr: float = 0.1
     square_decay: float = 0.9  # TensorFlow's `decay`: what the average of squared gradients keeps
@@ -95,7 +135,7 @@ class RmsProp(Part):
     weight_decay: float = 0.0
     decay: Literal["all", "not_norm", "weights"] = "not_norm"
 
-    def check(self) -> None:
+    def _check(self) -> None:
         require(self.lr >= 0, "optimizer.lr", self.lr, "0 or more")
         for name in ("square_decay", "momentum"):
             value = getattr(self, name)
@@ -109,20 +149,21 @@ class Lars(Part):
     """LARS: each kernel's step is sized by the ratio of its norm to its gradient's; not norms, not biases.
 
     `contrib` is TensorFlow's: the ratio scales the learning rate, the L2 term is part of the loss.
-    `resnext` is ResNeXt's own: the ratio scales gradient and decay, then Nesterov momentum; no L2 in the loss.
+    `resnext` is that of Ascend's model zoo: the ratio scales gradient and decay, then comes Nesterov momentum; the
+    loss has no L2 term.
     """
 
-    place: ClassVar[str] = "optimizer"
+    path: ClassVar[str] = "optimizer"
 
     lr: float = 1.0  # LarsPolynomial brings the peak
     momentum: float = 0.9
     weight_decay: float = 1e-4
     trust: float = 0.001
-    form: Literal["contrib", "resnext"] = "contrib"
+    form: LarsForm = "contrib"
     epsilon: float | None = None  # None: as the form has it, 0 or 1e-5
     decay: Literal["all", "not_norm", "weights"] | None = None  # None: as the form has it, not_norm or weights
 
-    def check(self) -> None:
+    def _check(self) -> None:
         require(self.lr >= 0, "optimizer.lr", self.lr, "0 or more")
         require(0 <= self.momentum < 1, "optimizer.momentum", self.momentum, "at least 0 and below 1")
         require(self.weight_decay >= 0, "optimizer.weight_decay", self.weight_decay, "0 or more")
@@ -139,7 +180,7 @@ class Thor(Part):
     inverse (change up to `trace_renew`) or is never looked at again (below `trace_freeze`).
     """
 
-    place: ClassVar[str] = "optimizer"
+    path: ClassVar[str] = "optimizer"
 
     lr: float = 0.045
     momentum: float = 0.9
@@ -156,7 +197,7 @@ class Thor(Part):
     trace_renew: float = 0.01
     trace_freeze: float = 0.001
 
-    def check(self) -> None:
+    def _check(self) -> None:
         require(self.lr >= 0, "optimizer.lr", self.lr, "0 or more")
         require(0 <= self.momentum < 1, "optimizer.momentum", self.momentum, "at least 0 and below 1")
         require(self.weight_decay >= 0, "optimizer.weight_decay", self.weight_decay, "0 or more")
@@ -173,38 +214,38 @@ class Thor(Part):
 
 @dataclass(frozen=True)
 class Ema(Part):
-    """A shadow of the weights and batch norm statistics, averaged over the steps; evaluation uses it.
+    """Average of the weights and batch norm statistics over the steps; evaluation uses it.
 
     With `num_updates` the decay at step t (from 1) is min(decay, (1 + t) / (10 + t)), as in TensorFlow.
     """
 
-    place: ClassVar[str] = "ema"
+    path: ClassVar[str] = "ema"
 
     decay: float = 0.9999
     num_updates: bool = True
 
-    def check(self) -> None:
+    def _check(self) -> None:
         require(0 <= self.decay < 1, "ema.decay", self.decay, "at least 0 and below 1")
 
 
 @dataclass(frozen=True)
 class Constant(Part):
-    """The optimizer's learning rate from the first step to the last."""
+    """Optimizer's learning rate from the first step to the last."""
 
-    place: ClassVar[str] = "schedule"
+    path: ClassVar[str] = "schedule"
 
 
 @dataclass(frozen=True)
 class Steps(Part):
     """Linear warm-up, then a factor that changes at given epochs (TF official)."""
 
-    place: ClassVar[str] = "schedule"
+    path: ClassVar[str] = "schedule"
 
     boundaries: tuple[float, ...] = (30, 60, 80, 90)
     factors: tuple[float, ...] = (1.0, 0.1, 0.01, 0.001, 1e-4)
     warmup_epochs: float = 5
 
-    def check(self) -> None:
+    def _check(self) -> None:
         require_steps(self.boundaries, self.factors)
         require(self.warmup_epochs >= 0, "schedule.warmup_epochs", self.warmup_epochs, "0 or more")
 
@@ -213,12 +254,12 @@ class Steps(Part):
 class Cosine(Part):
     """Linear warm-up, then half a cosine down to `floor` times the peak."""
 
-    place: ClassVar[str] = "schedule"
+    path: ClassVar[str] = "schedule"
 
     warmup_epochs: float = 5
     floor: float = 0.0
 
-    def check(self) -> None:
+    def _check(self) -> None:
         require(self.warmup_epochs >= 0, "schedule.warmup_epochs", self.warmup_epochs, "0 or more")
         require(0 <= self.floor <= 1, "schedule.floor", self.floor, "from 0 to 1")
 
@@ -227,11 +268,11 @@ class Cosine(Part):
 class BookCosine(Part):
     """Linear warm-up, then linear times cosine decay, as the book's listing computes it."""
 
-    place: ClassVar[str] = "schedule"
+    path: ClassVar[str] = "schedule"
 
     warmup_epochs: float = 5
 
-    def check(self) -> None:
+    def _check(self) -> None:
         require(self.warmup_epochs >= 0, "schedule.warmup_epochs", self.warmup_epochs, "0 or more")
 
 
@@ -239,7 +280,7 @@ class BookCosine(Part):
 class V15Decay(Part):
     """ResNet-50 v1.5's: linear warm-up, then tenths at given epochs, or a cosine that is counted from step 0."""
 
-    place: ClassVar[str] = "schedule"
+    path: ClassVar[str] = "schedule"
 
     mode: Literal["steps", "cosine"] = "steps"
     warmup_epochs: float = 8
@@ -248,33 +289,38 @@ class V15Decay(Part):
     # What the cosine runs over: the epochs of this run, or always 90 (the reference's runs counted in batches).
     iter_unit: Literal["epoch", "batch"] = "epoch"
 
-    def check(self) -> None:
+    def _check(self) -> None:
         require_steps(self.boundaries, self.factors)
         require(self.warmup_epochs >= 0, "schedule.warmup_epochs", self.warmup_epochs, "0 or more")
 
 
 @dataclass(frozen=True)
-class ResnextDecay(Part):
-    """ResNeXt's: a half-cosine warm-up and a cosine down to `end` times the peak, or one of its other modes."""
+class CosineWarmupDecay(Part):
+    """Half-cosine warm-up and a cosine down to `end` times the peak, or one of the other modes."""
 
-    place: ClassVar[str] = "schedule"
+    path: ClassVar[str] = "schedule"
 
     mode: Literal["cosine", "steps", "poly", "linear"] = "cosine"
     warmup_epochs: float = 5  # steps and linear have none
     end: float = 1e-6  # of the peak; in mode linear a learning rate
     boundaries: tuple[float, ...] = (30, 60, 80)  # of mode steps: a tenth after each
 
-    def check(self) -> None:
+    def _check(self) -> None:
         require_rising(self.boundaries)
         require(self.warmup_epochs >= 0, "schedule.warmup_epochs", self.warmup_epochs, "0 or more")
         require(self.end >= 0, "schedule.end", self.end, "0 or more")
 
 
 @dataclass(frozen=True)
+class ResnextDecay(CosineWarmupDecay):
+    """CosineWarmupDecay under the name of its reference, which recipe files and recipe.json use."""
+
+
+@dataclass(frozen=True)
 class AmoebanetDecay(Part):
     """AmoebaNet's: linear warm-up, then a factor after each whole epoch, never below `floor` times the peak."""
 
-    place: ClassVar[str] = "schedule"
+    path: ClassVar[str] = "schedule"
 
     mode: Literal["exponential", "cosine", "constant", "stepwise"] = "exponential"
     warmup_epochs: float = 0.35
@@ -282,7 +328,7 @@ class AmoebanetDecay(Part):
     boundaries: tuple[float, ...] = (10, 20)  # of mode stepwise: a tenth after each
     floor: float = 1e-4
 
-    def check(self) -> None:
+    def _check(self) -> None:
         require_rising(self.boundaries)
         require(self.warmup_epochs >= 0, "schedule.warmup_epochs", self.warmup_epochs, "0 or more")
         require(0 < self.decay <= 1, "schedule.decay", self.decay, "above 0, at most 1")
@@ -297,13 +343,13 @@ class LarsPolynomial(Part):
     epochs, 14 for the last. The optimizer's rate multiplies all of it, so it is usually 1.
     """
 
-    place: ClassVar[str] = "schedule"
+    path: ClassVar[str] = "schedule"
 
     peak: float | None = None  # None: by the global batch
     warmup_epochs: float | None = None  # None: by the global batch
     end: float = 1e-4
 
-    def check(self) -> None:
+    def _check(self) -> None:
         require(self.peak is None or self.peak > 0, "schedule.peak", self.peak, "above 0, or none")
         enough = self.warmup_epochs is None or self.warmup_epochs >= 0
         require(enough, "schedule.warmup_epochs", self.warmup_epochs, "0 or more, or none")
@@ -314,27 +360,27 @@ class LarsPolynomial(Part):
 class MindsporePolynomial(Part):
     """MindSpore's own for CIFAR-10: linear warm-up from `start` times the peak, then a square down to 0."""
 
-    place: ClassVar[str] = "schedule"
+    path: ClassVar[str] = "schedule"
 
     warmup_epochs: float = 5
     start: float = 0.1
 
-    def check(self) -> None:
+    def _check(self) -> None:
         require(self.warmup_epochs >= 0, "schedule.warmup_epochs", self.warmup_epochs, "0 or more")
         require(0 <= self.start <= 1, "schedule.start", self.start, "from 0 to 1")
 
 
 @dataclass(frozen=True)
 class ThorDecay(Part):
-    """THOR's: a power of what is left until `end_epoch`, which may lie behind the end of the run."""
+    """Power of the share that is left until `end_epoch`, which may lie behind the end of the run (THOR)."""
 
-    place: ClassVar[str] = "schedule"
+    path: ClassVar[str] = "schedule"
 
     end_epoch: float = 70  # lr_end_epoch
     power: float = 6  # lr_decay
     halve_at: tuple[float, ...] = (39, 40)  # epochs from which the rate is halved, once for each
 
-    def check(self) -> None:
+    def _check(self) -> None:
         require_rising(self.halve_at, "schedule.halve_at")
         require(self.end_epoch > 0, "schedule.end_epoch", self.end_epoch, "above 0")
         require(self.power >= 0, "schedule.power", self.power, "0 or more")
@@ -356,13 +402,13 @@ Schedule = (
 
 @dataclass(frozen=True)
 class Amoebanet(Part):
-    """What may be changed about AmoebaNet-D, beside its classes and the size of its images.
+    """Options of AmoebaNet-D, besides its classes and the size of its images.
 
     Drop path leaves out operations of a cell for some examples: each is kept with `drop_path_keep`. The rate grows over
     the run from nothing (v1), from cell to cell (v2), or both (v3).
     """
 
-    place: ClassVar[str] = "network"
+    path: ClassVar[str] = "network"
 
     cells: int = 6  # num_cells
     filters: int = 256  # reduction_size
@@ -371,7 +417,7 @@ class Amoebanet(Part):
     drop_path_keep: float = 1.0
     drop_path_version: Literal["v1", "v2", "v3"] = "v1"
 
-    def check(self) -> None:
+    def _check(self) -> None:
         for name in ("dropout_keep", "drop_path_keep"):
             value = getattr(self, name)
             require(0 < value <= 1, f"network.{name}", value, "above 0, at most 1")
@@ -385,19 +431,19 @@ class CrossEntropy(Part):
     and torch's), or to the others only (`spread="others"`, the book's).
     """
 
-    place: ClassVar[str] = "loss"
+    path: ClassVar[str] = "loss"
 
     label_smoothing: float = 0.0
     spread: Literal["all", "others"] = "all"
-    smooth_evaluation: bool = False  # whether the validation loss is smoothed too (ResNeXt, AmoebaNet)
+    smooth_evaluation: bool = False  # whether the validation loss is smoothed too (as Ascend's model zoo has it)
 
-    def check(self) -> None:
+    def _check(self) -> None:
         require(0 <= self.label_smoothing < 1, "loss.label_smoothing", self.label_smoothing, "at least 0, below 1")
 
 
 @dataclass(frozen=True)
 class Precision(Part):
-    """What the network computes in, and how the loss is scaled.
+    """Data type of the network's computation, and scale of the loss.
 
     `auto` takes bf16 where the hardware computes in it, else fp16, else fp32. The levels: O0 is fp32; O1 casts at
     use (autocast); O2 casts the network but not its batch norms; O3 casts everything; O1 to O3 take fp16
@@ -406,7 +452,7 @@ class Precision(Part):
     In fp32, cards of NVIDIA round what goes into a convolution to TF32, as is PyTorch's default; not with `tf32` false.
     """
 
-    place: ClassVar[str] = "precision"
+    path: ClassVar[str] = "precision"
 
     compute: Literal["auto", "fp32", "bf16", "fp16", "O0", "O1", "O2", "O3"] = "auto"
     keep_batchnorm_fp32: bool | None = None  # None: as the level says
@@ -418,7 +464,7 @@ class Precision(Part):
     drop_overflow: bool = True  # skip a step whose gradients overflow; false: a fixed scale updates with them
     tf32: bool = True
 
-    def check(self) -> None:
+    def _check(self) -> None:
         fixed = isinstance(self.loss_scale, float | int)
         require(not fixed or float(self.loss_scale) > 0, "precision.loss_scale", self.loss_scale, "above 0")
         usable = self.fp16_scale == "dynamic" or float(self.fp16_scale) > 0
@@ -433,31 +479,31 @@ class Precision(Part):
 
 @dataclass(frozen=True)
 class Evaluation(Part):
-    """When the validation images are looked at."""
+    """Times at which the validation images are evaluated."""
 
-    place: ClassVar[str] = "evaluation"
+    path: ClassVar[str] = "evaluation"
 
     every_epochs: float = 1  # the seeds' epochs_between_evals; 0: only at the end
     stop_threshold: float = 0.0  # stop once top-1 (0 to 1) reaches this; 0: never
     eval_only: bool = False
 
-    def check(self) -> None:
+    def _check(self) -> None:
         require(self.every_epochs >= 0, "evaluation.every_epochs", self.every_epochs, "0 or more")
         require(0 <= self.stop_threshold <= 1, "evaluation.stop_threshold", self.stop_threshold, "from 0 to 1")
 
 
 @dataclass(frozen=True)
 class Checkpoint(Part):
-    """When the run is saved and how much of the past is kept. The end of a run is always saved."""
+    """Times at which the run is saved, and how many checkpoints are kept. The end of a run is always saved."""
 
-    place: ClassVar[str] = "checkpoint"
+    path: ClassVar[str] = "checkpoint"
 
     every_steps: int = 0  # 0: not by steps
     every_minutes: float = 10.0  # 0: not by time
     keep: int = 5
     keep_best: bool = True
 
-    def check(self) -> None:
+    def _check(self) -> None:
         require(self.every_steps >= 0, "checkpoint.every_steps", self.every_steps, "0 or more")
         require(self.every_minutes >= 0, "checkpoint.every_minutes", self.every_minutes, "0 or more")
         require(self.keep >= 1, "checkpoint.keep", self.keep, "1 or more")
@@ -469,27 +515,27 @@ OBSERVED = ("images", "histograms", "graph", "top5")
 
 @dataclass(frozen=True)
 class Log(Part):
-    """What is printed while training, and what TensorBoard is given beside the curves."""
+    """Log lines of a training, and what TensorBoard records besides the curves."""
 
-    place: ClassVar[str] = "log"
+    path: ClassVar[str] = "log"
 
     every_steps: int = 100
-    format: Literal["resnext", "tf", "dll", "events", "mindspore"] = "resnext"
+    format: LogFormat = DEFAULT_FORMAT
     tensorboard: str = ""  # images, histograms, graph, top5, separated by commas; or all
     tensorboard_every: int = 0  # steps between images and histograms; 0: as every_steps
     track: str = ""  # mlflow, wandb, tensorboard, separated by commas: where records go beside the run's directory
 
     @property
-    def observed(self) -> frozenset[str]:
-        """What TensorBoard is given beside the curves."""
-        words = frozenset(filter(None, (word.strip() for word in self.tensorboard.split(","))))
-        return frozenset(OBSERVED) if "all" in words else words
+    def tensorboard_names(self) -> frozenset[str]:
+        """Records of TensorBoard besides the curves."""
+        names = frozenset(filter(None, (name.strip() for name in self.tensorboard.split(","))))
+        return frozenset(OBSERVED) if "all" in names else names
 
-    def check(self) -> None:
+    def _check(self) -> None:
         require(self.every_steps >= 1, "log.every_steps", self.every_steps, "1 or more")
         require(self.tensorboard_every >= 0, "log.tensorboard_every", self.tensorboard_every, "0 or more")
         wanted = f"some of {', '.join(OBSERVED)}, or all"
-        require(self.observed <= set(OBSERVED), "log.tensorboard", self.tensorboard, wanted)
+        require(self.tensorboard_names <= set(OBSERVED), "log.tensorboard", self.tensorboard, wanted)
         require(set(self.trackers) <= set(TRACKERS), "log.track", self.track, f"some of {', '.join(TRACKERS)}")
 
     @property
@@ -500,27 +546,27 @@ class Log(Part):
 
 @dataclass(frozen=True)
 class Top1(Part):
-    """The validation accuracy, in percent, that a run of this recipe should reach."""
+    """Validation accuracy, in percent, that a run of this recipe should reach."""
 
-    place: ClassVar[str] = "expects"
+    path: ClassVar[str] = "expects"
 
     percent: float
     within: float = 0.0
 
-    def check(self) -> None:
+    def _check(self) -> None:
         require(0 <= self.percent <= 100, "expects.percent", self.percent, "from 0 to 100")
         require(self.within >= 0, "expects.within", self.within, "0 or more")
 
 
 @dataclass(frozen=True)
 class Init(Part):
-    """Where the first weights come from, if not from chance, and which of them stay as they are.
+    """Source of the first weights, if they are not drawn at random, and which of them are not trained.
 
     `exclude` and `freeze` are patterns over the names of parameters, separated by commas; `freeze` may also be
     "all but head". A recipe file holds no paths: `source` is what --init was given.
     """
 
-    place: ClassVar[str] = "init"
+    path: ClassVar[str] = "init"
 
     source: str = ""
     exclude: str = ""
@@ -530,13 +576,13 @@ class Init(Part):
 
 @dataclass(frozen=True)
 class Parallel(Part):
-    """How several ranks work together; of no effect on one. Their number is no part of a recipe.
+    """Cooperation of several ranks; of no effect on one. Their number is no part of a recipe.
 
     With `sync_norm` batch norms see the statistics of the whole global batch, else each rank those of its own share.
     In mode `hybrid` each rank has a part of the classifier's classes, for networks with very many; `auto` decides.
     """
 
-    place: ClassVar[str] = "parallel"
+    path: ClassVar[str] = "parallel"
 
     mode: Literal["data", "hybrid", "auto"] = "data"
     sync_norm: bool = False
@@ -546,7 +592,7 @@ class Parallel(Part):
     find_unused: bool = False  # for a network that does not use all of its weights in every step
     hang_seconds: float = 300.0  # a rank that does not come forward for so long is given up
 
-    def check(self) -> None:
+    def _check(self) -> None:
         require(self.bucket_mb > 0, "parallel.bucket_mb", self.bucket_mb, "above 0")
         require(self.hang_seconds > 0, "parallel.hang_seconds", self.hang_seconds, "above 0")
 
@@ -560,7 +606,7 @@ TAKEN_METRICS = (
 
 @dataclass(frozen=True)
 class Recipe(Part):
-    """What to train and how. Batch sizes are global: one card or eight mean the same run.
+    """Everything about a training. Batch sizes are global: one card or eight mean the same run.
 
     In a recipe of your own, `model`, `loss`, `optimizer` and `schedule` may be callables:
     model(classes) -> nn.Module; loss(logits, labels) -> scalar tensor; optimizer(parameters) ->
@@ -604,7 +650,7 @@ class Recipe(Part):
         """True where training images are mixed in pairs."""
         return self.mixup > 0 or self.cutmix > 0
 
-    def check(self) -> None:
+    def _check(self) -> None:
         require(self.epochs > 0, "epochs", self.epochs, "above 0")
         for name, metric in self.metrics.items():
             usable = isinstance(name, str) and name.isidentifier() and name not in TAKEN_METRICS

@@ -5,7 +5,7 @@ contrib (TensorFlow), g with the gradient of the L2 term:
     r = trust * |w| / (|g| + wd * |w| + eps), 1 where either norm is 0
     acc = m * acc + g;  w -= lr * r * acc
 
-resnext (its own), g without:
+the other form (Ascend's model zoo), g without:
 
     r = trust * |w| / (|g| + wd * |w| + eps)
     g' = r * (g + wd * w);  acc = m * acc + g';  w -= lr * (g' + m * acc)
@@ -17,15 +17,15 @@ the device. In the second form a kernel that is all zeros has ratio 0 and stays 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from viaduct.recipes import LarsForm
 from viaduct.training.optimizer_support import DeviceRateSupport
 from viaduct.training.tensor_lists import decayed_gradients, descend
 
-EPSILONS = {"contrib": 0.0, "resnext": 1e-5}
 FullNorms = Callable[[list[Tensor], Tensor], Tensor]
 Step = Callable[[dict[str, Any], list[Tensor], list[Tensor], FullNorms], None]
 
@@ -47,22 +47,23 @@ class LarsOptimizer(torch.optim.Optimizer):
         params: Any,
         lr: float,
         *,
-        form: Literal["contrib", "resnext"] = "contrib",
+        form: LarsForm = "contrib",
         momentum: float = 0.9,
         trust: float = 0.001,
         epsilon: float | None = None,
         weight_decay: float = 0.0,
     ) -> None:
+        default_epsilon = 0.0 if form == "contrib" else 1e-5
         defaults = {
             "lr": lr,
             "momentum": momentum,
             "trust": trust,
-            "epsilon": EPSILONS[form] if epsilon is None else epsilon,
+            "epsilon": default_epsilon if epsilon is None else epsilon,
             "weight_decay": weight_decay,
             "adapted": True,
         }
         super().__init__(params, defaults)
-        self.update: Step = step_contrib if form == "contrib" else step_resnext
+        self.update: Step = step_scaled_rate if form == "contrib" else step_scaled_gradient
         # Norms of full layers from those of the rows that this rank has; set where layers are split over the ranks.
         self.full_norms: FullNorms = lambda parameters, norms: norms
         self.decay_in_loss = form == "contrib"
@@ -85,8 +86,10 @@ class LarsOptimizer(torch.optim.Optimizer):
         return state["momentum_buffer"]
 
 
-def step_contrib(group: dict[str, Any], parameters: list[Tensor], momenta: list[Tensor], full_norms: FullNorms) -> None:
-    """Update a group by TensorFlow's form."""
+def step_scaled_rate(
+    group: dict[str, Any], parameters: list[Tensor], momenta: list[Tensor], full_norms: FullNorms
+) -> None:
+    """Update a group by TensorFlow's form: the trust ratio scales the learning rate."""
     gradients = decayed_gradients(parameters, group["weight_decay"])
     torch._foreach_mul_(momenta, group["momentum"])
     torch._foreach_add_(momenta, gradients)
@@ -99,8 +102,10 @@ def step_contrib(group: dict[str, Any], parameters: list[Tensor], momenta: list[
     descend(parameters, updates, group["lr"])
 
 
-def step_resnext(group: dict[str, Any], parameters: list[Tensor], momenta: list[Tensor], full_norms: FullNorms) -> None:
-    """Update a group by ResNeXt's form."""
+def step_scaled_gradient(
+    group: dict[str, Any], parameters: list[Tensor], momenta: list[Tensor], full_norms: FullNorms
+) -> None:
+    """Update a group by the form in which the trust ratio scales gradient and decay, before Nesterov momentum."""
     gradients = decayed_gradients(parameters, group["weight_decay"])
     if group["adapted"]:
         plain = decayed_gradients(parameters, 0.0)

@@ -1,8 +1,8 @@
 """Log lines as the reference systems print them, so that the scripts which read those read ours.
 
-resnext (the default) · tf (Estimator) · dll (DLLogger, also as JSON lines in RUN/log.json) · events (the timing log
-of the Ascend port, also alone in RUN/event_log.txt) · mindspore (the book's). Every line goes to standard output and to
-RUN/log.txt.
+DEFAULT_FORMAT (a table of steps) · tf (Estimator) · dll (DLLogger, also as JSON lines in RUN/log.json) · events (the
+timing log of the Ascend port, also alone in RUN/event_log.txt) · mindspore (the book's). Every line goes to standard
+output and to RUN/log.txt.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from datetime import datetime, timezone
 from itertools import pairwise
 from pathlib import Path
 from statistics import quantiles
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
+from viaduct.recipes import DEFAULT_FORMAT, LogFormat
 from viaduct.run_files import finite_or_null
 from viaduct.training.callbacks import Callback, LogRecord
 from viaduct.training.checkpoint import Saved
@@ -51,8 +52,8 @@ def append(path: Path, line: str) -> None:
         file.write(line + "\n")
 
 
-class Resnext(Lines):
-    """ResNeXt's lines, the default."""
+class StepTable(Lines):
+    """A table of steps and one of evaluations, the default."""
 
     def start_lines(self, training: Training) -> None:
         self.write_line("Step   Epoch   Speed   Loss   FinLoss   LR")
@@ -268,7 +269,7 @@ class Mindspore(Lines):
 
 
 FORMATS: dict[str, type[Lines]] = {
-    "resnext": Resnext,
+    DEFAULT_FORMAT: StepTable,
     "tf": Tf,
     "dll": Dll,
     "events": Events,
@@ -276,6 +277,6 @@ FORMATS: dict[str, type[Lines]] = {
 }
 
 
-def lines_for(name: Literal["resnext", "tf", "dll", "events", "mindspore"]) -> Any:
+def lines_for(name: LogFormat) -> Any:
     """Return the callback of a log format."""
     return FORMATS[name]()

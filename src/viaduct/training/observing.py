@@ -37,7 +37,7 @@ Histogram = dict[str, Any]
 
 def build_board(recipe: Recipe) -> TensorBoard:
     """Return the callback that writes TensorBoard's events, as the recipe asks for them."""
-    return Observer(recipe.log.observed) if recipe.log.observed else TensorBoard()
+    return Observer(recipe.log.tensorboard_names) if recipe.log.tensorboard_names else TensorBoard()
 
 
 class Observer(TensorBoard):

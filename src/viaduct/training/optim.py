@@ -55,11 +55,11 @@ def build_rmsprop(part: RmsProp, model: nn.Module) -> TfRmsProp:
 
 def build_lars(part: Lars, model: nn.Module) -> LarsOptimizer:
     """Return LARS: kernels have trust ratios; what else decays depends on the form."""
-    usual: dict[str, Decay] = {"contrib": "not_norm", "resnext": "weights"}
+    usual: Decay = "not_norm" if part.form == "contrib" else "weights"
     kernels = {id(parameter) for parameter in decaying_parameters(model, "weights")}
     groups = [
         {**group, "adapted": adapted, "params": [p for p in group["params"] if (id(p) in kernels) == adapted]}
-        for group in decay_groups(model, part.decay or usual[part.form], part.weight_decay)
+        for group in decay_groups(model, part.decay or usual, part.weight_decay)
         for adapted in (True, False)
     ]
     groups = [group for group in groups if group["params"]]
@@ -92,7 +92,7 @@ def decaying_parameters(model: nn.Module, decay: Decay) -> Iterable[nn.Parameter
 def l2_loss(optimizer: torch.optim.Optimizer, full_norms: FullNorms = lambda parameters, norms: norms) -> Tensor:
     """Return the weight decay as a term of the loss: half the decay times the squared weights.
 
-    Nothing for AdamW, for ResNeXt's LARS and for THOR, which add their decay elsewhere.
+    Nothing for AdamW, for the LARS that scales the decay and for THOR, which add their decay elsewhere.
     """
     if isinstance(optimizer, torch.optim.AdamW) or not getattr(optimizer, "decay_in_loss", True):
         return torch.zeros(())

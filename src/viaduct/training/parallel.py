@@ -66,7 +66,7 @@ class SingleRank:
     @property
     def counts_top5(self) -> bool:
         """Return True if correct answers among the first five are counted in training, too."""
-        return "top5" in self.recipe.log.observed
+        return "top5" in self.recipe.log.tensorboard_names
 
     def count_correct(self, logits: Tensor, labels: Any) -> Tensor:
         """Return how many images are classified correctly; with `counts_top5` also among the first five."""

@@ -1,7 +1,7 @@
 """Learning rates: each schedule is a factor of the optimizer's rate, a pure function of the step.
 
     from viaduct.training import learning_rate
-    learning_rate("resnext50_imagenet", 12510)          0.05000628
+    learning_rate("resnet50_cifar10", 1000)             0.09905989
 
 The formulas, with their check values, are section 12 of the network facts: `Steps` is TF official's, `BookCosine` the
 book's, `Cosine` the usual half period, `ThorDecay` section 14's, `MindsporePolynomial` section 11's; the others carry
@@ -29,13 +29,13 @@ from viaduct.recipes import (
     MindsporePolynomial,
     Recipe,
     Records,
-    ResnextDecay,
     Shapes,
     Steps,
     ThorDecay,
     V15Decay,
     load,
 )
+from viaduct.recipes._parts import CosineWarmupDecay
 
 LIST_THEM = "`viaduct train --list` shows the recipes."
 IMAGENET_IMAGES, CIFAR10_IMAGES = 1_281_167, 50_000
@@ -115,8 +115,8 @@ def rate_factor(recipe: Recipe, step: int, pace: Pace) -> float:
     for kind, formula in FORMULAS.items():
         if isinstance(recipe.schedule, kind):
             return formula(recipe.schedule, step, pace)
-    if isinstance(recipe.schedule, ResnextDecay):  # the only one with an end that is not relative to the peak
-        return resnext(recipe.schedule, step, pace, peak_rate(recipe))
+    if isinstance(recipe.schedule, CosineWarmupDecay):  # the only one with an end that is not relative to the peak
+        return cosine_warmup_decay(recipe.schedule, step, pace, peak_rate(recipe))
     if isinstance(recipe.schedule, LarsPolynomial):  # its descent counts in parts of a step
         return lars(recipe.schedule, step, pace, recipe.steps or recipe.epochs * pace.images / pace.global_batch)
     own: Any = recipe.schedule
@@ -181,7 +181,7 @@ def v15(schedule: V15Decay, step: int, pace: Pace) -> float:
     return falling_cosine(step / total)
 
 
-def resnext(schedule: ResnextDecay, step: int, pace: Pace, peak: float) -> float:
+def cosine_warmup_decay(schedule: CosineWarmupDecay, step: int, pace: Pace, peak: float) -> float:
     warmup = int(schedule.warmup_epochs * pace.steps_per_epoch)
     match schedule.mode:
         case "steps":
@@ -192,10 +192,10 @@ def resnext(schedule: ResnextDecay, step: int, pace: Pace, peak: float) -> float
         case "poly":
             left = (pace.steps - step) / max(1, pace.steps - warmup)
             return step / warmup if step < warmup else max(left, 0.0)
-    return resnext_cosine(schedule, step, pace, warmup, peak)
+    return cosine_warmup(schedule, step, pace, warmup, peak)
 
 
-def resnext_cosine(schedule: ResnextDecay, step: int, pace: Pace, warmup: int, peak: float) -> float:
+def cosine_warmup(schedule: CosineWarmupDecay, step: int, pace: Pace, warmup: int, peak: float) -> float:
     if step < warmup:
         return 1 - falling_cosine((step + 1) / warmup)
     if step > pace.steps:

@@ -151,7 +151,7 @@ class TrainingStep:
     def is_observed(self, step: int) -> bool:
         """Return True if callbacks look at the gradients and images of this step, counted from 1."""
         every = self.recipe.log.tensorboard_every or self.recipe.log.every_steps
-        return bool(self.recipe.log.observed & {"images", "histograms"}) and step % every == 0
+        return bool(self.recipe.log.tensorboard_names & {"images", "histograms"}) and step % every == 0
 
     def set_rates(self, step: int, round_rates: bool) -> None:
         """Give the optimizer the learning rates of a step."""

@@ -6,7 +6,7 @@ import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -20,7 +20,12 @@ app = typer.Typer(
     help="Build, fetch, index, check, look at and measure training data.",
 )
 Records = Annotated[Path, typer.Argument(help="A folder of train-?????-of-????? and validation-… files.")]
-Network = Literal["official", "v15", "resnext", "amoebanet"]
+# Listed here because importing viaduct.data needs numpy, and --help does not.
+REFERENCES = sorted(path.stem for path in Path(__file__).parents[1].glob("data/references/[a-z]*.py"))
+if TYPE_CHECKING:
+    Reference = str
+else:
+    Reference = Literal[tuple(REFERENCES)]
 AsJson = Annotated[bool, typer.Option("--json", help="As JSON.")]
 
 
@@ -138,7 +143,7 @@ def check(
 def show(
     records: Annotated[Path, typer.Argument(help="A folder of records, MindRecords or class folders, or a CSV.")],
     out: Annotated[Path, typer.Option(help="The PNG; another kind of file is not overwritten.")] = Path("sheet.png"),
-    preprocess: Annotated[Network, typer.Option(help="Whose eyes.")] = "official",
+    preprocess: Annotated[Reference, typer.Option(help="Reference whose preprocessing is shown.")] = "official",
     count: Annotated[int, typer.Option(help="Images.", min=1)] = 8,
     split: Annotated[Literal["train", "validation"], typer.Option(help="Of which split.")] = "train",
     seed: Annotated[int, typer.Option(help="Of the choice and the crops.")] = 0,
@@ -159,7 +164,7 @@ def show(
 @app.command()
 def bench(
     records: Records,
-    preprocess: Annotated[Network, typer.Option(help="Whose preprocessing.")] = "official",
+    preprocess: Annotated[Reference, typer.Option(help="Reference whose preprocessing is measured.")] = "official",
     peer: Annotated[str, typer.Option(help="Compare with: tf.data,dali,pil (those installed).")] = "",
     batch: Annotated[int, typer.Option(help="Images in a batch.", min=1)] = 256,
     workers: Annotated[int, typer.Option(help="Threads; 0: one a core.", min=0)] = 0,
@@ -169,10 +174,10 @@ def bench(
     out: Annotated[Path | None, typer.Option(help="Also write the figures here: a .json.", show_default=False)] = None,
 ) -> None:
     """Images/s of the training input in exact and fast mode, and of its peers, on the same files in one run."""
-    from viaduct.data.bench import check_figures_place, measure, write_figures
+    from viaduct.data.bench import check_figures_path, measure, write_figures
 
     if out is not None:
-        check_figures_place(out)
+        check_figures_path(out)
     result = measure(records, preprocess, [name for name in peer.split(",") if name], batch, workers, seconds, turns)
     if as_json:
         print(json.dumps(result, indent=1))
@@ -207,12 +212,12 @@ def find_origin(
 @contextlib.contextmanager
 def explain_interrupt(out: Path) -> Iterator[None]:
     """Explain on Ctrl-C that nothing is lost."""
-    from viaduct.data.notices import tell
+    from viaduct.data.notices import print_notice
 
     try:
         yield
     except KeyboardInterrupt:
-        tell(f"stopped: what is in {out} is whole, and the same command goes on from there.")
+        print_notice(f"stopped: what is in {out} is whole, and the same command goes on from there.")
         raise
 
 
@@ -234,12 +239,12 @@ def in_flags(flags: dict[str, str]) -> Iterator[None]:
 
 def print_warnings(built: Any) -> None:
     """Warn of damaged JPEGs and a missing validation split."""
-    from viaduct.data.notices import tell, tell_some
+    from viaduct.data.notices import print_first_notices, print_notice
 
     named = [f"warning: {name}: the JPEG is cut short, and training will stop at it" for name in built.cut_short]
-    tell_some(named, "more are cut short; `viaduct data check --deep` names all that cannot be decoded")
+    print_first_notices(named, "more are cut short; `viaduct data check --deep` names all that cannot be decoded")
     if not built.validation:
-        tell("warning: there are no validation images; training needs some to evaluate with.")
+        print_notice("warning: there are no validation images; training needs some to evaluate with.")
 
 
 def build_check_rows(report: Any) -> dict[str, Any]:

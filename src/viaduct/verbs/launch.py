@@ -394,7 +394,7 @@ def show_plan(
 def build_workload(name: str, batch: int | None) -> Workload:
     """Return the costs of a recipe."""
     from viaduct.cluster.plan import Layer, Workload
-    from viaduct.models import checked_classes
+    from viaduct.models import check_classes
     from viaduct.models.catalogue import entries
     from viaduct.models.layers import read_layers
     from viaduct.recipes import load
@@ -402,7 +402,7 @@ def build_workload(name: str, batch: int | None) -> Workload:
     recipe = load(name).recipe
     if not isinstance(recipe.model, str):
         raise BadValue(f"{name} builds its own network, whose sizes are not known.", "`viaduct models` lists ours.")
-    network, classes = read_layers(recipe.model), checked_classes(recipe.data.classes)
+    network, classes = read_layers(recipe.model), check_classes(recipe.data.classes)
     area = (recipe.data.size / entries()[recipe.model].input_size) ** 2
     compute = recipe.precision.compute
     return Workload(

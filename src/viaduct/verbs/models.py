@@ -54,11 +54,11 @@ def show_source(source: str, pattern: str, as_json: bool) -> None:
 
 def print_all(classes: int | None, as_json: bool) -> None:
     """Print all networks."""
-    from viaduct.models import checked_classes
+    from viaduct.models import check_classes
     from viaduct.models.catalogue import entries
 
     if classes is not None:
-        checked_classes(classes)
+        check_classes(classes)
     users = list_recipes_by_model()
     rows = [build_row(name, entry, classes or entry.classes, users) for name, entry in entries().items()]
     if as_json:

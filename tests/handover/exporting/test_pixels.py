@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from viaduct import recipes
-from viaduct.data import preprocess
+from viaduct.data import preprocess, references
 from viaduct.data.cifar10 import Cifar10
 from viaduct.data.png_encoder import encode_png
 from viaduct.data.records import Records
@@ -26,7 +26,7 @@ Normalise = Literal["mean_std", "per_image"]
 SIZES = ((1, 1), (1, 300), (7, 5), (33, 32), (224, 224), (375, 500), (500, 333), (31, 640))
 
 
-@pytest.mark.parametrize("name", preprocess.PREPROCESSINGS)
+@pytest.mark.parametrize("name", references.names())
 @pytest.mark.parametrize("size", [6, 32, 224])
 def test_pixels_of_any_size_become_what_evaluation_sees(name: str, size: int) -> None:
     source = Records(global_batch=1, size=size, preprocess=name)  # type: ignore[arg-type]

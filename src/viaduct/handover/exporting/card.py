@@ -10,9 +10,10 @@ from typing import Any
 import torch
 
 from viaduct import __version__
-from viaduct.data.preprocess import central_four_fifths, central_seven_eighths, named, shorter_side_then_centre
+from viaduct.data.preprocess import find_preprocessing
 from viaduct.data.records import Records
 from viaduct.data.source import Images
+from viaduct.data.views import central_four_fifths, central_seven_eighths, shorter_side_then_centre
 from viaduct.handover.classifier import Classifier
 from viaduct.handover.exporting.checking import Outcome
 from viaduct.handover.exporting.format import Port, Written
@@ -83,7 +84,7 @@ def describe_preprocessing(classifier: Classifier, request: Request) -> dict[str
     inside = request.form != "safetensors" and request.input != "tensor"
     facts: dict[str, Any] = {"inside_the_graph": inside, "size": size, "channels": "RGB"}
     if isinstance(source, Records):
-        reference = named(source.preprocess)
+        reference = find_preprocessing(source.preprocess)
         if views := reference.views:
             resized, method = int(size / views.crop_share + 1e-6), f"Pillow's {views.interpolation} filter"
             crop = f"resize the shorter side to {resized} pixels with {method}, take the {size}x{size} in the middle"

@@ -168,7 +168,7 @@ def prepare(classifier: Classifier, encoded: bytes) -> Floats:
     """Return the network's input, 3 x size x size; decoded exactly, also where the recipe decodes `fast`."""
     source = classifier.recipe.data
     if isinstance(source, Records) and (png.is_png(encoded) or jpeg.is_jpeg(encoded)):
-        prepared = preprocess.see(source.preprocess, encoded, size=source.size, mode="exact", normalised=True)
+        prepared = preprocess.prepare_image(source.preprocess, encoded, size=source.size, mode="exact", normalised=True)
     else:
         prepared = classifier.prepare(encoded)
     return np.ascontiguousarray(prepared.transpose(2, 0, 1))
@@ -217,7 +217,7 @@ def decode_for_graph(classifier: Classifier, data: bytes) -> npt.NDArray[np.uint
     """Return an image's pixels as evaluation decodes them; of recipes in memory, at the one size they know."""
     source = classifier.recipe.data
     if isinstance(source, Records):
-        return decode_image(data, fancy_upsampling=preprocess.named(source.preprocess).fancy_upsampling[0])
+        return decode_image(data, fancy_upsampling=preprocess.find_preprocessing(source.preprocess).fancy_upsampling[0])
     if isinstance(source, Images):
         shape = classifier.image_shape or source.image_shape or (source.size, source.size)
         return fit_pixels(decode_image(data), shape)

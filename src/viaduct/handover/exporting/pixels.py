@@ -14,9 +14,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from viaduct.data.preprocess import central_four_fifths, central_seven_eighths, named, normalisation
+from viaduct.data.preprocess import find_preprocessing, normalisation
 from viaduct.data.records import Records
 from viaduct.data.source import Images, Source
+from viaduct.data.views import central_four_fifths, central_seven_eighths
 from viaduct.errors import BadValue
 
 
@@ -28,7 +29,7 @@ class Pixels(nn.Module):
 
 def build_pixels(source: Source, image_shape: tuple[int, int] | None) -> Pixels:
     """Return the module for a recipe's images; the shape is that of images stored in memory."""
-    if isinstance(source, Records) and named(source.preprocess).views:
+    if isinstance(source, Records) and find_preprocessing(source.preprocess).views:
         raise BadValue(
             "a graph cannot contain the preprocessing of a network of another package: Pillow resizes its images.",
             "Export the network alone: --input tensor.",
@@ -49,7 +50,7 @@ class RecordPixels(Pixels):
 
     def __init__(self, name: str, size: int) -> None:
         super().__init__()
-        self.evaluation, self.size = named(name).evaluation, size
+        self.evaluation, self.size = find_preprocessing(name).evaluation, size
         mean, scale = normalisation(name)
         self.register_buffer("mean", torch.from_numpy(mean).view(1, 1, 1, 3))
         self.register_buffer("scale", torch.from_numpy(scale).view(1, 1, 1, 3))

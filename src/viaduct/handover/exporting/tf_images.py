@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from viaduct.data.preprocess import central_four_fifths, central_seven_eighths, named, normalisation
+from viaduct.data.preprocess import find_preprocessing, normalisation
 from viaduct.data.records import Records
 from viaduct.data.source import Images
+from viaduct.data.views import central_four_fifths, central_seven_eighths
 from viaduct.errors import BadValue
 from viaduct.handover.classifier import Classifier
 from viaduct.handover.exporting.tf_network import import_tensorflow
@@ -37,15 +38,15 @@ def fixed_shape(classifier: Classifier) -> tuple[int, int] | None:
 
 def prepare_record(tf: Any, source: Records, data: Any) -> Any:
     """Decode, crop, resize and normalise one image."""
-    if named(source.preprocess).views:
+    if find_preprocessing(source.preprocess).views:
         raise BadValue(
             "a graph cannot contain the preprocessing of a network of another package: Pillow resizes its images.",
             "Export the network alone: --input tensor.",
         )
-    fancy = named(source.preprocess).fancy_upsampling[0]
+    fancy = find_preprocessing(source.preprocess).fancy_upsampling[0]
     pixels = tf.cast(tf.image.decode_jpeg(data, channels=3, fancy_upscaling=fancy), tf.float32)
     mean, scale = normalisation(source.preprocess)
-    seen = CROPS.get(named(source.preprocess).evaluation, crop_after_resize)(tf, pixels, source.size)
+    seen = CROPS.get(find_preprocessing(source.preprocess).evaluation, crop_after_resize)(tf, pixels, source.size)
     return (seen - mean) * scale
 
 

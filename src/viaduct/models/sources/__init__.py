@@ -25,7 +25,7 @@ PACKAGES = ("timm", "torchvision")
 
 @dataclass(frozen=True)
 class InputSettings:
-    """How a network's images are prepared for evaluation; mean and standard deviation are of values from 0 to 1."""
+    """Preparation of a network's images for evaluation; mean and deviation are of values from 0 to 1."""
 
     size: int = 224
     interpolation: str = "bilinear"
@@ -76,6 +76,7 @@ def split_name(name: str) -> tuple[Any, str]:
 
 
 def import_source(source: str) -> Any:
+    """Import the module that knows a package of networks."""
     return importlib.import_module(f"{__name__}.{source}_source")
 
 
@@ -98,6 +99,7 @@ def import_package(package: str) -> Any:
 
 
 def refuse_missing_classifier(name: str, network: nn.Module, classes: int) -> None:
+    """Refuse a network without a layer of as many outputs as there are classes."""
     if find_classifier(network, classes) is None:
         raise BadValue(
             f"{name} has no classifier of {classes:,} outputs: no layer of it ends in so many.",

@@ -42,6 +42,7 @@ def read_input(name: str) -> InputSettings:
 
 
 def refuse_unknown(name: str) -> None:
+    """Refuse names that torchvision does not know, and networks that are no classifiers."""
     names = list_names()
     if name in names:
         return

@@ -1,0 +1,14 @@
+"""Crops sampled in a square frame, varied brightness, contrast and saturation, the centre cut by crop_and_resize."""
+
+from viaduct.data.geometry import Sampler
+from viaduct.data.views import Preprocessing, central_four_fifths, draw_saturation_change
+
+preprocessing = Preprocessing(
+    evaluation=central_four_fifths,
+    sampler=Sampler(ratio=(3 / 4, 4 / 3), area=(0.08, 1.0), frame=280),
+    mean=(121.0, 115.0, 100.0),
+    scale=(1 / 70, 1 / 68, 1 / 71),
+    fancy_upsampling=(False, True),
+    mirrors_before_resize=False,
+    recolour=draw_saturation_change,
+)

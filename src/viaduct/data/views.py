@@ -1,0 +1,101 @@
+"""Views of an image, and the record of one reference's preprocessing.
+
+    shorter_side_then_centre(height, width, size)     View: the part of an image that evaluation uses
+    Preprocessing(evaluation=…, sampler=…, …)         everything one reference does to its images (references/)
+
+A `View` is computed from the size of an image alone, before a pixel is decoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from viaduct.data.colour import (
+    Ranges,
+    draw_chroma,
+    draw_increased,
+    draw_saturation,
+    vary_chroma,
+    vary_increased,
+    vary_saturation,
+)
+from viaduct.data.geometry import Axis, Sampler, central_box, stretch_axis
+from viaduct.data.source import Colour
+from viaduct.data.source_views import SourceViews
+
+Floats = npt.NDArray[np.float32]
+Recolour = Callable[[Floats], Floats]
+DrawColour = Callable[[np.random.Generator], Recolour]
+
+
+class View(NamedTuple):
+    """Sampling positions down and across an image, and the change of colours there."""
+
+    rows: Axis
+    columns: Axis
+    recolour: Recolour | None = None
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """Preprocessing of one reference, in evaluation and in training."""
+
+    evaluation: Callable[[int, int, int], View]
+    mean: Colour
+    scale: Colour
+    sampler: Sampler | None = None  # of training crops; None: through Pillow
+    fancy_upsampling: tuple[bool, bool] = (True, True)  # in evaluation, in training
+    mirrors_before_resize: bool = True
+    recolour: DrawColour | None = None
+    views: SourceViews | None = None  # of a network of another package: through Pillow, not through a View
+
+
+def shorter_side_then_centre(height: int, width: int, size: int) -> View:
+    """Return the centre after the shorter side was resized to 8/7 of `size`, so to 256 for 224.
+
+    Never less than `size`: below 7 pixels 8/7 of it is no more than itself, and truncation takes one of these away.
+    """
+    sides = [max(side, size) for side in with_shorter_side(size * 8 // 7, height, width)]
+    margins = [(side - size) // 2 for side in sides]
+    return View(stretch_axis(0, height, sides[0], margins[0], size), stretch_axis(0, width, sides[1], margins[1], size))
+
+
+def with_shorter_side(shorter: int, height: int, width: int) -> tuple[int, int]:
+    """Return height and width with this shorter side, which truncation may leave one less.
+
+    They are truncated products of float32, as in the reference.
+    """
+    factor = np.float32(shorter) / np.float32(min(height, width))
+    return int(np.float32(height) * factor), int(np.float32(width) * factor)
+
+
+def central_four_fifths(height: int, width: int, size: int) -> View:
+    """Return the central 80 % of each direction, as `tf.image.crop_and_resize` cuts it."""
+    return View(central_box(height, 0.8, size), central_box(width, 0.8, size))
+
+
+def central_seven_eighths(height: int, width: int, size: int) -> View:
+    """Return the central 87.5 % of each direction."""
+    down, across = (int((side - side * 0.875) / 2) for side in (height, width))
+    return View(stretch_axis(down, height - 2 * down, size), stretch_axis(across, width - 2 * across, size))
+
+
+def draw_saturation_change(generator: np.random.Generator) -> Recolour:
+    """Draw a change of brightness, contrast and saturation."""
+    return partial(vary_saturation, colour=draw_saturation(generator))
+
+
+def draw_chroma_change(generator: np.random.Generator) -> Recolour:
+    """Draw a change of brightness and of the two chroma axes."""
+    return partial(vary_chroma, colour=draw_chroma(generator))
+
+
+def increased_colour(ranges: Ranges) -> DrawColour:
+    """Return the function that draws increased_aug's change of colours within these ranges."""
+    return lambda generator: partial(vary_increased, colour=draw_increased(generator, ranges))
