@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import inspect
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,8 +16,12 @@ from viaduct.errors import BadValue, ViaductError
 from viaduct.recipes import _parts, load
 from viaduct.typed_fields import field_types, matches
 
-BASES = (_parts.Part, recipes.Source)
-PARTS = [kind for _, kind in inspect.getmembers(_parts, dataclasses.is_dataclass) if kind not in BASES]
+
+def is_part(kind: object) -> bool:
+    return inspect.isclass(kind) and issubclass(kind, _parts.Part) and kind is not _parts.Part
+
+
+PARTS = [kind for _, kind in inspect.getmembers(_parts, is_part)]
 SOURCES = [recipes.Cifar10, recipes.Shapes, recipes.Records, recipes.FashionMnist]
 WRONG: list[Any] = ["fast", None, True, 3, -1, 1.5, math.nan, math.inf, [], (1,), ("a", "b"), {}, b"x", object, [[1]]]
 
@@ -89,3 +94,27 @@ def test_ctrl_c_in_a_recipe_stays_ctrl_c(tmp_path: Any) -> None:
     file.write_text("raise KeyboardInterrupt\n")
     with pytest.raises(KeyboardInterrupt):
         load(str(file))
+
+
+@pytest.mark.parametrize(
+    ("make_wrong", "message"),
+    [
+        (lambda: recipes.AdamW(betas=(0.9, 1.0)), r"betas is \(0\.9, 1\.0\); it must be at least 0 and below 1\."),
+        (lambda: recipes.LarsPolynomial(peak=0), r"schedule\.peak is 0; it must be above 0, or none\."),
+        (
+            lambda: recipes.Precision(loss_scale=-1),
+            r"loss_scale is -1; it must be above 0, or auto, or dynamic\.",
+        ),
+        (lambda: recipes.Amoebanet(dropout_keep=0), r"network\.dropout_keep is 0; it must be above 0, at most 1\."),
+        (lambda: recipes.Top1(101), r"expects\.percent is 101; it must be from 0 to 100\."),
+    ],
+)
+def test_a_number_out_of_its_bounds_is_named_with_them(make_wrong: Callable[[], object], message: str) -> None:
+    with pytest.raises(BadValue, match=message):
+        make_wrong()
+
+
+def test_numbers_at_a_closed_bound_are_taken() -> None:
+    assert recipes.Top1(100).percent == 100
+    assert recipes.AdamW(betas=(0.0, 0.5)).betas == (0.0, 0.5)
+    assert recipes.LarsPolynomial(peak=None).peak is None

@@ -1,9 +1,10 @@
 """Check the fields of a frozen dataclass against their annotations, and say what a type means to a person.
 
     check_fields(Sgd(lr="fast"), "optimizer")     optimizer.lr is 'fast'; it must be a number.
+    check_fields(Sgd(lr=-1.0), "optimizer")       optimizer.lr is -1.0; it must be 0 or more.
 
-A list where a tuple is expected becomes one; numbers must be finite, for no field means anything at infinity and JSON
-could not keep it.
+Bounds stand in the annotation, in the classes of annotated-types: `lr: Annotated[float, Ge(0)]`. A list where a tuple
+is expected becomes one. Numbers must be finite: no field means anything at infinity, and JSON could not keep it.
 """
 
 from __future__ import annotations
@@ -12,9 +13,12 @@ import collections.abc
 import dataclasses
 import functools
 import math
+import operator
 import types
 import typing
-from typing import Any, Literal, Union
+from typing import Annotated, Any, Literal, Union
+
+from annotated_types import BaseMetadata, Ge, Gt, Le, Lt
 
 from viaduct.errors import BadValue
 
@@ -34,8 +38,60 @@ def find_field_types(kind: Any) -> dict[str, Any]:
     return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
 
 
+def field_bounds(kind: Any) -> dict[str, Any]:
+    """Return the annotations of the fields that have bounds, by name."""
+    return find_field_bounds(kind)
+
+
+@functools.cache
+def find_field_bounds(kind: Any) -> dict[str, Any]:
+    hints = typing.get_type_hints(kind, include_extras=True)
+    fields = {field.name: hints[field.name] for field in dataclasses.fields(kind)}
+    return {name: annotation for name, annotation in fields.items() if list_bounds(annotation)}
+
+
+def list_bounds(annotation: Any) -> list[BaseMetadata]:
+    """Return the bounds of an annotation, also those inside of a union or tuple, each once."""
+    if typing.get_origin(annotation) is Annotated:
+        return [bound for bound in annotation.__metadata__ if isinstance(bound, BaseMetadata)]
+    inner = [bound for part in typing.get_args(annotation) for bound in list_bounds(part)]
+    return list(dict.fromkeys(inner))
+
+
+def is_within(value: Any, bounds: list[BaseMetadata]) -> bool:
+    """Return True if a number, or each number of a tuple, keeps its bounds; what is no number has none."""
+    if isinstance(value, tuple | list):
+        return all(is_within(item, bounds) for item in value)
+    if not isinstance(value, float | int):
+        return True
+    tests = {Ge: operator.ge, Gt: operator.gt, Le: operator.le, Lt: operator.lt}
+    return all(tests[type(bound)](value, limit_of(bound)) for bound in bounds)
+
+
+def limit_of(bound: Any) -> Any:
+    """Return the number of a bound."""
+    return next(getattr(bound, field.name) for field in dataclasses.fields(bound))
+
+
+def spell_bounds(annotation: Any) -> str:
+    """Return the bounds of a field in words, for an error message."""
+    limits = {type(bound): limit_of(bound) for bound in list_bounds(annotation)}
+    low = f"above {limits[Gt]}" if Gt in limits else f"at least {limits[Ge]}"
+    words = low if Gt in limits else f"{limits[Ge]} or more"
+    if Le in limits:
+        words = f"from {limits[Ge]} to {limits[Le]}" if Ge in limits else f"{low}, at most {limits[Le]}"
+    elif Lt in limits:
+        words = f"{low} and below {limits[Lt]}"
+    others = [part for part in typing.get_args(annotation) if typing.get_origin(annotation) is not Annotated]
+    choices = [str(choice) for part in others if typing.get_origin(part) is Literal for choice in typing.get_args(part)]
+    return ", or ".join([words, *choices, *(["none"] if type(None) in others else [])])
+
+
 def check_fields(part: Any, place: str = "") -> None:
-    """Raise a BadValue for the first field whose value is not of its type; `place` is the part's path in a recipe."""
+    """Refuse the first field whose value is not of its type, or else out of its bounds.
+
+    `place` is the part's path in a recipe, for the message.
+    """
     try:
         hints = field_types(type(part))
     except NameError:  # a part of the user's own, with annotations that only a type checker can follow
@@ -48,6 +104,11 @@ def check_fields(part: Any, place: str = "") -> None:
             raise BadValue(f"{path} is {show_value(value)}; it must be {problem}.")
         if typing.get_origin(kind) is tuple and isinstance(value, list):
             object.__setattr__(part, name, tuple(value))
+    for name, annotation in field_bounds(type(part)).items():
+        value = getattr(part, name)
+        if not is_within(value, list_bounds(annotation)):
+            path = f"{place}.{name}" if place else name
+            raise BadValue(f"{path} is {show_value(value)}; it must be {spell_bounds(annotation)}.")
 
 
 def find_problem(value: Any, kind: Any) -> str:

@@ -185,7 +185,7 @@ def test_a_bad_loss_in_a_sink_is_named_with_its_step_and_not_saved(run: RunDir) 
 
 
 def test_a_sink_below_zero_is_refused() -> None:
-    with pytest.raises(BadValue, match="sink is -1; it must be auto, or 0 or more"):
+    with pytest.raises(BadValue, match="sink is -1; it must be 0 or more, or auto"):
         replace(BASE, sink=-1)
 
 

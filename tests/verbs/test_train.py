@@ -77,7 +77,7 @@ def test_an_unknown_recipe_is_answered_with_the_closest() -> None:
         (["--mode", "graphh"], ["mode=graphh is not auto | eager | graph"]),
         (["--compile", "all"], ["compile=all is not auto | regional | whole | off"]),
         (["--kernels", "on"], ["--kernels on: they are for cuda, and this run is on cpu"]),
-        (["--sink", "-3"], ["sink is -3; it must be auto, or 0 or more"]),
+        (["--sink", "-3"], ["sink is -3; it must be 0 or more, or auto"]),
         (["--sink", "4", "--set", "sink=3"], ["--sink 4 and --set sink=3 contradict each other."]),
         (
             ["--save-every", "4", "--set", "checkpoint.every_steps=3"],

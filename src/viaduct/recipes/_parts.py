@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+
+from annotated_types import Ge, Gt, Le, Lt
 
 from viaduct.data.source import Source
 from viaduct.errors import BadValue
@@ -48,6 +50,15 @@ LarsForm = Literal["contrib", "resnext"]
 LogFormat = Literal["resnext", "tf", "dll", "events", "mindspore"]
 DEFAULT_FORMAT: LogFormat = "resnext"
 
+# Fields with bounds; `check_fields` names field, value and bound.
+NotNegative: TypeAlias = Annotated[float, Ge(0)]
+Positive: TypeAlias = Annotated[float, Gt(0)]
+Share: TypeAlias = Annotated[float, Ge(0), Le(1)]
+PositiveShare: TypeAlias = Annotated[float, Gt(0), Le(1)]
+Fraction: TypeAlias = Annotated[float, Ge(0), Lt(1)]
+Count: TypeAlias = Annotated[int, Ge(0)]
+PositiveCount: TypeAlias = Annotated[int, Ge(1)]
+
 
 def require(ok: bool, what: str, value: object, want: str) -> None:
     """Refuse a value that is not as it must be."""
@@ -87,17 +98,12 @@ class Sgd(Part):
 
     path: ClassVar[str] = "optimizer"
 
-    lr: float = 0.1
-    momentum: float = 0.9
+    lr: NotNegative = 0.1
+    momentum: Fraction = 0.9
     nesterov: bool = False
-    weight_decay: float = 0.0
+    weight_decay: NotNegative = 0.0
     # What decays: every parameter; all but normalisation (TF official); convolution and dense weights only.
     decay: Literal["all", "not_norm", "weights"] = "not_norm"
-
-    def _check(self) -> None:
-        require(self.lr >= 0, "optimizer.lr", self.lr, "0 or more")
-        require(0 <= self.momentum < 1, "optimizer.momentum", self.momentum, "at least 0 and below 1")
-        require(self.weight_decay >= 0, "optimizer.weight_decay", self.weight_decay, "0 or more")
 
 
 @dataclass(frozen=True)
@@ -106,17 +112,11 @@ class AdamW(Part):
 
     path: ClassVar[str] = "optimizer"
 
-    lr: float = 1e-3
-    betas: tuple[float, float] = (0.9, 0.999)
-    epsilon: float = 1e-8
-    weight_decay: float = 0.01
+    lr: NotNegative = 1e-3
+    betas: tuple[Fraction, Fraction] = (0.9, 0.999)
+    epsilon: NotNegative = 1e-8
+    weight_decay: NotNegative = 0.01
     decay: Literal["all", "not_norm", "weights"] = "weights"
-
-    def _check(self) -> None:
-        require(self.lr >= 0, "optimizer.lr", self.lr, "0 or more")
-        require(all(0 <= beta < 1 for beta in self.betas), "optimizer.betas", self.betas, "at least 0, below 1")
-        require(self.epsilon >= 0, "optimizer.epsilon", self.epsilon, "0 or more")
-        require(self.weight_decay >= 0, "optimizer.weight_decay", self.weight_decay, "0 or more")
 
 
 @dataclass(frozen=True)
@@ -128,20 +128,12 @@ class RmsProp(Part):
 
     path: ClassVar[str] = "optimizer"
 
-    lr: float = 0.1
-    square_decay: float = 0.9  # TensorFlow's `decay`: what the average of squared gradients keeps
-    momentum: float = 0.9
-    epsilon: float = 1.0
-    weight_decay: float = 0.0
+    lr: NotNegative = 0.1
+    square_decay: Fraction = 0.9  # TensorFlow's `decay`: what the average of squared gradients keeps
+    momentum: Fraction = 0.9
+    epsilon: NotNegative = 1.0
+    weight_decay: NotNegative = 0.0
     decay: Literal["all", "not_norm", "weights"] = "not_norm"
-
-    def _check(self) -> None:
-        require(self.lr >= 0, "optimizer.lr", self.lr, "0 or more")
-        for name in ("square_decay", "momentum"):
-            value = getattr(self, name)
-            require(0 <= value < 1, f"optimizer.{name}", value, "at least 0 and below 1")
-        require(self.epsilon >= 0, "optimizer.epsilon", self.epsilon, "0 or more")
-        require(self.weight_decay >= 0, "optimizer.weight_decay", self.weight_decay, "0 or more")
 
 
 @dataclass(frozen=True)
@@ -155,20 +147,13 @@ class Lars(Part):
 
     path: ClassVar[str] = "optimizer"
 
-    lr: float = 1.0  # LarsPolynomial brings the peak
-    momentum: float = 0.9
-    weight_decay: float = 1e-4
-    trust: float = 0.001
+    lr: NotNegative = 1.0  # LarsPolynomial brings the peak
+    momentum: Fraction = 0.9
+    weight_decay: NotNegative = 1e-4
+    trust: Positive = 0.001
     form: LarsForm = "contrib"
-    epsilon: float | None = None  # None: as the form has it, 0 or 1e-5
+    epsilon: NotNegative | None = None  # None: as the form has it, 0 or 1e-5
     decay: Literal["all", "not_norm", "weights"] | None = None  # None: as the form has it, not_norm or weights
-
-    def _check(self) -> None:
-        require(self.lr >= 0, "optimizer.lr", self.lr, "0 or more")
-        require(0 <= self.momentum < 1, "optimizer.momentum", self.momentum, "at least 0 and below 1")
-        require(self.weight_decay >= 0, "optimizer.weight_decay", self.weight_decay, "0 or more")
-        require(self.trust > 0, "optimizer.trust", self.trust, "above 0")
-        require(self.epsilon is None or self.epsilon >= 0, "optimizer.epsilon", self.epsilon, "0 or more")
 
 
 @dataclass(frozen=True)
@@ -182,15 +167,15 @@ class Thor(Part):
 
     path: ClassVar[str] = "optimizer"
 
-    lr: float = 0.045
-    momentum: float = 0.9
+    lr: NotNegative = 0.045
+    momentum: Fraction = 0.9
     nesterov: bool = False
-    weight_decay: float = 5e-4
+    weight_decay: NotNegative = 5e-4
     decay: Literal["all", "not_norm", "weights"] = "all"
-    damping_init: float = 0.03
-    damping_decay: float = 0.87
-    frequency: int = 100
-    block: int = 128  # factors are cut into diagonal blocks of this size; 0: they are inverted whole
+    damping_init: Positive = 0.03
+    damping_decay: Positive = 0.87
+    frequency: PositiveCount = 100
+    block: Count = 128  # factors are cut into diagonal blocks of this size; 0: they are inverted whole
     form: Literal["ascend", "gpu"] = "ascend"  # gpu: patches and gradients are averaged over the batch first
     split_indices: tuple[int, ...] = ()  # last layer of each bucket of the all-reduce; empty: two halves
     trace_rule: bool = False
@@ -198,13 +183,6 @@ class Thor(Part):
     trace_freeze: float = 0.001
 
     def _check(self) -> None:
-        require(self.lr >= 0, "optimizer.lr", self.lr, "0 or more")
-        require(0 <= self.momentum < 1, "optimizer.momentum", self.momentum, "at least 0 and below 1")
-        require(self.weight_decay >= 0, "optimizer.weight_decay", self.weight_decay, "0 or more")
-        require(self.damping_init > 0, "optimizer.damping_init", self.damping_init, "above 0")
-        require(self.damping_decay > 0, "optimizer.damping_decay", self.damping_decay, "above 0")
-        require(self.frequency >= 1, "optimizer.frequency", self.frequency, "1 or more")
-        require(self.block >= 0, "optimizer.block", self.block, "0 or more")
         indices = self.split_indices
         rising = all(a < b for a, b in zip((-1, *indices), indices, strict=False))
         require(rising, "optimizer.split_indices", indices, "rising from 0 or more")
@@ -221,11 +199,8 @@ class Ema(Part):
 
     path: ClassVar[str] = "ema"
 
-    decay: float = 0.9999
+    decay: Fraction = 0.9999
     num_updates: bool = True
-
-    def _check(self) -> None:
-        require(0 <= self.decay < 1, "ema.decay", self.decay, "at least 0 and below 1")
 
 
 @dataclass(frozen=True)
@@ -243,11 +218,10 @@ class Steps(Part):
 
     boundaries: tuple[float, ...] = (30, 60, 80, 90)
     factors: tuple[float, ...] = (1.0, 0.1, 0.01, 0.001, 1e-4)
-    warmup_epochs: float = 5
+    warmup_epochs: NotNegative = 5
 
     def _check(self) -> None:
         require_steps(self.boundaries, self.factors)
-        require(self.warmup_epochs >= 0, "schedule.warmup_epochs", self.warmup_epochs, "0 or more")
 
 
 @dataclass(frozen=True)
@@ -256,12 +230,8 @@ class Cosine(Part):
 
     path: ClassVar[str] = "schedule"
 
-    warmup_epochs: float = 5
-    floor: float = 0.0
-
-    def _check(self) -> None:
-        require(self.warmup_epochs >= 0, "schedule.warmup_epochs", self.warmup_epochs, "0 or more")
-        require(0 <= self.floor <= 1, "schedule.floor", self.floor, "from 0 to 1")
+    warmup_epochs: NotNegative = 5
+    floor: Share = 0.0
 
 
 @dataclass(frozen=True)
@@ -270,10 +240,7 @@ class BookCosine(Part):
 
     path: ClassVar[str] = "schedule"
 
-    warmup_epochs: float = 5
-
-    def _check(self) -> None:
-        require(self.warmup_epochs >= 0, "schedule.warmup_epochs", self.warmup_epochs, "0 or more")
+    warmup_epochs: NotNegative = 5
 
 
 @dataclass(frozen=True)
@@ -283,7 +250,7 @@ class V15Decay(Part):
     path: ClassVar[str] = "schedule"
 
     mode: Literal["steps", "cosine"] = "steps"
-    warmup_epochs: float = 8
+    warmup_epochs: NotNegative = 8
     boundaries: tuple[float, ...] = (30, 60, 80, 90)
     factors: tuple[float, ...] = (1.0, 0.1, 0.01, 0.001, 1e-4)
     # What the cosine runs over: the epochs of this run, or always 90 (the reference's runs counted in batches).
@@ -291,7 +258,6 @@ class V15Decay(Part):
 
     def _check(self) -> None:
         require_steps(self.boundaries, self.factors)
-        require(self.warmup_epochs >= 0, "schedule.warmup_epochs", self.warmup_epochs, "0 or more")
 
 
 @dataclass(frozen=True)
@@ -301,14 +267,12 @@ class CosineWarmupDecay(Part):
     path: ClassVar[str] = "schedule"
 
     mode: Literal["cosine", "steps", "poly", "linear"] = "cosine"
-    warmup_epochs: float = 5  # steps and linear have none
-    end: float = 1e-6  # of the peak; in mode linear a learning rate
+    warmup_epochs: NotNegative = 5  # steps and linear have none
+    end: NotNegative = 1e-6  # of the peak; in mode linear a learning rate
     boundaries: tuple[float, ...] = (30, 60, 80)  # of mode steps: a tenth after each
 
     def _check(self) -> None:
         require_rising(self.boundaries)
-        require(self.warmup_epochs >= 0, "schedule.warmup_epochs", self.warmup_epochs, "0 or more")
-        require(self.end >= 0, "schedule.end", self.end, "0 or more")
 
 
 @dataclass(frozen=True)
@@ -323,16 +287,13 @@ class AmoebanetDecay(Part):
     path: ClassVar[str] = "schedule"
 
     mode: Literal["exponential", "cosine", "constant", "stepwise"] = "exponential"
-    warmup_epochs: float = 0.35
-    decay: float = 0.88  # of mode exponential
+    warmup_epochs: NotNegative = 0.35
+    decay: PositiveShare = 0.88  # of mode exponential
     boundaries: tuple[float, ...] = (10, 20)  # of mode stepwise: a tenth after each
-    floor: float = 1e-4
+    floor: Share = 1e-4
 
     def _check(self) -> None:
         require_rising(self.boundaries)
-        require(self.warmup_epochs >= 0, "schedule.warmup_epochs", self.warmup_epochs, "0 or more")
-        require(0 < self.decay <= 1, "schedule.decay", self.decay, "above 0, at most 1")
-        require(0 <= self.floor <= 1, "schedule.floor", self.floor, "from 0 to 1")
 
 
 @dataclass(frozen=True)
@@ -345,15 +306,9 @@ class LarsPolynomial(Part):
 
     path: ClassVar[str] = "schedule"
 
-    peak: float | None = None  # None: by the global batch
-    warmup_epochs: float | None = None  # None: by the global batch
-    end: float = 1e-4
-
-    def _check(self) -> None:
-        require(self.peak is None or self.peak > 0, "schedule.peak", self.peak, "above 0, or none")
-        enough = self.warmup_epochs is None or self.warmup_epochs >= 0
-        require(enough, "schedule.warmup_epochs", self.warmup_epochs, "0 or more, or none")
-        require(self.end >= 0, "schedule.end", self.end, "0 or more")
+    peak: Positive | None = None  # None: by the global batch
+    warmup_epochs: NotNegative | None = None  # None: by the global batch
+    end: NotNegative = 1e-4
 
 
 @dataclass(frozen=True)
@@ -362,12 +317,8 @@ class MindsporePolynomial(Part):
 
     path: ClassVar[str] = "schedule"
 
-    warmup_epochs: float = 5
-    start: float = 0.1
-
-    def _check(self) -> None:
-        require(self.warmup_epochs >= 0, "schedule.warmup_epochs", self.warmup_epochs, "0 or more")
-        require(0 <= self.start <= 1, "schedule.start", self.start, "from 0 to 1")
+    warmup_epochs: NotNegative = 5
+    start: Share = 0.1
 
 
 @dataclass(frozen=True)
@@ -376,14 +327,12 @@ class ThorDecay(Part):
 
     path: ClassVar[str] = "schedule"
 
-    end_epoch: float = 70  # lr_end_epoch
-    power: float = 6  # lr_decay
+    end_epoch: Positive = 70  # lr_end_epoch
+    power: NotNegative = 6  # lr_decay
     halve_at: tuple[float, ...] = (39, 40)  # epochs from which the rate is halved, once for each
 
     def _check(self) -> None:
         require_rising(self.halve_at, "schedule.halve_at")
-        require(self.end_epoch > 0, "schedule.end_epoch", self.end_epoch, "above 0")
-        require(self.power >= 0, "schedule.power", self.power, "0 or more")
 
 
 Schedule = (
@@ -413,14 +362,9 @@ class Amoebanet(Part):
     cells: int = 6  # num_cells
     filters: int = 256  # reduction_size
     aux: bool = True
-    dropout_keep: float = 0.5
-    drop_path_keep: float = 1.0
+    dropout_keep: PositiveShare = 0.5
+    drop_path_keep: PositiveShare = 1.0
     drop_path_version: Literal["v1", "v2", "v3"] = "v1"
-
-    def _check(self) -> None:
-        for name in ("dropout_keep", "drop_path_keep"):
-            value = getattr(self, name)
-            require(0 < value <= 1, f"network.{name}", value, "above 0, at most 1")
 
 
 @dataclass(frozen=True)
@@ -433,12 +377,9 @@ class CrossEntropy(Part):
 
     path: ClassVar[str] = "loss"
 
-    label_smoothing: float = 0.0
+    label_smoothing: Fraction = 0.0
     spread: Literal["all", "others"] = "all"
     smooth_evaluation: bool = False  # whether the validation loss is smoothed too (as Ascend's model zoo has it)
-
-    def _check(self) -> None:
-        require(0 <= self.label_smoothing < 1, "loss.label_smoothing", self.label_smoothing, "at least 0, below 1")
 
 
 @dataclass(frozen=True)
@@ -456,25 +397,18 @@ class Precision(Part):
 
     compute: Literal["auto", "fp32", "bf16", "fp16", "O0", "O1", "O2", "O3"] = "auto"
     keep_batchnorm_fp32: bool | None = None  # None: as the level says
-    loss_scale: float | Literal["auto", "dynamic"] = "auto"  # auto: fp16_scale for fp16, 1 otherwise
-    scale_start: float = 65536.0
-    scale_grow_every: int = 2000
-    scale_shrink_after: int = 1
-    fp16_scale: float | Literal["dynamic"] = "dynamic"
+    loss_scale: Positive | Literal["auto", "dynamic"] = "auto"  # auto: fp16_scale for fp16, 1 otherwise
+    scale_start: Positive = 65536.0
+    scale_grow_every: PositiveCount = 2000
+    scale_shrink_after: PositiveCount = 1
+    fp16_scale: Positive | Literal["dynamic"] = "dynamic"
     drop_overflow: bool = True  # skip a step whose gradients overflow; false: a fixed scale updates with them
     tf32: bool = True
 
     def _check(self) -> None:
-        fixed = isinstance(self.loss_scale, float | int)
-        require(not fixed or float(self.loss_scale) > 0, "precision.loss_scale", self.loss_scale, "above 0")
-        usable = self.fp16_scale == "dynamic" or float(self.fp16_scale) > 0
-        require(usable, "precision.fp16_scale", self.fp16_scale, "above 0, or dynamic")
         dynamic = "dynamic" in (self.loss_scale, self.fp16_scale if self.loss_scale == "auto" else None)
         wanted = "true where the loss scale is dynamic, which is found by dropping steps"
         require(self.drop_overflow or not dynamic, "precision.drop_overflow", self.drop_overflow, wanted)
-        require(self.scale_start > 0, "precision.scale_start", self.scale_start, "above 0")
-        for name in ("scale_grow_every", "scale_shrink_after"):
-            require(getattr(self, name) >= 1, f"precision.{name}", getattr(self, name), "1 or more")
 
 
 @dataclass(frozen=True)
@@ -483,13 +417,9 @@ class Evaluation(Part):
 
     path: ClassVar[str] = "evaluation"
 
-    every_epochs: float = 1  # the seeds' epochs_between_evals; 0: only at the end
-    stop_threshold: float = 0.0  # stop once top-1 (0 to 1) reaches this; 0: never
+    every_epochs: NotNegative = 1  # the seeds' epochs_between_evals; 0: only at the end
+    stop_threshold: Share = 0.0  # stop once top-1 (0 to 1) reaches this; 0: never
     eval_only: bool = False
-
-    def _check(self) -> None:
-        require(self.every_epochs >= 0, "evaluation.every_epochs", self.every_epochs, "0 or more")
-        require(0 <= self.stop_threshold <= 1, "evaluation.stop_threshold", self.stop_threshold, "from 0 to 1")
 
 
 @dataclass(frozen=True)
@@ -498,15 +428,10 @@ class Checkpoint(Part):
 
     path: ClassVar[str] = "checkpoint"
 
-    every_steps: int = 0  # 0: not by steps
-    every_minutes: float = 10.0  # 0: not by time
-    keep: int = 5
+    every_steps: Count = 0  # 0: not by steps
+    every_minutes: NotNegative = 10.0  # 0: not by time
+    keep: PositiveCount = 5
     keep_best: bool = True
-
-    def _check(self) -> None:
-        require(self.every_steps >= 0, "checkpoint.every_steps", self.every_steps, "0 or more")
-        require(self.every_minutes >= 0, "checkpoint.every_minutes", self.every_minutes, "0 or more")
-        require(self.keep >= 1, "checkpoint.keep", self.keep, "1 or more")
 
 
 TRACKERS = ("tensorboard", "mlflow", "wandb")
@@ -519,10 +444,10 @@ class Log(Part):
 
     path: ClassVar[str] = "log"
 
-    every_steps: int = 100
+    every_steps: PositiveCount = 100
     format: LogFormat = DEFAULT_FORMAT
     tensorboard: str = ""  # images, histograms, graph, top5, separated by commas; or all
-    tensorboard_every: int = 0  # steps between images and histograms; 0: as every_steps
+    tensorboard_every: Count = 0  # steps between images and histograms; 0: as every_steps
     track: str = ""  # mlflow, wandb, tensorboard, separated by commas: where records go beside the run's directory
 
     @property
@@ -532,8 +457,6 @@ class Log(Part):
         return frozenset(OBSERVED) if "all" in names else names
 
     def _check(self) -> None:
-        require(self.every_steps >= 1, "log.every_steps", self.every_steps, "1 or more")
-        require(self.tensorboard_every >= 0, "log.tensorboard_every", self.tensorboard_every, "0 or more")
         wanted = f"some of {', '.join(OBSERVED)}, or all"
         require(self.tensorboard_names <= set(OBSERVED), "log.tensorboard", self.tensorboard, wanted)
         require(set(self.trackers) <= set(TRACKERS), "log.track", self.track, f"some of {', '.join(TRACKERS)}")
@@ -550,12 +473,8 @@ class Top1(Part):
 
     path: ClassVar[str] = "expects"
 
-    percent: float
-    within: float = 0.0
-
-    def _check(self) -> None:
-        require(0 <= self.percent <= 100, "expects.percent", self.percent, "from 0 to 100")
-        require(self.within >= 0, "expects.within", self.within, "0 or more")
+    percent: Annotated[float, Ge(0), Le(100)]
+    within: NotNegative = 0.0
 
 
 @dataclass(frozen=True)
@@ -588,13 +507,9 @@ class Parallel(Part):
     sync_norm: bool = False
     compress: Literal["none", "bf16", "fp16"] = "none"  # what gradients travel in
     reduce: Literal["mean", "sum"] = "mean"  # of the ranks' gradients; with sum a run depends on their number
-    bucket_mb: float = 25.0  # gradients are sent in messages of about this size, while others are still computed
+    bucket_mb: Positive = 25.0  # gradients are sent in messages of about this size, while others are still computed
     find_unused: bool = False  # for a network that does not use all of its weights in every step
-    hang_seconds: float = 300.0  # a rank that does not come forward for so long is given up
-
-    def _check(self) -> None:
-        require(self.bucket_mb > 0, "parallel.bucket_mb", self.bucket_mb, "above 0")
-        require(self.hang_seconds > 0, "parallel.hang_seconds", self.hang_seconds, "above 0")
+    hang_seconds: Positive = 300.0  # a rank that does not come forward for so long is given up
 
 
 # What records of evaluations hold already.
@@ -619,12 +534,12 @@ class Recipe(Part):
     optimizer: Sgd | AdamW | RmsProp | Lars | Thor | Callable[..., Any] = field(default_factory=Sgd)
     schedule: Schedule | Callable[..., Any] = field(default_factory=Constant)
     loss: CrossEntropy | Callable[..., Any] = field(default_factory=CrossEntropy)
-    aux_weight: float = 0.4  # of the loss of an auxiliary head, in training, where the network has one
+    aux_weight: NotNegative = 0.4  # of the loss of an auxiliary head, in training, where the network has one
     network: Amoebanet | None = None  # settings of a network that has some
-    mixup: float = 0.0  # a: each image and its label are mixed with another's by a draw of Beta(a, a); 0: not
-    cutmix: float = 0.0  # a: a box of an image, of an area drawn with Beta(a, a), is replaced by another's; 0: not
-    epochs: float = 1
-    steps: int = 0  # total optimizer steps; 0: as epochs says
+    mixup: NotNegative = 0.0  # a: each image and its label are mixed with another's by a draw of Beta(a, a); 0: not
+    cutmix: NotNegative = 0.0  # a: a box of an image, of an area drawn with Beta(a, a), becomes another's; 0: not
+    epochs: Positive = 1
+    steps: Count = 0  # total optimizer steps; 0: as epochs says
     ema: Ema | None = None
     init: Init = field(default_factory=Init)
     precision: Precision = field(default_factory=Precision)
@@ -633,13 +548,13 @@ class Recipe(Part):
     compile: Literal["auto", "regional", "whole", "off"] = "auto"  # in graph mode; regional: block by block
     compile_parts: str = ""  # in graph mode: patterns of the parts that are compiled, and nothing else; "": as above
     kernels: Literal["auto", "on", "off"] = "auto"  # of our own, where the network has parts that they fit
-    sink: int | Literal["auto"] = "auto"  # steps at a time without returning to the host; 0: every step returns
+    sink: Count | Literal["auto"] = "auto"  # steps at a time without returning to the host; 0: every step returns
     evaluation: Evaluation = field(default_factory=Evaluation)
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
     log: Log = field(default_factory=Log)
-    seed: int = 1
-    accumulate: int = 1  # the global batch is worked through in this many parts
-    clip_norm: float = 0.0  # 0: gradients are not clipped
+    seed: Count = 1
+    accumulate: PositiveCount = 1  # the global batch is worked through in this many parts
+    clip_norm: NotNegative = 0.0  # 0: gradients are not clipped
     deterministic: bool = False
     callbacks: tuple[Any, ...] = ()
     metrics: dict[str, Callable[..., Any]] = field(default_factory=dict)  # name -> metric(logits, labels): a number
@@ -651,19 +566,10 @@ class Recipe(Part):
         return self.mixup > 0 or self.cutmix > 0
 
     def _check(self) -> None:
-        require(self.epochs > 0, "epochs", self.epochs, "above 0")
         for name, metric in self.metrics.items():
             usable = isinstance(name, str) and name.isidentifier() and name not in TAKEN_METRICS
             require(usable, "a name in metrics", name, f"a word, and none of {', '.join(TAKEN_METRICS)}")
             require(callable(metric), f"metrics[{name!r}]", metric, "a function of logits and labels")
-        require(self.steps >= 0, "steps", self.steps, "0 or more")
-        require(self.accumulate >= 1, "accumulate", self.accumulate, "1 or more")
         divides = self.data.global_batch % self.accumulate == 0
         want = f"a divisor of data.global_batch ({self.data.global_batch})"
         require(divides, "accumulate", self.accumulate, want)
-        require(self.clip_norm >= 0, "clip_norm", self.clip_norm, "0 or more")
-        require(self.aux_weight >= 0, "aux_weight", self.aux_weight, "0 or more")
-        require(self.mixup >= 0, "mixup", self.mixup, "0 or more")
-        require(self.cutmix >= 0, "cutmix", self.cutmix, "0 or more")
-        require(self.sink == "auto" or self.sink >= 0, "sink", self.sink, "auto, or 0 or more")
-        require(0 <= self.seed < 2**63, "seed", self.seed, "at least 0 and below 2**63")
