@@ -105,7 +105,7 @@ def attribute_kernels(events: list[dict[str, Any]], steps: int, ms_per_step: flo
 
 def kind_of(event: dict[str, Any], launched: dict[Any, str]) -> str:
     """Return a kernel's kind, from the operator that launched it if that is specific, else from the kernel's name."""
-    by_name = kinds.of_kernel(event["name"])
+    by_name = kinds.classify_kernel(event["name"])
     if launched.get((event.get("args") or {}).get("External id")) == kinds.OPTIMIZER:
         return kinds.OPTIMIZER
     if by_name not in (kinds.PRODUCT, kinds.OTHER):
@@ -135,7 +135,7 @@ class Updates:
     def kind_of(self, operator: dict[str, Any]) -> str:
         index = bisect_right(self.begins, operator["ts"]) - 1
         inside = index >= 0 and operator["ts"] < self.spans[index][1]
-        return kinds.OPTIMIZER if inside else kinds.of_operator(operator["name"])
+        return kinds.OPTIMIZER if inside else kinds.classify_operator(operator["name"])
 
 
 def attribute_operators(events: list[dict[str, Any]], steps: int, ms_per_step: float) -> Shares:

@@ -73,7 +73,7 @@ Span = tuple[int, int]  # where content begins and ends in the file
 
 
 class Header(Protocol):
-    """What is known of a parameter without its values."""
+    """Interface of a parameter's header, without its values."""
 
     @property
     def dtype(self) -> str: ...

@@ -41,7 +41,7 @@ Kind = Literal["TensorFlow checkpoint", "MindSpore checkpoint", "safetensors fil
 
 
 class Info(NamedTuple):
-    """What a header says of a tensor."""
+    """Shape, dtype and size of a tensor, from the header."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -55,7 +55,7 @@ class Reader(Protocol):
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of weights beside their values."""
+    """Facts about weights beside their values."""
 
     model: str | None = None
     classes: int | None = None
