@@ -94,5 +94,5 @@ def test_a_pulse_counts_places() -> None:
     pulse = Pulse()
     pulse.at("forward", 1)
     pulse.at("backward", 1)
-    assert (pulse.count, pulse.place, pulse.step) == (2, "backward", 1)
+    assert (pulse.count, pulse.point, pulse.step) == (2, "backward", 1)
     assert time.monotonic() - pulse.since == pytest.approx(0, abs=60)
