@@ -85,8 +85,8 @@ def train(
     keep_size = loaded.file is not None or not isinstance(recipe, str) or "data.size" in (changes or {})
     loaded = replace(loaded, recipe=apply_source_settings(loaded.recipe, keep_size=keep_size))
     folder = Path(run) if run is not None else Path("runs") / loaded.name
-    place = None if data is None else SYNTHETIC if str(data) == str(SYNTHETIC) else Path(data)
-    request = Request(loaded, RunDir(folder), place, device, resume, f"viaduct.train({loaded.name!r})")
+    data_path = None if data is None else SYNTHETIC if str(data) == str(SYNTHETIC) else Path(data)
+    request = Request(loaded, RunDir(folder), data_path, device, resume, f"viaduct.train({loaded.name!r})")
     with output_to_logging():
         outcome = run_training(request)
     step = outcome.step or int((RunDir(folder).summary() or {}).get("steps", 0))
@@ -190,9 +190,9 @@ def records(
         global_batch=batch, size=size, classes=classes, preprocess=preprocess, label_shift=label_shift, workers=workers
     )
     images = source.open_images(Path(path))
-    _, place = devices.pick(device)
+    _, torch_device = devices.pick(device)
     split = images.train if train else images.validation
-    return RecordLoader(source.open_batches(split, device=place, train=train, seed=seed))
+    return RecordLoader(source.open_batches(split, device=torch_device, train=train, seed=seed))
 
 
 def compare(left: str | Path, right: str | Path, **options: Any) -> Drift:

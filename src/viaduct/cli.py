@@ -1,4 +1,4 @@
-"""The table of verbs; the only place where an error becomes an exit code."""
+"""Table of verbs; the only module in which an error becomes an exit code."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ def explain(error: Exception) -> ViaductError | None:
 
 
 def prefix_of(error: Exception) -> str:
-    """The command that is to blame: `viaduct launch` may find a mistake in the `viaduct train` that it starts."""
+    """Return the command that the error is about: `viaduct launch` may report one of the `viaduct train` it starts."""
     context = getattr(error, "ctx", None)
     return context.command_path if context else f"viaduct {find_verb(sys.argv[1:])}".strip()
 

@@ -150,7 +150,7 @@ def find_given(name: str, candidates: Iterator[Given]) -> Given | None:
 
 
 def spellings(path: str) -> set[str]:
-    """Absolute forms of a path, with links and without."""
+    """Return the absolute forms of a path, with links and resolved."""
     if "\0" in path:
         return set()
     return {os.path.abspath(path), os.path.realpath(path)}

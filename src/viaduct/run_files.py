@@ -110,12 +110,12 @@ def describe_kind(value: object) -> str:
     return kinds.get(type(value), "a number")
 
 
-def require_fields(record: Mapping[str, Any], fields: Mapping[str, Any], place: str = "") -> None:
+def require_fields(record: Mapping[str, Any], fields: Mapping[str, Any], prefix: str = "") -> None:
     """Raise Damaged for the first field that is missing or of another type."""
     for name, kind in fields.items():
         if name not in record:
-            raise Damaged(f"{place}{name} is missing")
-        require_type(record[name], kind, f"{place}{name}")
+            raise Damaged(f"{prefix}{name} is missing")
+        require_type(record[name], kind, f"{prefix}{name}")
 
 
 def require_type(value: Any, kind: Any, name: str) -> None:
@@ -125,7 +125,7 @@ def require_type(value: Any, kind: Any, name: str) -> None:
 
 
 def read_recipe_record(run: Path) -> Json:
-    """RUN/recipe.json, as written when the run began."""
+    """Return RUN/recipe.json, which was written when the run began."""
     file = run / "recipe.json"
     try:
         record = read_json_object(file)
@@ -180,7 +180,7 @@ def read_labels(run: Path) -> tuple[str, ...]:
 
 
 def read_summary(run: Path) -> Json | None:
-    """RUN/summary.json, if the run has finished and it can be used; else the run is finished once more."""
+    """Return RUN/summary.json; None if the run has not finished or the file is unusable: then it is written again."""
     try:
         summary = read_json_object(run / "summary.json")
         require_fields(summary, {"steps": int, "length": dict})
@@ -191,7 +191,7 @@ def read_summary(run: Path) -> Json | None:
 
 
 def read_ending(run: Path) -> Json | None:
-    """RUN/ending.json: how the last session ended before the last step; None where that was not written down."""
+    """Return RUN/ending.json, how the last session ended before the last step; None if there is no such file."""
     try:
         ending = read_json_object(run / ENDING)
         require_fields(ending, {"outcome": str, "step": int, "reason": str})
@@ -201,7 +201,7 @@ def read_ending(run: Path) -> Json | None:
 
 
 def read_manifest(folder: Path) -> Json:
-    """The manifest of a checkpoint: its step, and size and checksum of each file."""
+    """Return the manifest of a checkpoint: its step, and size and checksum of each file."""
     file = folder / MANIFEST
     try:
         manifest = read_json_object(file)
@@ -219,7 +219,7 @@ def read_manifest(folder: Path) -> Json:
 
 
 def step_folders(checkpoints: Path) -> dict[int, Path]:
-    """The folders of checkpoints, whole or damaged, by their step, oldest first."""
+    """Return the folders of checkpoints, intact or damaged, by step, oldest first."""
     found = {}
     for path in checkpoints.glob("step-*"):
         match = STEP_FOLDER.fullmatch(path.name)
@@ -253,7 +253,7 @@ def parse_metric(line: str) -> Json | None:
 
 
 def read_metrics(run: Path, kind: str) -> list[Json]:
-    """All lines of one kind that have its fields."""
+    """Return all records of one kind that have its fields."""
     records = [record for _, record in metric_lines(run) if record is not None and record["kind"] == kind]
     return [record for record in records if has_fields(record, METRICS.get(kind, {}))]
 

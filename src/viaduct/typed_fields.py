@@ -28,7 +28,7 @@ SHOWN = 100  # characters of a value
 
 
 def field_types(kind: Any) -> dict[str, Any]:
-    """The types of a dataclass's fields, by name."""
+    """Return the types of a dataclass's fields, by name."""
     return find_field_types(kind)
 
 
@@ -157,7 +157,7 @@ def matches_items(values: collections.abc.Sequence[Any], kinds: tuple[Any, ...])
 
 
 def spell(kind: Any, value: Any = None) -> str:
-    """The type in words, for an error message."""
+    """Return the type in words, for an error message."""
     origin = typing.get_origin(kind)
     if origin in (Union, types.UnionType):
         parts = [spell(part, value) for part in typing.get_args(kind)]

@@ -78,7 +78,7 @@ def explain_missing(error: Any, context: Any, help_command: str) -> ViaductError
 
 
 def usage_line(context: Any, help_command: str) -> str:
-    """The command with its arguments: `viaduct compare LEFT RIGHT`."""
+    """Return the command with its arguments, such as `viaduct compare LEFT RIGHT`."""
     if context is None:
         return f"{help_command} shows what can be given."
     words = [context.command_path]

@@ -35,40 +35,40 @@ def write(folder: Path, **files: str) -> None:
 )
 def test_a_peer_that_nobody_knows_is_an_error_with_the_list(text: str, error: type[Exception]) -> None:
     with pytest.raises(error, match="There are: torchvision, timm, plain"):
-        peers.names_in(text, peers.NAMES, "peer")
+        peers.parse_names(text, peers.NAMES, "peer")
 
 
 def test_a_peer_named_twice_runs_once_and_all_means_all() -> None:
-    assert peers.names_in("plain, timm,plain", peers.NAMES, "peer") == ["plain", "timm"]
-    assert peers.names_in("all", peers.NAMES, "peer") == ["torchvision", "timm", "plain"]
+    assert peers.parse_names("plain, timm,plain", peers.NAMES, "peer") == ["plain", "timm"]
+    assert peers.parse_names("all", peers.NAMES, "peer") == ["torchvision", "timm", "plain"]
 
 
 def test_a_package_that_does_not_load_is_named_with_its_first_error(packages: Path) -> None:
     write(packages, torchvision="raise RuntimeError('operator torchvision::nms does not exist')")
-    found, absent = peers.find(["torchvision"], ("eager",), RESNET)
+    found, unavailable = peers.find(["torchvision"], ("eager",), RESNET)
     assert found == []
-    assert absent["torchvision"].endswith("does not load: RuntimeError: operator torchvision::nms does not exist")
+    assert unavailable["torchvision"].endswith("does not load: RuntimeError: operator torchvision::nms does not exist")
 
 
 def test_a_package_that_needs_another_is_not_said_to_be_missing_itself(packages: Path) -> None:
     write(packages, timm="import a_package_that_nobody_has")
-    _, absent = peers.find(["timm"], ("eager",), RESNET)
-    assert "a_package_that_nobody_has" in absent["timm"]
+    _, unavailable = peers.find(["timm"], ("eager",), RESNET)
+    assert "a_package_that_nobody_has" in unavailable["timm"]
 
 
 def test_a_network_that_a_peer_does_not_have_is_named(packages: Path) -> None:
     write(packages, torchvision="", torchvision__models="", timm="def is_model(name): return False\n")
-    _, absent = peers.find(["torchvision", "timm"], ("eager",), RESNET)
-    assert absent == {"torchvision": "it has no resnet18", "timm": "it has no resnet18"}
-    _, absent = peers.find(["torchvision"], ("eager",), load("amoebanet_d_imagenet").recipe)
-    assert absent == {"torchvision": "it has no network like amoebanet_d"}
+    _, unavailable = peers.find(["torchvision", "timm"], ("eager",), RESNET)
+    assert unavailable == {"torchvision": "it has no resnet18", "timm": "it has no resnet18"}
+    _, unavailable = peers.find(["torchvision"], ("eager",), load("amoebanet_d_imagenet").recipe)
+    assert unavailable == {"torchvision": "it has no network like amoebanet_d"}
 
 
 def test_every_recipe_has_a_plain_peer_that_is_not_compiled() -> None:
     for name in ("amoebanet_d_imagenet", "resnet50_imagenet", "shapes_taster"):
-        found, absent = peers.find(["plain"], ("eager", "compiled"), load(name).recipe)
-        assert [peer.way for peer in found] == ["eager"]
-        assert absent == {}
+        found, unavailable = peers.find(["plain"], ("eager", "compiled"), load(name).recipe)
+        assert [peer.mode for peer in found] == ["eager"]
+        assert unavailable == {}
 
 
 def test_the_plain_loop_trains() -> None:

@@ -2,19 +2,21 @@ from __future__ import annotations
 
 import pytest
 
-from viaduct.benching.starts import Failed, Order, begin, measure, told
+from viaduct.benching.starts import StartFailed, StartRequest, format_starts, measure_start, measure_starts
 
 
 @pytest.mark.process
 def test_a_start_that_fails_says_its_last_words() -> None:
-    with pytest.raises(Failed, match="no recipe called 'nobody'"):
-        begin(Order("nobody", [], "cpu", "synthetic"))
+    with pytest.raises(StartFailed, match="no recipe called 'nobody'"):
+        measure_start(StartRequest("nobody", [], "cpu", "synthetic"))
 
 
 @pytest.mark.process
 def test_a_variant_whose_start_fails_is_named_and_has_no_times() -> None:
     lines: list[str] = []
-    found, failed = measure([("ours", Order("shapes_taster", [("mode", "slow")], "cpu", "synthetic"))], lines.append)
+    found, failed = measure_starts(
+        [("ours", StartRequest("shapes_taster", [("mode", "slow")], "cpu", "synthetic"))], lines.append
+    )
     assert found == {}
     assert "mode=slow" in failed["ours"]
     assert lines[0] == "ours: start 1 of 4, in a process of its own"
@@ -28,7 +30,7 @@ def start(whole: float) -> dict[str, float]:
 
 def test_starts_are_told_by_the_middle_one_of_those_that_compiled_nothing() -> None:
     found = {"viaduct": [start(9), start(5), start(4), start(6)], "peer": [start(50), start(11), start(10), start(9)]}
-    head, ours, peer, other = told((found, {"other": "no memory"}))
+    head, ours, peer, other = format_starts((found, {"other": "no memory"}))
     assert head.startswith("From the start of a process to its first step")
     assert ours == (
         "  viaduct: 5.0 s (median of 3, 4.0 to 6.0; imports 2.50, building 1.25, step 1.25; the first time 9.0 s)"

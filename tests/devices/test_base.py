@@ -63,10 +63,10 @@ def test_every_device_names_its_collective_backend(name: str, backend: str) -> N
 def test_facts_of_an_absent_device_say_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     npu = devices.get("npu")
     monkeypatch.setattr(npu, "missing", lambda: "torch_npu is not installed\nInstall it.")
-    known = facts(npu)
-    assert not known.present
-    assert known.missing == "torch_npu is not installed\nInstall it."
-    assert "torch" in known.versions
+    select_known = facts(npu)
+    assert not select_known.present
+    assert select_known.missing == "torch_npu is not installed\nInstall it."
+    assert "torch" in select_known.versions
 
 
 def test_facts_of_a_card_that_does_not_answer_are_not_an_exception(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,10 +75,10 @@ def test_facts_of_a_card_that_does_not_answer_are_not_an_exception(monkeypatch: 
 
     cpu = devices.get("cpu")
     monkeypatch.setattr(cpu, "memory_free", hang)
-    known = facts(cpu)
-    assert not known.present
-    assert known.missing is not None
-    assert known.missing.startswith("cpu is here but does not answer: RuntimeError: driver error 507033\n")
+    select_known = facts(cpu)
+    assert not select_known.present
+    assert select_known.missing is not None
+    assert select_known.missing.startswith("cpu is here but does not answer: RuntimeError: driver error 507033\n")
 
 
 def test_an_index_in_range_passes() -> None:

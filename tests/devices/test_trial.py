@@ -8,26 +8,26 @@ from viaduct.devices import cpu, trial
 
 
 def test_a_wrong_gradient_is_not_hidden_by_the_weight_it_is_added_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = trial._step
+    honest = trial._run_step
     steps = 0
 
-    def double_the_second(network: torch.nn.Module, place: torch.device, precision: str) -> None:
+    def double_the_second(network: torch.nn.Module, torch_device: torch.device, precision: str) -> None:
         nonlocal steps
         steps += 1
         before = network[5].bias.detach().clone()
-        honest(network, place, precision)
+        honest(network, torch_device, precision)
         if steps == 2:
             network[5].bias.data.add_(network[5].bias.detach() - before)
 
-    monkeypatch.setattr(trial, "_step", double_the_second)
-    result = trial._attempt(cpu, 0, "fp32")
+    monkeypatch.setattr(trial, "_run_step", double_the_second)
+    result = trial._try_precision(cpu, 0, "fp32")
     assert not result.ok
     assert result.reason == "differs from the CPU's fp32 by 1, more than 0.01"
 
 
 def test_a_step_that_ends_in_nan_fails() -> None:
     lost, whole = {"weight": torch.tensor([float("nan")])}, {"weight": torch.tensor([1.0])}
-    assert trial._worst(lost, whole) == float("inf")
+    assert trial._find_largest_error(lost, whole) == float("inf")
 
 
 def test_a_card_that_throws_fails_with_its_first_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,7 +79,7 @@ def test_an_h200_compiles_our_grouped_convolutions() -> None:
 
     if torch.cuda.get_device_capability() != (9, 0):
         pytest.skip("another card")
-    grouped_cuda.kernel("grouped_convolution", 4, 1, False, False, (64, 2, 8), 0)  # raises the compiler's log
+    grouped_cuda.load_kernel("grouped_convolution", 4, 1, False, False, (64, 2, 8), 0)  # raises the compiler's log
     assert grouped_cuda.can_compile(0)
 
 
@@ -90,7 +90,7 @@ def test_a_graph_replays_our_grouped_convolutions_on_its_own_stream() -> None:
     if not grouped_cuda.can_compile(0):
         pytest.skip("NVRTC does not compile here, or the card is older than Ampere")
     conv, x, weight, _, _ = grouped_case(128, 32, 1, (14, 14), False, 4, "cuda", torch.bfloat16)
-    layer = grouped.layer_of(x, conv)
+    layer = grouped.make_layer(x, conv)
     grouped_cuda.convolution(x, weight, layer)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):

@@ -16,11 +16,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from viaduct.kernels import grouped, grouped_cuda, norm, pooling, stem
-from viaduct.kernels.amoebanet import stem_readers
+from viaduct.kernels.amoebanet import list_stem_readers
 from viaduct.kernels.cell import Pass
 from viaduct.kernels.fuse import fuse
 from viaduct.kernels.pooling import Pool
-from viaduct.kernels.terms import Home, Term, state
+from viaduct.kernels.terms import OutputBuffer, Term, sum_terms
 from viaduct.models.amoebanet import AmoebaNet
 from viaduct.models.amoebanet_cells import NORMAL, REDUCTION, Cell, Previous
 from viaduct.models.padding import SameConv2d, average_pool_same, max_pool_same, same_padding
@@ -128,7 +128,7 @@ def check_grouped_cuda(
 ) -> Errors:  # fmt: skip
     """The kernels in CUDA C++, which only a card can run: all three ways."""
     conv, x, weight, gradient, true = grouped_case(channels, groups, stride, size, same, count, "cuda", dtype)
-    layer = grouped.layer_of(x, conv)
+    layer = grouped.make_layer(x, conv)
     return {
         "output": apart(grouped_cuda.convolution(x, weight, layer), true["output"]),
         "input": apart(grouped_cuda.input_gradient(gradient, weight, layer), true["input"]),
@@ -184,7 +184,7 @@ def check_pool(
     x = draw_images(count, channels, height, width, device=device, dtype=dtype).requires_grad_()
     true_x = x.detach().double().contiguous().requires_grad_()  # NCHW: pytorch/pytorch#188344
     reference = {"max": max_pool_same, "average": average_pool_same, "whole": lambda x, *how: F.avg_pool2d(x, *how)}
-    y = pooling.apply_pool(x, Pool(size, stride, average=kind != "max", whole=kind == "whole"))
+    y = pooling.apply_pool(x, Pool(size, stride, average=kind != "max", valid_only=kind == "whole"))
     true = reference[kind](true_x, size, stride)
     gradient = draw_images(count, channels + 16, *true.shape[2:], device=device, dtype=dtype)[:, 8:-8]
     y.backward(gradient)
@@ -206,7 +206,7 @@ def check_state(
     terms = [
         Term(x, layer, pools.get(kind), keep) for x, layer, kind, keep in zip(xs, layers, kinds, keeps, strict=True)
     ]
-    made = state(terms, readers, Home(3).place(1, terms) if home else None)
+    made = sum_terms(terms, readers, OutputBuffer(3).make_slice(1, terms) if home else None)
     true = sum(plain_term(*one) for one in zip(true_xs, true_layers, kinds, keeps, strict=True))
     results = [F.relu(true) if cut else true for cut in readers]
     gradients = [draw_images(count, channels + 8, size, size, device=device, dtype=dtype)[:, 8:] for _ in readers]
@@ -284,7 +284,7 @@ def chain(filters: int) -> nn.ModuleList:
 
 def through(cells: nn.ModuleList, x: Tensor, keep: Tensor | None, dtype: torch.dtype) -> Tensor:
     weights = {conv: conv.weight.detach().to(dtype) for conv in cells.modules() if isinstance(conv, nn.Conv2d)}
-    *after, before, later = state([Term(x)], stem_readers(cells[0]))
+    *after, before, later = sum_terms([Term(x)], list_stem_readers(cells[0]))
     for cell in cells:
         made = Pass(cell, weights, 2, keep).run(before, after)
         before, after, later = made[0], later, made[1]

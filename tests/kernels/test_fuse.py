@@ -8,7 +8,7 @@ from torch import nn
 
 pytest.importorskip("triton", reason="Triton is not installed")
 
-from viaduct.kernels.cell import cell_fits
+from viaduct.kernels.cell import can_fuse_cell
 from viaduct.kernels.fuse import fuse
 from viaduct.models.amoebanet import AmoebaNet
 from viaduct.models.amoebanet_cells import NORMAL, Cell, Plan, Previous
@@ -42,7 +42,7 @@ def test_weights_and_their_names_stay() -> None:
 
 
 def test_a_cell_whose_products_would_skip_pixels_is_left_alone() -> None:
-    assert not cell_fits(Cell(NORMAL, 8, Previous(8, halved=False), 16, 2))
+    assert not can_fuse_cell(Cell(NORMAL, 8, Previous(8, halved=False), 16, 2))
 
 
 def test_a_state_with_too_many_readers_is_left_alone() -> None:
@@ -50,5 +50,5 @@ def test_a_state_with_too_many_readers_is_left_alone() -> None:
         combinations=((("none", 0), ("max 3x3", 0)), (("avg 3x3", 0), ("none", 0)), (("none", 0), ("none", 1))),
         output=(4,),
     )
-    assert not cell_fits(Cell(crowded, 8, Previous(8, halved=False), 16, 1))
-    assert cell_fits(Cell(NORMAL, 8, Previous(8, halved=False), 16, 1))
+    assert not can_fuse_cell(Cell(crowded, 8, Previous(8, halved=False), 16, 1))
+    assert can_fuse_cell(Cell(NORMAL, 8, Previous(8, halved=False), 16, 1))

@@ -8,7 +8,7 @@ import torch
 
 from viaduct.kernels import grouped, grouped_compiler, grouped_cuda
 from viaduct.kernels.choices import use_choices
-from viaduct.kernels.grouped_cuda import Cut, Layer, plan, square_tile, window_tile
+from viaduct.kernels.grouped_cuda import BlockShape, Layer, plan_launch, square_tile, window_tile
 
 H200 = 227 * 1024
 LIKE = torch.empty(1)
@@ -26,26 +26,26 @@ def layer(size: tuple[int, int], stride: int, count: int, per_group: int) -> Lay
 @pytest.mark.parametrize("count", [1, 32, 257])
 def test_blocks_cover_all_images_and_have_room_for_their_share(size: tuple[int, int], stride: int, count: int) -> None:
     for per_group, width, resident in itertools.product((4, 32), (32, 64), (1, 2, 3)):
-        work, cut = layer(size, stride, count, per_group), Cut(width, resident)
-        for tile in (window_tile(work), window_tile(work, beside=True), square_tile(work)):
-            how = plan(tile, work, cut, LIKE)
-            assert how.rows * how.strips >= tile.over > how.rows * (how.strips - 1)
-            assert how.images * how.stacks >= count > how.images * (how.stacks - 1)
-            assert how.images == 1 or how.strips == 1
-            assert how.slices * cut.slice == work.channels
-            assert how.shared <= H200
+        work, block_shape = layer(size, stride, count, per_group), BlockShape(width, resident)
+        for tile in (window_tile(work), window_tile(work, reads_gradient=True), square_tile(work)):
+            plan = plan_launch(tile, work, block_shape, LIKE)
+            assert plan.rows * plan.strips >= tile.image_rows > plan.rows * (plan.strips - 1)
+            assert plan.images * plan.stacks >= count > plan.images * (plan.stacks - 1)
+            assert plan.images == 1 or plan.strips == 1
+            assert plan.slices * block_shape.slice == work.channels
+            assert plan.shared <= H200
             if size[1] <= 56:  # of wider ones a single row may need more than a block's share: fewer blocks at once
-                assert how.shared + 1024 <= H200 / resident
+                assert plan.shared + 1024 <= H200 / resident
 
 
 def test_a_small_batch_is_not_heaped_onto_few_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grouped_cuda, "processors", lambda like: 132)
     few, many = (layer((7, 7), 1, count, 32) for count in (32, 256))
-    cut = Cut(64, 2)
-    assert plan(window_tile(few), few, cut, LIKE).images == 1
-    how = plan(window_tile(many), many, cut, LIKE)
-    assert how.images > 4
-    assert how.stacks * how.slices >= 132 * 2
+    block_shape = BlockShape(64, 2)
+    assert plan_launch(window_tile(few), few, block_shape, LIKE).images == 1
+    plan = plan_launch(window_tile(many), many, block_shape, LIKE)
+    assert plan.images > 4
+    assert plan.stacks * plan.slices >= 132 * 2
 
 
 def test_images_that_the_kernels_cannot_read_are_left_to_others() -> None:
@@ -64,7 +64,7 @@ def test_what_was_compiled_is_there_for_the_next_run(monkeypatch: pytest.MonkeyP
         return f"{source} {defines} {architecture}".encode()
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(grouped_compiler, "compiler", Compiler)
+    monkeypatch.setattr(grouped_compiler, "load_nvrtc", Compiler)
     monkeypatch.setattr(grouped_compiler, "compile_source", compile_source)
     first = grouped_compiler.load_or_compile("text", (("GROUP", 4),), "sm_90")
     assert grouped_compiler.load_or_compile("text", (("GROUP", 4),), "sm_90") == first
@@ -92,23 +92,25 @@ class Driver:
         monkeypatch.setattr(grouped_cuda, "load_or_compile", self.load_or_compile)
         monkeypatch.setattr(grouped_cuda, "Kernel", self.load)
 
-    def load_or_compile(self, source: str, defines: object, architecture: str, anew: bool = False) -> bytes:
-        self.asked.append(anew)
-        return b"whole" if anew else b"damaged"
+    def load_or_compile(self, source: str, defines: object, architecture: str, recompile: bool = False) -> bytes:
+        self.asked.append(recompile)
+        return b"whole" if recompile else b"damaged"
 
     def load(self, code: bytes, name: str, device: int) -> str:
         if code == b"damaged":
-            raise grouped_compiler.Refused("device kernel image is invalid (200)")
+            raise grouped_compiler.CudaError("device kernel image is invalid (200)")
         return name
 
 
 def test_a_damaged_kernel_in_the_cache_is_compiled_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     driver = Driver(monkeypatch)
-    grouped_cuda.kernel.cache_clear()
+    grouped_cuda.load_kernel.cache_clear()
     try:
-        assert grouped_cuda.kernel("grouped_convolution", 4, 1, False, False, (64, 2, 8), 0) == "grouped_convolution"
+        assert (
+            grouped_cuda.load_kernel("grouped_convolution", 4, 1, False, False, (64, 2, 8), 0) == "grouped_convolution"
+        )
     finally:
-        grouped_cuda.kernel.cache_clear()
+        grouped_cuda.load_kernel.cache_clear()
     assert driver.asked == [False, True]
 
 
@@ -117,10 +119,10 @@ def test_a_kernel_that_cannot_be_had_after_all_leaves_the_layer_to_the_library(m
 
     def refuse(*tensors: object) -> torch.Tensor:
         asked.append("once")
-        raise grouped_compiler.Refused("launching a kernel of our own: invalid argument (1)")
+        raise grouped_compiler.CudaError("launching a kernel of our own: invalid argument (1)")
 
     given_up: set[torch.device] = set()
-    monkeypatch.setattr(grouped_cuda, "GIVEN_UP", given_up)
+    monkeypatch.setattr(grouped_cuda, "FAILED_DEVICES", given_up)
     monkeypatch.setattr(grouped_cuda, "can_run", lambda x: x.device not in given_up)
     for name in ("convolution", "input_gradient", "weight_gradient"):
         monkeypatch.setattr(grouped_cuda, name, refuse)

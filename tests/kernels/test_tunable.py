@@ -98,7 +98,7 @@ def signature_of(count: int, size: int, per_group: int, stride: int) -> tuple[in
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("per_group", [4, 8, 16, 32])
 def test_grouped_spaces_have_only_blocks_that_fit_a_card(kernel: str, stride: int, per_group: int) -> None:
-    from viaduct.kernels.grouped_cuda import Cut, plan, square_tile, window_tile
+    from viaduct.kernels.grouped_cuda import BlockShape, plan_launch, square_tile, window_tile
     from viaduct.kernels.tunable import make_space
     from viaduct.kernels.tunable.grouped import read_layer
 
@@ -107,14 +107,14 @@ def test_grouped_spaces_have_only_blocks_that_fit_a_card(kernel: str, stride: in
         layer, space = read_layer(signature), make_space((kernel, signature), CPU)
         assert 20 < space.size < space.combinations
         square = kernel == "grouped_input_gradient" and stride == 2
-        tile = square_tile(layer) if square else window_tile(layer, beside=kernel == "grouped_weight_gradient")
+        tile = square_tile(layer) if square else window_tile(layer, reads_gradient=kernel == "grouped_weight_gradient")
         for point in space.points():
-            cut = Cut(**point)  # type: ignore[arg-type]
-            how = plan(tile, layer, cut, torch.empty(1))
-            assert how.shared + 1024 <= 227 * 1024 // cut.resident + 1024
-            assert cut.warps * 32 * cut.resident <= 1024
-            assert layer.channels % cut.slice == 0
-            assert how.rows * how.strips >= tile.over
+            block_shape = BlockShape(**point)  # type: ignore[arg-type]
+            plan = plan_launch(tile, layer, block_shape, torch.empty(1))
+            assert plan.shared + 1024 <= 227 * 1024 // block_shape.resident + 1024
+            assert block_shape.warps * 32 * block_shape.resident <= 1024
+            assert layer.channels % block_shape.slice == 0
+            assert plan.rows * plan.strips >= tile.image_rows
 
 
 @pytest.mark.parametrize("per_group", [4, 16])

@@ -28,7 +28,7 @@ from viaduct.profiling import kinds
     ],
 )
 def test_a_kernel_is_known_by_its_name(name: str, kind: str) -> None:
-    assert kinds.of_kernel(name) == kind
+    assert kinds.classify_kernel(name) == kind
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_a_kernel_is_known_by_its_name(name: str, kind: str) -> None:
     ],
 )
 def test_an_operator_is_known_by_its_name(name: str, kind: str) -> None:
-    assert kinds.of_operator(name) == kind
+    assert kinds.classify_operator(name) == kind
 
 
 def test_our_own_kernels_are_known_by_their_files() -> None:
@@ -53,4 +53,4 @@ def test_our_own_kernels_are_known_by_their_files() -> None:
     assert known["moments_kernel"] == kinds.NORMALISATION
     assert known["stem_forward_kernel"] == kinds.CONVOLUTION
     assert known["pool_forward_kernel"] == kinds.POOLING
-    assert kinds.of_kernel("moments_kernel") == kinds.NORMALISATION
+    assert kinds.classify_kernel("moments_kernel") == kinds.NORMALISATION

@@ -30,7 +30,7 @@ class JudgeWorker:
     def __init__(self, **answer: Any) -> None:
         self.answer, self.asked = {**JUDGED, **answer}, 0
 
-    def ask(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
+    def send_request(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
         self.asked += 1
         if "lost" in self.answer:
             raise WorkerFailed("killed by SIGSEGV")

@@ -16,7 +16,7 @@ from training.tiny_runs import within
 from viaduct.errors import LostRank
 from viaduct.training.callbacks import Callback
 from viaduct.training.loop import Training
-from viaduct.training.watchdog import Pulse, Sign, behind_of, explanation
+from viaduct.training.watchdog import Pulse, Sign, explanation, find_ranks_behind
 
 # Waiting for what does not come takes its time: `make test-all`.
 pytestmark = pytest.mark.slow
@@ -82,8 +82,8 @@ def test_a_slow_rank_is_left_alone(tmp_path: Path) -> None:
 
 def test_who_is_behind() -> None:
     signs = {0: Sign(9, "backward", 3), 1: Sign(8, "forward", 3), 2: Sign(9, "backward", 3)}
-    assert behind_of(signs) == [1]
-    assert behind_of(dict.fromkeys(range(3), signs[0])) == []
+    assert find_ranks_behind(signs) == [1]
+    assert find_ranks_behind(dict.fromkeys(range(3), signs[0])) == []
     lines = list(explanation(signs, [], {}, 5))
     assert lines == [
         "all ranks hang at backward of step 3, for 5 s: none is behind, so look at the network between them."
@@ -94,5 +94,5 @@ def test_a_pulse_counts_places() -> None:
     pulse = Pulse()
     pulse.at("forward", 1)
     pulse.at("backward", 1)
-    assert (pulse.count, pulse.place, pulse.step) == (2, "backward", 1)
+    assert (pulse.count, pulse.point, pulse.step) == (2, "backward", 1)
     assert time.monotonic() - pulse.since == pytest.approx(0, abs=60)

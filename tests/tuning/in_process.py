@@ -28,7 +28,7 @@ class FakeWorker:
         self.ratio = ratio
         self.asked: list[Choice] = []
 
-    def ask(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
+    def send_request(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
         point = request["candidate"]
         self.asked.append(json.loads(json.dumps(point)))
         found = self.ratio(point)

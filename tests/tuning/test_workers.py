@@ -32,14 +32,14 @@ def make_worker(**options: object) -> Worker:
 def test_a_candidate_that_kills_its_process_kills_nothing_else() -> None:
     worker = make_worker()
     try:
-        assert worker.ask({"do": "add", "a": 1, "b": 2}, 60) == {"sum": 3}
+        assert worker.send_request({"do": "add", "a": 1, "b": 2}, 60) == {"sum": 3}
         with pytest.raises(WorkerFailed, match="SIGSEGV"):
-            worker.ask({"do": "die"}, 60)
-        assert worker.ask({"do": "add", "a": 1, "b": 2}, 60) == {"sum": 3}
+            worker.send_request({"do": "die"}, 60)
+        assert worker.send_request({"do": "add", "a": 1, "b": 2}, 60) == {"sum": 3}
         assert worker.starts == 2
-        assert worker.ask({"do": "fail"}, 60) == {"error": "ZeroDivisionError: division by zero"}
+        assert worker.send_request({"do": "fail"}, 60) == {"error": "ZeroDivisionError: division by zero"}
         with pytest.raises(ViaductError, match="no such thing"):
-            worker.ask({"do": "refuse"}, 60)
+            worker.send_request({"do": "refuse"}, 60)
     finally:
         worker.stop()
 
@@ -47,12 +47,12 @@ def test_a_candidate_that_kills_its_process_kills_nothing_else() -> None:
 def test_a_candidate_that_hangs_is_ended() -> None:
     worker = make_worker()
     with pytest.raises(WorkerFailed, match="no answer within 1 s"):
-        worker.ask({"do": "hang"}, 1)
+        worker.send_request({"do": "hang"}, 1)
     assert worker.process is None
 
 
 def test_an_interrupt_ends_the_wait() -> None:
     worker = make_worker(is_interrupted=lambda: True)
     with pytest.raises(Interrupted):
-        worker.ask({"do": "hang"}, 60)
+        worker.send_request({"do": "hang"}, 60)
     assert worker.process is None

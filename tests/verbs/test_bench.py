@@ -19,7 +19,7 @@ from typer.testing import CliRunner, Result
 from command import begun, viaduct
 from data.record_files import write_split
 from viaduct.benching import peers
-from viaduct.benching.record import BEGINS
+from viaduct.benching.record import RECORD_PREFIX
 from viaduct.errors import BadData
 from viaduct.reporting.results import read_results, render
 from viaduct.verbs.bench import main, run_bench
@@ -276,7 +276,7 @@ def test_a_repetition_is_a_measurement_of_its_own(tmp_path: Path) -> None:
 
 def test_an_earlier_result_is_replaced_and_figures_can_go_into_the_results(tmp_path: Path) -> None:
     figures = tmp_path / "figures.json"
-    figures.write_bytes(BEGINS + b"}")
+    figures.write_bytes(RECORD_PREFIX + b"}")
     assert viaduct(*QUICK, "--no-profile", "--json", figures).returncode == 0
     page = render(read_results(tmp_path))
     assert "shapes_taster: batch 2, 32x32" in page

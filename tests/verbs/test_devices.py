@@ -66,7 +66,7 @@ def test_json_carries_the_tests_too() -> None:
 
 @pytest.mark.parametrize("how", [(), ("--json",)])
 def test_a_card_that_fails_makes_it_exit_1_and_say_why(monkeypatch: pytest.MonkeyPatch, how: tuple[str, ...]) -> None:
-    monkeypatch.setattr(trial, "_measure", fail)
+    monkeypatch.setattr(trial, "_measure_step", fail)
     result = viaduct_devices("--test", *how)
     assert result.exit_code == 1
     assert "aicore exception" in result.stdout

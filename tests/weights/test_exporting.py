@@ -21,7 +21,7 @@ from viaduct.weights.bundle import Bundle, write_bundle
 from viaduct.weights.exporting import export_safetensors, export_tf_checkpoint, import_file, step_in_name
 from viaduct.weights.importing import SHADOW
 from viaduct.weights.maps import layouts_of, list_name_maps
-from viaduct.weights.stored import believable, open_weights
+from viaduct.weights.stored import open_weights, parse_options
 from viaduct.weights.table import read_table, write_table
 
 SIZES: dict[str, dict[str, Any]] = {
@@ -145,7 +145,7 @@ def test_weights_of_another_network_are_not_exported(tmp_path: Path) -> None:
     "options", ["{", "[1]", '{"cells": 1e12}', '{"cells": {"a": 1}}', '{"cells": null}', '{"cells": [[1]]}']
 )
 def test_unbelievable_options_are_passed_over(options: str) -> None:
-    assert believable(options) == {}
+    assert parse_options(options) == {}
 
 
 @pytest.mark.parametrize("options", [{"cells": "six"}, {"cells": -3}, {"width": 2}, {"filters": 3.5}])

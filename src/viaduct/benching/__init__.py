@@ -1,7 +1,8 @@
-"""What a training step costs on this device, where its time goes, and what others need for the same work.
+"""Benchmark of a recipe's training step: its speed, its time by kind of operator, and the same work done by peers.
 
-`measure.py` is the run: build, warm up, take turns, look at one profile. `ours.py` and `peers.py` make what takes
-turns, `counting.py` and `devices/ceilings.py` say what a step has to do and what the device could do at best,
-`shares.py` and `profiling/kinds.py` divide the time of a step; `record.py` and `table.py` are what is written and
-shown. `viaduct bench` is the doorway; `devices/timing.py` has the clock.
+`measure.py` runs the benchmark: build each variant, warm it up, time the variants in turns, profile each one.
+`ours.py` and `peers.py` build the variants. `counting.py` counts the floating-point operations and bytes of a step,
+and `devices/ceilings.py` measures the device's peak rates. `shares.py` and `profiling/kinds.py` divide the time of a
+step by kind. `record.py` builds the JSON record and `table.py` prints it. `viaduct bench` calls this package;
+`devices/timing.py` has the clock.
 """

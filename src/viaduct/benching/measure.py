@@ -1,4 +1,4 @@
-"""The run itself: ceilings, then every variant built and warmed up, then turns, then a look at where the time goes."""
+"""Benchmark run: measure the ceilings, build and warm up every variant, time them in turns, profile each one."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ from viaduct.training.precision import DTYPES, plan_for, software_note
 from viaduct.training.rundir import RunDir
 from viaduct.training.session import explain_limits
 
-Tell = Callable[[str], None]
+Notify = Callable[[str], None]
 OURS = "viaduct"
 
 
 class Variant(Protocol):
-    """Something that takes training steps."""
+    """Training loop that can be timed: called with a number of steps, it runs them."""
 
-    def first(self) -> None: ...
+    def run_first_step(self) -> None: ...
     def __call__(self, steps: int) -> None: ...
     def close(self) -> None: ...
 
 
 @dataclass(frozen=True)
 class Lengths:
-    """How much is measured."""
+    """Number of steps, windows and warm-up steps of a measurement."""
 
-    steps: int  # in a window
+    steps: int  # per window
     windows: int
     warmup: int
     profile: bool = True
@@ -51,178 +51,191 @@ class Lengths:
     def of(
         cls, kind: str, sink: int, steps: int | None, windows: int | None, warmup: int | None, profile: bool
     ) -> Lengths:
-        """What was asked for, or what is usual on such a device; a window is a whole number of sinks."""
+        """Return the requested lengths, or the device's defaults; a window is rounded up to a whole number of sinks."""
         short = kind == "cpu"
         steps, warmup = steps or (2 if short else 20), (1 if short else 20) if warmup is None else warmup
         if sink:
-            steps, warmup = whole(steps, sink), max(whole(warmup, sink), sink)
+            steps, warmup = round_up_to_sinks(steps, sink), max(round_up_to_sinks(warmup, sink), sink)
         return cls(steps, windows or (3 if short else 7), warmup, profile)
 
 
 @dataclass
-class Measured:
-    """One variant, and all that is known of it."""
+class VariantResult:
+    """One variant and its measurements."""
 
     title: str
     peer: str
-    way: str
+    mode: str
     variant: Variant
     work: Work
     build_s: float = 0.0
     first_step_s: float = 0.0
     memory_bytes: int | None = None
     seconds: Sample = field(default_factory=lambda: Sample([]))
-    ratio: float = 1.0  # to ours: how many times as quick ours is
+    ratio: float = 1.0  # this variant's time divided by ours
     shares: shares.Shares = field(default_factory=shares.Shares)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """One whole measurement: ours first, then the peers."""
+    """Result of one measurement; `results` has ours first, then the peers."""
 
-    measured: list[Measured]
-    absent: dict[str, str]
+    results: list[VariantResult]
+    unavailable: dict[str, str]
     ceilings: ceilings.Ceilings
     compute: str
     notes: list[str]
-    facts: dict[str, Any] = field(default_factory=dict)  # what ours was, as it ran
+    facts: dict[str, Any] = field(default_factory=dict)  # settings with which ours ran
 
     @property
-    def ours(self) -> Measured:
-        return self.measured[0]
+    def ours(self) -> VariantResult:
+        return self.results[0]
 
     @property
-    def best_peer(self) -> Measured | None:
-        return min(self.measured[1:], key=lambda one: one.seconds.median, default=None)
+    def best_peer(self) -> VariantResult | None:
+        return min(self.results[1:], key=lambda result: result.seconds.median, default=None)
 
 
-def measure(setting: Setting, peers: list[Peer], absent: dict[str, str], lengths: Lengths, tell: Tell) -> Outcome:
-    """One whole measurement; `absent` are those that cannot even be tried, with their reasons."""
+def measure(
+    setting: Setting, peers: list[Peer], unavailable: dict[str, str], lengths: Lengths, notify: Notify
+) -> Outcome:
+    """Measure ours and the peers once; `unavailable` maps peers that cannot be built to the reasons."""
     plan = plan_for(setting.recipe.precision, setting.device)
     if note := software_note(plan, setting.device):
-        tell(note)
-    tell("measuring what the device can do at best")
-    with memory_named(setting):
-        best = ceilings.measure(setting.device, setting.place, plan.dtype, setting.recipe.precision.tf32)
-    release(setting.place)
-    run = Run(setting, DTYPES[plan.compute], lengths, tell)
+        notify(note)
+    notify("measuring what the device can do at best")
+    with explain_out_of_memory(setting):
+        best = ceilings.measure(setting.device, setting.torch_device, plan.dtype, setting.recipe.precision.tf32)
+    release_memory(setting.torch_device)
+    run = Run(setting, DTYPES[plan.compute], lengths, notify)
     with run:
-        run.begin(peers)
+        run.build_variants(peers)
         run.take_turns()
         if lengths.profile:
-            run.look()
-        return Outcome(run.measured, absent | run.absent, best, plan.compute, run.notes, run.facts())
+            run.profile_variants()
+        return Outcome(run.results, unavailable | run.unavailable, best, plan.compute, run.notes, run.collect_facts())
 
 
 class Run:
-    """All variants in one process, side by side."""
+    """Measurement of all variants in one process."""
 
-    def __init__(self, setting: Setting, dtype: torch.dtype, lengths: Lengths, tell: Tell) -> None:
-        self.setting, self.dtype, self.lengths, self.tell = setting, dtype, lengths, tell
-        self.clock = Clock(setting.device, setting.place.type)
-        self.measured: list[Measured] = []
-        self.absent: dict[str, str] = {}
+    def __init__(self, setting: Setting, dtype: torch.dtype, lengths: Lengths, notify: Notify) -> None:
+        self.setting, self.dtype, self.lengths, self.notify = setting, dtype, lengths, notify
+        self.clock = Clock(setting.device, setting.torch_device.type)
+        self.results: list[VariantResult] = []
+        self.unavailable: dict[str, str] = {}
         self.notes: list[str] = []
-        self.held = ExitStack()
+        self.cleanup = ExitStack()
 
     def __enter__(self) -> Run:
         return self
 
     def __exit__(self, *reason: object) -> None:
-        """Leave nothing behind that a repetition would find."""
-        self.held.close()
-        for one in self.measured:
-            del one.variant
-        forget_compiled()
-        release(self.setting.place)
+        """Close all variants and free their memory and compiled code, so that a repetition starts clean."""
+        self.cleanup.close()
+        for result in self.results:
+            del result.variant
+        reset_compiler()
+        release_memory(self.setting.torch_device)
 
-    def begin(self, peers: list[Peer]) -> None:
+    def build_variants(self, peers: list[Peer]) -> None:
+        """Build and warm up ours, then each peer."""
         recipe = self.setting.recipe
-        with explain_limits(RunDir(self.setting.scratch), recipe), memory_named(self.setting):
-            self.admit(OURS, OURS, lambda: Ours(self.setting), lambda: build_model(recipe))
-        ours = self.measured[0]
+        with explain_limits(RunDir(self.setting.scratch), recipe), explain_out_of_memory(self.setting):
+            self.add_variant(OURS, OURS, lambda: Ours(self.setting), lambda: build_model(recipe))
+        ours = self.results[0]
         if isinstance(ours.variant, Ours):
-            ours.way = ours.variant.way
-            ours.title = f"{OURS}, {ours.way}"
-            self.notes += ours.variant.told()
+            ours.mode = ours.variant.description
+            ours.title = f"{OURS}, {ours.mode}"
+            self.notes += ours.variant.describe_ignored_settings()
         for peer in peers:
             self.try_peer(peer)
 
-    def facts(self) -> dict[str, Any]:
-        ours = self.measured[0].variant
-        return ours.facts() if isinstance(ours, Ours) else {}
+    def collect_facts(self) -> dict[str, Any]:
+        """Return the settings with which ours ran."""
+        ours = self.results[0].variant
+        return ours.collect_facts() if isinstance(ours, Ours) else {}
 
     def try_peer(self, peer: Peer) -> None:
-        """A peer that cannot run here is named with its reason; ours is measured all the same."""
-        if reason := self.reason_against(peer):
-            self.absent[peer.title] = reason
-            self.tell(f"{peer.title}: left out: {reason}")
-            release(self.setting.place)  # here, where nothing holds on to what it had built any more
+        """Add a peer; if it cannot run here, record the reason and go on without it."""
+        if reason := self.add_peer(peer):
+            self.unavailable[peer.title] = reason
+            self.notify(f"{peer.title}: left out: {reason}")
+            # Only here: inside `add_peer` the exception still refers to the network.
+            release_memory(self.setting.torch_device)
 
-    def reason_against(self, peer: Peer) -> str | None:
-        place, recipe = self.setting.place, self.setting.recipe
+    def add_peer(self, peer: Peer) -> str | None:
+        """Build and warm up a peer; return the reason if it fails."""
+        torch_device, recipe = self.setting.torch_device, self.setting.recipe
         try:
-            self.admit(peer.title, peer.name, lambda: Loop(peer, recipe, place, self.dtype), peer.make, peer.way)
+            self.add_variant(
+                peer.title, peer.name, lambda: Loop(peer, recipe, torch_device, self.dtype), peer.make, peer.mode
+            )
         except ViaductError:
             raise
         except Exception as error:
             return first_line(error)
         return None
 
-    def admit(
-        self, title: str, peer: str, build: Callable[[], Variant], network: Callable[[], nn.Module], way: str = ""
+    def add_variant(
+        self, title: str, peer: str, build: Callable[[], Variant], network: Callable[[], nn.Module], mode: str = ""
     ) -> None:
-        """Build a variant, take its first step, warm it up."""
-        data, made = self.setting.recipe.data, []
-        before = memory_now(self.setting.device)
-        work = counting.count(network, data.global_batch, data.size, self.dtype)
-        build_s = self.clock.wall_seconds(lambda: made.append(build()))
-        variant = made.pop()
-        with ExitStack() as held:
-            held.callback(variant.close)
-            first = self.clock.wall_seconds(variant.first)
-            self.tell(f"{title}: first step after {first:.1f} s; warming up")
+        """Build a variant, run its first step, warm it up."""
+        data, built = self.setting.recipe.data, []
+        before = reset_memory_peak(self.setting.device)
+        work = counting.count_step_work(network, data.global_batch, data.size, self.dtype)
+        build_s = self.clock.wall_seconds(lambda: built.append(build()))
+        variant = built.pop()
+        with ExitStack() as cleanup:
+            cleanup.callback(variant.close)
+            first_step_s = self.clock.wall_seconds(variant.run_first_step)
+            self.notify(f"{title}: first step after {first_step_s:.1f} s; warming up")
             warm_up(variant, self.clock, self.lengths.warmup)
-            self.held.push(held.pop_all())
+            self.cleanup.push(cleanup.pop_all())
         memory = self.memory_since(before)
-        self.measured.append(Measured(title, peer, way, variant, work, build_s, first, memory))
+        self.results.append(VariantResult(title, peer, mode, variant, work, build_s, first_step_s, memory))
 
     def memory_since(self, before: int) -> int | None:
-        """What a variant has added at its worst. On the CPU it is all that the process had, and of ours only: what one
-        variant has freed is used again by the next."""
+        """Return the peak memory that the last variant added.
+
+        On the CPU it is the peak of the process, and known for ours only: later variants reuse freed memory.
+        """
         used = self.setting.device.memory_used()
-        if self.setting.place.type == "cpu":
-            return None if self.measured else used
+        if self.setting.torch_device.type == "cpu":
+            return None if self.results else used
         return max(0, used - before)
 
     def take_turns(self) -> None:
-        lengths, count = self.lengths, len(self.measured)
-        windows, steps = counted(lengths.windows, "window"), counted(lengths.steps, "step")
-        self.tell(f"{windows} of {steps}, {counted(count, 'variant')} in turn")
-        with memory_named(self.setting):
+        """Time all variants in turns and store each one's seconds per step and ratio to ours."""
+        lengths, variants = self.lengths, format_count(len(self.results), "variant")
+        windows, steps = format_count(lengths.windows, "window"), format_count(lengths.steps, "step")
+        self.notify(f"{windows} of {steps}, {variants} in turn")
+        with explain_out_of_memory(self.setting):
             turns = take_turns(
-                {one.title: one.variant for one in self.measured},
+                {result.title: result.variant for result in self.results},
                 self.clock,
                 lengths.steps,
                 lengths.windows,
-                lambda turn: self.tell(f"window {turn} of {lengths.windows}"),
+                lambda turn: self.notify(f"window {turn} of {lengths.windows}"),
             )
-        for one in self.measured:
-            one.seconds = Sample(turns[one.title])
-            one.ratio = ratio(turns[one.title], turns[self.measured[0].title])
+        for result in self.results:
+            result.seconds = Sample(turns[result.title])
+            result.ratio = ratio(turns[result.title], turns[self.results[0].title])
 
-    def look(self) -> None:
-        kind = self.setting.place.type
+    def profile_variants(self) -> None:
+        """Profile a few steps of every variant and store their time by kind."""
+        kind = self.setting.torch_device.type
         few = min(self.lengths.steps, 2 if kind == "cpu" else 5)
-        for one in self.measured:
-            self.tell(f"{one.title}: looking where the time goes")
-            steps = whole(few, max(1, fixed_length(self.setting.recipe))) if one.peer == OURS else few
-            with memory_named(self.setting):
-                one.shares = shares.look(one.variant, steps, kind, 1000 * one.seconds.median)
+        for result in self.results:
+            self.notify(f"{result.title}: looking where the time goes")
+            steps = round_up_to_sinks(few, max(1, fixed_length(self.setting.recipe))) if result.peer == OURS else few
+            with explain_out_of_memory(self.setting):
+                result.shares = shares.profile_steps(result.variant, steps, kind, 1000 * result.seconds.median)
 
 
-def counted(number: int, what: str) -> str:
-    return f"{number} {what}{'s' * (number != 1)}"
+def format_count(number: int, noun: str) -> str:
+    """Return for example `1 window` or `7 windows`."""
+    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def fixed_length(recipe: Recipe) -> int:
@@ -230,32 +243,34 @@ def fixed_length(recipe: Recipe) -> int:
     return recipe.sink if isinstance(recipe.sink, int) else 0
 
 
-def whole(steps: int, sink: int) -> int:
+def round_up_to_sinks(steps: int, sink: int) -> int:
+    """Return the next multiple of the sink's length."""
     return -(-steps // sink) * sink
 
 
-def forget_compiled() -> None:
-    """Where the compiler was loaded: to import it here would be slow, and fails if an interrupt cut it short before."""
+def reset_compiler() -> None:
+    """Reset torch.compile if it was loaded. Importing it here would be slow, and fails after an interrupted import."""
     if hasattr(sys.modules.get("torch._dynamo"), "reset"):
         torch.compiler.reset()
 
 
-def memory_now(device: Device) -> int:
-    """What is in use now: the peak begins again from here."""
+def reset_memory_peak(device: Device) -> int:
+    """Restart the device's peak memory counter and return the memory in use."""
     device.reset_memory()
     return device.memory_used()
 
 
-def release(place: torch.device) -> None:
+def release_memory(torch_device: torch.device) -> None:
+    """Collect garbage and return cached device memory to the driver."""
     gc.collect()
-    vendor: Any = getattr(torch, place.type, None)
-    if place.type != "cpu" and hasattr(vendor, "empty_cache"):
+    vendor: Any = getattr(torch, torch_device.type, None)
+    if torch_device.type != "cpu" and hasattr(vendor, "empty_cache"):
         vendor.empty_cache()
 
 
 @contextmanager
-def memory_named(setting: Setting) -> Iterator[None]:
-    """Memory that does not suffice, in words."""
+def explain_out_of_memory(setting: Setting) -> Iterator[None]:
+    """Turn an out-of-memory error into one that names the batch, the size and what to try."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:

@@ -1,4 +1,4 @@
-"""A recipe's own training steps, exactly those of `viaduct train`, as something that takes turns with others."""
+"""The benchmark's variant of viaduct: a recipe's training steps, exactly those of `viaduct train`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from viaduct.benching.shares import fetching
+from viaduct.benching.shares import mark_fetch
 from viaduct.data.batches import Batch
 from viaduct.data.records import Records
 from viaduct.data.source import Dataset
@@ -26,18 +26,18 @@ from viaduct.training.session import load_images
 from viaduct.training.sink import describe_sink
 
 FOREVER = 10**9
-AUTO_SINK = 20  # steps; a window is a whole number of sinks, so they have a fixed length here
-RATE = 1e-6  # noise teaches nothing: at the recipe's own rate the weights would run away, and NaN can be slow
+AUTO_SINK = 20  # steps; a window is a whole number of sinks, so the benchmark needs a fixed sink length
+RATE = 1e-6  # on noise the recipe's own rate would make the weights diverge, and NaN can be slow
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What is measured: a recipe as it stands after all flags, somewhere."""
+    """Recipe after all flags, its data, and the device to measure it on."""
 
     recipe: Recipe
     data: Path
     device: Device
-    place: torch.device
+    torch_device: torch.device
     scratch: Path  # a folder that a run may write to
 
     @property
@@ -45,23 +45,25 @@ class Setting:
         return self.data == SYNTHETIC
 
     @cached_property
-    def endless(self) -> Recipe:
-        return endless(self.recipe, self.synthetic)
+    def endless_recipe(self) -> Recipe:
+        return make_endless(self.recipe, self.synthetic)
 
     @cached_property
     def images(self) -> Dataset:
-        """Found once, however often the measurement is repeated: they are not what is measured."""
-        return load_images(self.endless.data, self.data)
+        """Training images, loaded once for all repetitions: loading them is not measured."""
+        return load_images(self.endless_recipe.data, self.data)
 
-    def refuse(self) -> None:
-        """What a run would refuse: better said before anything is measured."""
-        mode = choose_mode(self.endless, self.place.type, ranks=1, observed=False)
-        kernels_for(self.endless, plan_for(self.recipe.precision, self.device), self.place.type, False, mode)
+    def check_supported(self) -> None:
+        """Raise what a training run would raise for these settings, before anything is measured."""
+        mode = choose_mode(self.endless_recipe, self.torch_device.type, ranks=1, observed=False)
+        kernels_for(
+            self.endless_recipe, plan_for(self.recipe.precision, self.device), self.torch_device.type, False, mode
+        )
         _ = self.images
 
 
-def endless(recipe: Recipe, synthetic: bool) -> Recipe:
-    """The recipe without an end, an evaluation or a checkpoint; on noise where no data are given."""
+def make_endless(recipe: Recipe, synthetic: bool) -> Recipe:
+    """Return the recipe without last step, evaluation and checkpoint; with synthetic data if none are given."""
     changes: dict[str, Any] = {
         "steps": FOREVER,
         "evaluation": Evaluation(every_epochs=0),
@@ -78,29 +80,33 @@ def endless(recipe: Recipe, synthetic: bool) -> Recipe:
 
 
 def fix_sink(recipe: Recipe, device: Device) -> Recipe:
-    """Return the recipe with `sink="auto"` replaced by what can be measured in windows: 20 steps, or no sinks."""
+    """Return the recipe with `sink="auto"` replaced by a fixed length: 20 steps, or 0 without graph capture."""
     if recipe.sink != "auto":
         return recipe
     return replace(recipe, sink=AUTO_SINK if device.graph_capture() else 0)
 
 
 class Ours:
-    """Takes the steps of a recipe; what it takes them of, it fetches as a run does."""
+    """Runs a recipe's training steps and fetches its batches as a training run does."""
 
     def __init__(self, setting: Setting) -> None:
         run = RunDir(setting.scratch)
-        self.training = Training(setting.endless, run, setting.images, setting.device, setting.place, callbacks=[])
+        self.training = Training(
+            setting.endless_recipe, run, setting.images, setting.device, setting.torch_device, callbacks=[]
+        )
         self.training.prepare()
-        self.batches = self.marked(self.training.iterate_batches())
-        self.way = self.described()
+        self.batches = self.mark_fetches(self.training.iterate_batches())
+        self.description = self.describe_mode()
 
-    def marked(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+    def mark_fetches(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+        """Iterate over the batches and mark the time of each fetch for the profiler."""
         while True:
-            with fetching():
+            with mark_fetch():
                 batch = next(batches)
             yield batch
 
-    def described(self) -> str:
+    def describe_mode(self) -> str:
+        """Return precision, mode, sink and kernels in a few words, such as `bf16, graph, sink 20`."""
         recipe = self.training.recipe
         compiled = self.training.computation.compilation.outcome
         blocks = [compiled] if compiled != "off" else []
@@ -108,23 +114,23 @@ class Ours:
         kernels = ["own kernels"] if self.training.computation.fused else []
         return ", ".join([self.training.plan.compute, self.training.mode, *blocks, *sink, *kernels])
 
-    def first(self) -> None:
-        """The first step, driven by the host, sink or not."""
+    def run_first_step(self) -> None:
+        """Run one step from the host, with or without a sink."""
         self.training.run_step(next(self.batches))
         self.training.finish_steps(is_log_due=False)
 
     def __call__(self, steps: int) -> None:
-        end = self.training.step + steps
-        while self.training.step < end:
+        last_step = self.training.step + steps
+        while self.training.step < last_step:
             self.training.advance(self.batches)
 
-    def told(self) -> list[str]:
-        """Why a sink is none, if so, and what else was asked for in vain."""
+    def describe_ignored_settings(self) -> list[str]:
+        """Return a line for each setting without effect: an uncaptured sink, a compile option in eager mode."""
         lines = [describe_sink(self.training), unheard_compile(self.training.recipe)]
         return [line for line in lines if line]
 
-    def facts(self) -> dict[str, Any]:
-        """What was run, beside what was asked for; `sink_on_device` is known when the steps have been taken."""
+    def collect_facts(self) -> dict[str, Any]:
+        """Return requested and effective settings; `sink_on_device` is known only after the steps have run."""
         training = self.training
         return {
             "mode": training.mode,

@@ -1,8 +1,8 @@
-"""What a user would pick instead: the same network from somebody else, in the loop that they would write around it.
+"""Alternatives to viaduct: the same network from torchvision or timm, in a plain PyTorch training loop.
 
-Each peer runs in every way that it knows: as it is written, compiled, and compiled with captured graphs; channels_last,
-autocast in the same precision, torch's fused SGD, one batch of noise that lies on the device. `plain` is our own
-network in that loop, as it is written. A peer is given nothing else to do: no log lines, no schedule, no averages.
+Each peer runs in several modes: eager, compiled, and compiled with captured graphs. All use channels_last, autocast in
+the same precision, torch's fused SGD, and one batch of noise that stays on the device. `plain` is our own network in
+that loop, in eager mode. A peer has no other work: no log lines, no schedule, no averaged weights.
 """
 
 from __future__ import annotations
@@ -24,122 +24,123 @@ from viaduct.training.networks import build_model, place_model
 
 PACKAGES = {"torchvision": "torchvision.models", "timm": "timm"}
 NAMES = (*PACKAGES, "plain")
-# Way -> what torch.compile is told; None: it is not compiled.
-WAYS: dict[str, dict[str, Any] | None] = {
+# Mode (the flag --way) -> options of torch.compile; None: not compiled.
+MODES: dict[str, dict[str, Any] | None] = {
     "eager": None,
     "compiled": {},
     "reduce-overhead": {"mode": "reduce-overhead"},
     "max-autotune": {"mode": "max-autotune"},
 }
-USUAL_WAYS = {"cpu": ("eager", "compiled")}
-USUAL_WAYS_ELSEWHERE = ("eager", "compiled", "reduce-overhead")
+DEFAULT_MODES = {"cpu": ("eager", "compiled")}
+DEFAULT_MODES_ELSEWHERE = ("eager", "compiled", "reduce-overhead")
 
 
-class Absent(Exception):
-    """Why a peer does not take part."""
+class PeerUnavailable(Exception):
+    """Reason why a peer cannot be measured."""
 
 
 @dataclass(frozen=True)
 class Peer:
-    """A peer in one of its ways, not yet built."""
+    """Peer in one of its modes, not yet built."""
 
     name: str
     network: str
-    way: str
+    mode: str
     make: Callable[[], nn.Module]
 
     @property
     def title(self) -> str:
-        return f"{self.name} {self.network}, {self.way}"
+        return f"{self.name} {self.network}, {self.mode}"
 
 
-def ways_for(text: str | None, kind: str) -> tuple[str, ...]:
-    """What was asked for, or what is usual on the device."""
+def select_modes(text: str | None, kind: str) -> tuple[str, ...]:
+    """Return the modes named by --way, or the device's defaults."""
     if text is not None:
-        return tuple(names_in(text, tuple(WAYS), "way"))
-    return USUAL_WAYS.get(kind, USUAL_WAYS_ELSEWHERE)
+        return tuple(parse_names(text, tuple(MODES), "way"))
+    return DEFAULT_MODES.get(kind, DEFAULT_MODES_ELSEWHERE)
 
 
-def names_in(text: str, known: tuple[str, ...], kind: str) -> list[str]:
-    """The names in a list with commas; one that nobody knows is an error."""
-    names = list(dict.fromkeys(word for word in text.replace(" ", "").split(",") if word))
+def parse_names(text: str, known: tuple[str, ...], kind: str) -> list[str]:
+    """Return the names of a comma-separated list; an unknown name is an error, `all` means every name."""
+    names = list(dict.fromkeys(name for name in text.replace(" ", "").split(",") if name))
     if names == ["all"]:
         return list(known)
     for name in names:
         if name not in known:
-            raise unknown(kind, name, known)
+            raise make_unknown_name(kind, name, known)
     if not names:
         raise BadValue(f"no {kind} is named in {text!r}.", f"There are: {', '.join(known)}.")
     return names
 
 
-def unknown(kind: str, name: str, known: tuple[str, ...]) -> UnknownName:
-    """With the list, once: it is there already where no name comes close."""
+def make_unknown_name(kind: str, name: str, known: tuple[str, ...]) -> UnknownName:
+    """Return the error with the list of known names, which `UnknownName` adds only if no name is close."""
     error, listing = UnknownName(kind, name, known), f"There are: {', '.join(known)}."
     return error if listing in error.hints else UnknownName(kind, name, known, listing)
 
 
-def find(names: list[str], ways: tuple[str, ...], recipe: Recipe) -> tuple[list[Peer], dict[str, str]]:
-    """The peers that can take part, in all their ways, and why the others cannot."""
+def find(names: list[str], modes: tuple[str, ...], recipe: Recipe) -> tuple[list[Peer], dict[str, str]]:
+    """Return the peers that can be built, once per mode, and the reasons why the others cannot."""
     found: list[Peer] = []
-    absent: dict[str, str] = {}
+    unavailable: dict[str, str] = {}
     for name in names:
         try:
-            network, make = maker(name, recipe)
-        except Absent as why:
-            absent[name] = str(why)
+            network, make = find_network_factory(name, recipe)
+        except PeerUnavailable as why:
+            unavailable[name] = str(why)
             continue
-        # Our own network compiled is no peer but `--mode graph`; and a deep one takes minutes to compile as a whole.
-        its_ways = ("eager",) if name == "plain" else ways
-        found += [Peer(name, network, way, make) for way in its_ways]
-    return found, absent
+        # Our own network compiled is `--mode graph`, not a peer; and a deep one takes minutes to compile as one graph.
+        peer_modes = ("eager",) if name == "plain" else modes
+        found += [Peer(name, network, mode, make) for mode in peer_modes]
+    return found, unavailable
 
 
-def maker(name: str, recipe: Recipe) -> tuple[str, Callable[[], nn.Module]]:
-    """What a peer calls the recipe's network, and what makes it."""
+def find_network_factory(name: str, recipe: Recipe) -> tuple[str, Callable[[], nn.Module]]:
+    """Return the peer's name for the recipe's network and the function that builds it."""
     classes = recipe.data.classes
     if name == "plain":
         return str(recipe.model) if isinstance(recipe.model, str) else "own network", lambda: build_model(recipe)
-    package = load(name)
+    package = import_package(name)
     network = find_peer_network(recipe)
     if network is None:
-        raise Absent(f"it has no network like {recipe.model if isinstance(recipe.model, str) else 'this one'}")
+        raise PeerUnavailable(f"it has no network like {recipe.model if isinstance(recipe.model, str) else 'this one'}")
     if name == "torchvision":
         build = getattr(package, network, None)
         if build is None:
-            raise Absent(f"it has no {network}")
+            raise PeerUnavailable(f"it has no {network}")
         return network, lambda: build(weights=None, num_classes=classes)
     if not package.is_model(network):
-        raise Absent(f"it has no {network}")
+        raise PeerUnavailable(f"it has no {network}")
     return network, lambda: package.create_model(network, pretrained=False, num_classes=classes)
 
 
 def find_peer_network(recipe: Recipe) -> str | None:
-    """Return what torchvision and timm call the recipe's network; only networks that do the same work count."""
+    """Return torchvision's and timm's name for the recipe's network if theirs does the same work."""
     if not isinstance(recipe.model, str) or recipe.model not in models.names():
         return None
     return models.record_of(recipe.model).peers.get(recipe.model)
 
 
-def load(name: str) -> Any:
+def import_package(name: str) -> Any:
+    """Import a peer's package or raise PeerUnavailable with the reason."""
     try:
         return importlib.import_module(PACKAGES[name])
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == name:
-            raise Absent("it is not installed") from None
-        raise Absent(f"it is installed but does not load: {first_line(error)}") from None
+            raise PeerUnavailable("it is not installed") from None
+        raise PeerUnavailable(f"it is installed but does not load: {first_line(error)}") from None
     except Exception as error:
-        # Somebody else's package may fail in any way while it is imported; ours still wants measuring.
-        raise Absent(f"it is installed but does not load: {first_line(error)}") from None
+        # Importing a third-party package may raise anything; ours is still measured.
+        raise PeerUnavailable(f"it is installed but does not load: {first_line(error)}") from None
 
 
 class Loop:
-    """A network in the loop that a person would write for speed."""
+    """Network in the fast training loop that a PyTorch user would write."""
 
     def __init__(self, peer: Peer, recipe: Recipe, device: torch.device, compute: torch.dtype) -> None:
         self.device, self.compute = device, compute
         network = place_model(peer.make().train(), device)
-        options = WAYS[peer.way]
+        options = MODES[peer.mode]
         self.network: Any = network if options is None else torch.compile(network, **options)
         fused = device.type in ("cpu", "cuda") or None
         self.optimizer = torch.optim.SGD(network.parameters(), 1e-6, momentum=0.9, weight_decay=1e-4, fused=fused)
@@ -149,24 +150,24 @@ class Loop:
         self.images = images.to(memory_format=torch.channels_last)
         self.labels = torch.randint(0, recipe.data.classes, (batch,), device=device)
 
-    def first(self) -> None:
+    def run_first_step(self) -> None:
         self(1)
 
     def __call__(self, steps: int) -> None:
         for _ in range(steps):
             with torch.autocast(self.device.type, self.compute, enabled=self.compute != torch.float32):
-                loss = self.loss()
+                loss = self.compute_loss()
             self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
             self.scaler.step(self.optimizer)
             self.scaler.update()
             self.optimizer.zero_grad(set_to_none=True)
 
-    def loss(self) -> Tensor:
-        made = self.network(self.images)
-        first, *auxiliary = made if isinstance(made, tuple) else (made,)
-        loss = F.cross_entropy(first, self.labels)
-        for part in auxiliary:
-            loss = loss + F.cross_entropy(part, self.labels)
+    def compute_loss(self) -> Tensor:
+        output = self.network(self.images)
+        logits, *auxiliary = output if isinstance(output, tuple) else (output,)
+        loss = F.cross_entropy(logits, self.labels)
+        for auxiliary_logits in auxiliary:
+            loss = loss + F.cross_entropy(auxiliary_logits, self.labels)
         return loss
 
     def close(self) -> None: ...

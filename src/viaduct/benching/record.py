@@ -1,4 +1,4 @@
-"""What is written of a measurement: the figures, the windows they come from, and everything needed to repeat it."""
+"""JSON record of a measurement: the figures, the windows they come from, and everything needed to repeat it."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from statistics import median
 from typing import Any
 
 from viaduct import __version__
-from viaduct.benching.measure import Lengths, Measured, Outcome
+from viaduct.benching.measure import Lengths, Outcome, VariantResult
 from viaduct.benching.ours import Setting
-from viaduct.benching.starts import Started, told
+from viaduct.benching.starts import StartResults, format_starts
 from viaduct.data.places import check_place, write_result
 from viaduct.devices.timing import Sample, ratio
 from viaduct.errors import BadValue
 from viaduct.recipes import AdamW, Lars, Recipe, RmsProp, Sgd, Thor
 from viaduct.training.summary import commit, machine
 
-BEGINS = b'{\n "kind": "benchmark",\n "verb": "bench"'
+RECORD_PREFIX = b'{\n "kind": "benchmark",\n "verb": "bench"'
 COLUMNS = ["variant", "images/s", "ms/step", "spread", "ours is", "memory", "first step", "bandwidth", "matrix peak"]
 
 
@@ -30,20 +30,24 @@ def make_record(
     lengths: Lengths,
     outcomes: list[Outcome],
     command: str,
-    started: Started | None = None,
+    started: StartResults | None = None,
 ) -> dict[str, Any]:
+    """Return the record of all repetitions of a measurement; its keys are those of the --json file."""
     recipe, last = setting.recipe, outcomes[-1]
     best = {
-        "bandwidth_bytes_per_s": max(one.ceilings.bandwidth for one in outcomes),
-        "matrix_flop_per_s": max(one.ceilings.matrix for one in outcomes),
+        "bandwidth_bytes_per_s": max(outcome.ceilings.bandwidth for outcome in outcomes),
+        "matrix_flop_per_s": max(outcome.ceilings.matrix for outcome in outcomes),
     }
-    titles = [one.title for one in last.measured if all(one.title in titles_of(other) for other in outcomes)]
-    variants = [variant_record([pick(other, title) for other in outcomes], outcomes, setting, best) for title in titles]
-    known = machine(setting.device)
+    titles = [title for title in list_titles(last) if all(title in list_titles(outcome) for outcome in outcomes)]
+    variants = [
+        build_variant_record([find_result(outcome, title) for outcome in outcomes], outcomes, setting, best)
+        for title in titles
+    ]
+    machine_facts = machine(setting.device)
     return {
         "kind": "benchmark",
         "verb": "bench",
-        "title": title_of(name, setting, last.compute),
+        "title": format_title(name, setting, last.compute),
         "recipe": name,
         "model": recipe.model if isinstance(recipe.model, str) else "own network",
         "batch": recipe.data.global_batch,
@@ -55,72 +59,81 @@ def make_record(
         "repeats": len(outcomes),
         **variants[0],
         "peers": variants[1:],
-        "left_out": {key: why for one in outcomes for key, why in one.absent.items()},
+        "left_out": {name: why for outcome in outcomes for name, why in outcome.unavailable.items()},
         "ceilings": best,
-        **({"starts": started[0], "starts_left_out": started[1], "starts_told": told(started)} if started else {}),
-        "notes": [*last.notes, *about_ratios(recipe, variants[1:]), *about_ceilings(variants, last.compute)],
-        "machine": known,
-        "versions": {"viaduct": __version__, **known["versions"], **peer_versions(variants[1:])},
+        **(build_starts_record(started) if started else {}),
+        "notes": [
+            *last.notes,
+            *describe_unequal_work(recipe, variants[1:]),
+            *describe_exceeded_ceilings(variants, last.compute),
+        ],
+        "machine": machine_facts,
+        "versions": {"viaduct": __version__, **machine_facts["versions"], **find_peer_versions(variants[1:])},
         "command": command,
         "commit": commit(),
         "date": f"{datetime.now(timezone.utc):%Y-%m-%d}",
         "columns": COLUMNS,
-        "rows": [row_of(one) for one in variants],
-        "samples": {"seconds_per_step": {one["variant"]: one.pop("seconds") for one in variants}},
+        "rows": [format_row(variant) for variant in variants],
+        "samples": {"seconds_per_step": {variant["variant"]: variant.pop("seconds") for variant in variants}},
     }
 
 
-def title_of(name: str, setting: Setting, compute: str) -> str:
+def build_starts_record(started: StartResults) -> dict[str, Any]:
+    times, failures = started
+    return {"starts": times, "starts_left_out": failures, "starts_told": format_starts(started)}
+
+
+def format_title(name: str, setting: Setting, compute: str) -> str:
     data = setting.recipe.data
-    read = "" if setting.synthetic else f", reading {setting.data.resolve().name or setting.data}"
-    return f"{name}: batch {data.global_batch}, {data.size}x{data.size}, {compute}{read}"
+    source = "" if setting.synthetic else f", reading {setting.data.resolve().name or setting.data}"
+    return f"{name}: batch {data.global_batch}, {data.size}x{data.size}, {compute}{source}"
 
 
-def about_ratios(recipe: Recipe, peers: list[dict[str, Any]]) -> list[str]:
-    """Where ours has more to do in a step than a peer."""
-    more = [] if type(recipe.optimizer) is Sgd else [named(recipe.optimizer)]
-    more += ["averaged weights"] if recipe.ema else []
-    if not peers or not more:
+def describe_unequal_work(recipe: Recipe, peers: list[dict[str, Any]]) -> list[str]:
+    """Return a note if ours does more work per step than the peers, such as another optimizer."""
+    extra_work = [] if type(recipe.optimizer) is Sgd else [describe_optimizer(recipe.optimizer)]
+    extra_work += ["averaged weights"] if recipe.ema else []
+    if not peers or not extra_work:
         return []
-    return [f"Ours has {' and '.join(more)} in its steps, peers have plain SGD: a ratio is of unlike work."]
+    return [f"Ours has {' and '.join(extra_work)} in its steps, peers have plain SGD: a ratio is of unlike work."]
 
 
-def named(optimizer: object) -> str:
-    known = type(optimizer) in (AdamW, Lars, RmsProp, Thor)
-    return type(optimizer).__name__ if known else "an optimizer of its own"
+def describe_optimizer(optimizer: object) -> str:
+    is_ours = type(optimizer) in (AdamW, Lars, RmsProp, Thor)
+    return type(optimizer).__name__ if is_ours else "an optimizer of its own"
 
 
-def about_ceilings(variants: list[dict[str, Any]], compute: str) -> list[str]:
-    """A step that goes beyond what was measured as the best shows that this was not the best."""
-    beyond = {
+def describe_exceeded_ceilings(variants: list[dict[str, Any]], compute: str) -> list[str]:
+    """Return a note for each ceiling that a step exceeded: then the measured ceiling is not a peak."""
+    notes = {
         f"No matrix peak is given: a step multiplies faster than the large {compute} product did.": "matrix_share",
         "No share of the bandwidth is given: a step's data lie in caches, the large copy's do not.": "bandwidth_share",
     }
     return [
-        line for line, key in beyond.items() if any(one[key] is None and "flop" in one["counted"] for one in variants)
+        line for line, key in notes.items() if any(row[key] is None and "flop" in row["counted"] for row in variants)
     ]
 
 
-def titles_of(outcome: Outcome) -> list[str]:
-    return [one.title for one in outcome.measured]
+def list_titles(outcome: Outcome) -> list[str]:
+    return [result.title for result in outcome.results]
 
 
-def pick(outcome: Outcome, title: str) -> Measured:
-    return next(one for one in outcome.measured if one.title == title)
+def find_result(outcome: Outcome, title: str) -> VariantResult:
+    return next(result for result in outcome.results if result.title == title)
 
 
-def variant_record(
-    runs: list[Measured], outcomes: list[Outcome], setting: Setting, best: dict[str, float]
+def build_variant_record(
+    runs: list[VariantResult], outcomes: list[Outcome], setting: Setting, best: dict[str, float]
 ) -> dict[str, Any]:
-    """One variant over all repetitions: the windows of all of them together, and each by itself."""
+    """Return a variant's figures over the windows of all repetitions, and of each repetition (`runs`)."""
     batch, last = setting.recipe.data.global_batch, runs[-1]
     windows = Sample([value for run in runs for value in run.seconds.values])
-    ours = [value for one in outcomes for value in one.ours.seconds.values]
+    ours = [value for outcome in outcomes for value in outcome.ours.seconds.values]
     seconds, work = windows.median, last.work
     return {
         "variant": last.title,
         "peer": last.peer,
-        "way": last.way,
+        "way": last.mode,
         "images_per_s": batch / seconds,
         "ms_per_step": 1000 * seconds,
         "ms_quartiles": [1000 * value for value in windows.quartiles],
@@ -130,41 +143,44 @@ def variant_record(
         "build_s": runs[0].build_s,
         "first_step_s": runs[0].first_step_s,
         "counted": {key: value for key, value in asdict(work).items() if value is not None},
-        "bandwidth_share": share(work.bytes_least, seconds, best["bandwidth_bytes_per_s"]),
-        "matrix_share": share(work.flop, seconds, best["matrix_flop_per_s"]),
-        "time": time_record(runs, 1000 * seconds),
-        "runs": [run_record(run, batch) for run in runs],
+        "bandwidth_share": compute_share(work.bytes_least, seconds, best["bandwidth_bytes_per_s"]),
+        "matrix_share": compute_share(work.flop, seconds, best["matrix_flop_per_s"]),
+        "time": build_time_record(runs, 1000 * seconds),
+        "runs": [build_run_record(run, batch) for run in runs],
         "seconds": windows.values,
     }
 
 
-def share(work: int | None, seconds: float, best: float) -> float | None:
-    """None, too, where it would be more than all: what is called the best was not measured well then."""
-    found = None if work is None else work / seconds / best
-    return None if found is None or found > 1 else found
+def compute_share(work: int | None, seconds: float, best: float) -> float | None:
+    """Return the achieved share of the best rate; None if unknown or above 1, where `best` was measured too low."""
+    share = None if work is None else work / seconds / best
+    return None if share is None or share > 1 else share
 
 
-def time_record(runs: list[Measured], ms_per_step: float) -> dict[str, Any]:
-    """Milliseconds of a step by kind, host gaps and data wait: medians over the repetitions, which together are brought
-    to the step as it is told."""
-    looks = [run.shares for run in runs]
-    if looks[-1].why_not or not looks[-1].by_kind:
-        return {"why_not": looks[-1].why_not or "no profile was asked for"}
-    kinds = list(dict.fromkeys(kind for look in looks for kind in look.by_kind))
-    found = {kind: median(look.by_kind.get(kind, 0.0) for look in looks) for kind in kinds}
-    gaps, waiting = median(look.host_gaps for look in looks), median(look.data_wait for look in looks)
-    scale = ms_per_step / (sum(found.values()) + gaps + waiting)
-    own = ms_per_step / (1000 * runs[-1].seconds.median)
+def build_time_record(runs: list[VariantResult], ms_per_step: float) -> dict[str, Any]:
+    """Return milliseconds per step by kind, host gaps and data wait: medians over the repetitions.
+
+    They are scaled so that they add up to `ms_per_step`.
+    """
+    profiles = [run.shares for run in runs]
+    if profiles[-1].why_not or not profiles[-1].by_kind:
+        return {"why_not": profiles[-1].why_not or "no profile was asked for"}
+    kinds = list(dict.fromkeys(kind for profile in profiles for kind in profile.by_kind))
+    by_kind = {kind: median(profile.by_kind.get(kind, 0.0) for profile in profiles) for kind in kinds}
+    gaps = median(profile.host_gaps for profile in profiles)
+    waiting = median(profile.data_wait for profile in profiles)
+    scale = ms_per_step / (sum(by_kind.values()) + gaps + waiting)
+    last_scale = ms_per_step / (1000 * runs[-1].seconds.median)
     return {
-        "ms": {kind: scale * time for kind, time in found.items()},
+        "ms": {kind: scale * time for kind, time in by_kind.items()},
         "host_gaps_ms": scale * gaps,
         "data_wait_ms": scale * waiting,
-        "kernels_per_step": looks[-1].kernels,
-        "largest": [{**one, "ms": own * one["ms"]} for one in looks[-1].largest],
+        "kernels_per_step": profiles[-1].kernels,
+        "largest": [{**kernel, "ms": last_scale * kernel["ms"]} for kernel in profiles[-1].largest],
     }
 
 
-def run_record(run: Measured, batch: int) -> dict[str, float]:
+def build_run_record(run: VariantResult, batch: int) -> dict[str, float]:
     return {
         "images_per_s": batch / run.seconds.median,
         "ms_per_step": 1000 * run.seconds.median,
@@ -173,44 +189,44 @@ def run_record(run: Measured, batch: int) -> dict[str, float]:
     }
 
 
-def peer_versions(peers: list[dict[str, Any]]) -> dict[str, str]:
+def find_peer_versions(peers: list[dict[str, Any]]) -> dict[str, str]:
     from importlib import metadata
 
-    found = {}
-    for name in dict.fromkeys(one["peer"] for one in peers):
+    versions = {}
+    for name in dict.fromkeys(peer["peer"] for peer in peers):
         try:
-            found[name] = metadata.version(name)
+            versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
-            continue  # `plain` is no package, and a peer may lie on the path without having been installed
-    return found
+            continue  # `plain` is no package, and a peer may be on sys.path without being installed
+    return versions
 
 
-def row_of(one: dict[str, Any]) -> dict[str, str]:
-    """The same as a person reads it."""
+def format_row(variant: dict[str, Any]) -> dict[str, str]:
+    """Return a variant's cells of the printed table, by column."""
     cells = (
-        one["variant"],
-        f"{one['images_per_s']:,.1f}" if one["images_per_s"] < 1000 else f"{one['images_per_s']:,.0f}",
-        f"{one['ms_per_step']:,.2f}",
-        percent(one["spread"]),
-        "" if one["peer"] == "viaduct" else f"{one['ours_is']:.3f}x",
-        "" if one["memory_bytes"] is None else f"{one['memory_bytes'] / 2**30:.2f} GiB",
-        f"{one['first_step_s']:.1f} s",
-        percent(one["bandwidth_share"]),
-        percent(one["matrix_share"]),
+        variant["variant"],
+        f"{variant['images_per_s']:,.1f}" if variant["images_per_s"] < 1000 else f"{variant['images_per_s']:,.0f}",
+        f"{variant['ms_per_step']:,.2f}",
+        format_percent(variant["spread"]),
+        "" if variant["peer"] == "viaduct" else f"{variant['ours_is']:.3f}x",
+        "" if variant["memory_bytes"] is None else f"{variant['memory_bytes'] / 2**30:.2f} GiB",
+        f"{variant['first_step_s']:.1f} s",
+        format_percent(variant["bandwidth_share"]),
+        format_percent(variant["matrix_share"]),
     )
     return dict(zip(COLUMNS, cells, strict=True))
 
 
-def percent(share: float | None) -> str:
+def format_percent(share: float | None) -> str:
     return "" if share is None else f"{100 * share:.1f} %"
 
 
-def check_json_place(path: Path) -> None:
-    """Whether the figures can be written there at the end; tried, since only that is sure."""
+def check_json_path(path: Path) -> None:
+    """Raise if the record cannot be written there; tests it with a temporary file, before anything is measured."""
     if path.is_dir():
         raise BadValue(f"--json {path} is a folder.", f"Name a file: --json {path / 'figures.json'}")
-    check_place(path, ".json", BEGINS, "a file of `viaduct bench`", "--json")
-    folder = path.resolve().parent  # of the file that a link leads to
+    check_place(path, ".json", RECORD_PREFIX, "a file of `viaduct bench`", "--json")
+    folder = path.resolve().parent  # of the link's target
     try:
         with tempfile.TemporaryFile(dir=folder):
             pass
@@ -219,5 +235,5 @@ def check_json_place(path: Path) -> None:
 
 
 def write_record(path: Path, record: dict[str, Any]) -> None:
-    """Through a link, which stays."""
+    """Write the record as JSON; a symbolic link is kept and its target is written."""
     write_result(path.resolve(), (json.dumps(record, indent=1) + "\n").encode())

@@ -1,9 +1,9 @@
-"""Where the time of a step goes: one look with torch.profiler, after the timed windows, never during them.
+"""Time of a step by kind of operator, from torch.profiler, after the timed windows and never during them.
 
-On CUDA the kernels are divided by kind, and each moment belongs to the kernel that began first, so that kernels side by
-side are not counted twice. What is left of the step as it was timed without the profiler is a gap: the card has nothing
-to do. A gap while the host fetches a batch is data wait. On the CPU operators are divided, by the time that is their
-own; what no operator takes is Python.
+On CUDA kernels are grouped by kind. Each moment belongs to the kernel that began first, so that concurrent kernels are
+not counted twice. The step time, measured without the profiler, minus the kernels' time is idle time of the card. Idle
+time while the host fetches a batch is data wait; other idle time is host gaps. On the CPU operators are grouped by
+their self time; time outside of every operator is Python.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from viaduct.profiling import kinds
 
 FETCH = "viaduct: next batch"
 WINDOW = "viaduct: window"
-UPDATE = "Optimizer.step#"  # the mark that torch puts around every optimizer's step, our own ones' too
+UPDATE = "Optimizer.step#"  # torch's annotation around every optimizer's step, also of our own optimizers
 ON_CARD = ("kernel", "gpu_memcpy", "gpu_memset")
-LARGEST = 12  # kernels that are named
+LARGEST = 12  # kernels that the record lists
 Span = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Shares:
-    """Of one step: milliseconds by kind, the device's idle time, and the part of it that waits for data."""
+    """Milliseconds of one step: by kind, idle because of the host (`host_gaps`), and waiting for data."""
 
     by_kind: dict[str, float] = field(default_factory=dict)
     host_gaps: float = 0.0
@@ -43,22 +43,22 @@ class Shares:
     why_not: str | None = None
 
 
-def look(run: Callable[[int], object], steps: int, kind: str, ms_per_step: float) -> Shares:
-    """One profile of some steps, whose time was measured without it."""
+def profile_steps(run: Callable[[int], object], steps: int, kind: str, ms_per_step: float) -> Shares:
+    """Profile some steps and divide `ms_per_step`, which was measured without the profiler, by kind."""
     if kind not in ("cpu", "cuda"):
         return Shares(why_not=f"torch.profiler does not see the kernels of {kind}")
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # it talks of its own start and stop on stderr
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or Kineto logs its start and stop to stderr
     if kind == "cuda":
-        os.environ.setdefault("DISABLE_CUPTI_LAZY_REINIT", "1")  # or captured graphs replay under it at a crawl
-    for _ in range(2 if kind == "cuda" else 1):  # the first one on a card starts the profiler itself
-        events = trace(run, steps, kind)
+        os.environ.setdefault("DISABLE_CUPTI_LAZY_REINIT", "1")  # or the profiler makes captured graphs replay slowly
+    for _ in range(2 if kind == "cuda" else 1):  # the first trace on a card includes the profiler's own start
+        events = record_trace(run, steps, kind)
     if kind == "cpu":
-        return of_operators(events, steps, ms_per_step)
-    return of_kernels(events, steps, ms_per_step)
+        return attribute_operators(events, steps, ms_per_step)
+    return attribute_kernels(events, steps, ms_per_step)
 
 
-def trace(run: Callable[[int], object], steps: int, kind: str) -> list[dict[str, Any]]:
-    """The events of some steps, as Chrome's trace format has them: categories in it are the same in every torch."""
+def record_trace(run: Callable[[int], object], steps: int, kind: str) -> list[dict[str, Any]]:
+    """Return the complete events of some steps in Chrome's trace format, whose categories no torch version changes."""
     activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * (kind == "cuda")
     with profile(activities=activities) as profiler, record_function(WINDOW):
         run(steps)
@@ -72,17 +72,18 @@ def trace(run: Callable[[int], object], steps: int, kind: str) -> list[dict[str,
 
 
 @contextmanager
-def fetching() -> Iterator[None]:
-    """Marks the time in which the host fetches a batch."""
+def mark_fetch() -> Iterator[None]:
+    """Mark the time in which the host fetches a batch."""
     with record_function(FETCH):
         yield
 
 
-def of_kernels(events: list[dict[str, Any]], steps: int, ms_per_step: float) -> Shares:
+def attribute_kernels(events: list[dict[str, Any]], steps: int, ms_per_step: float) -> Shares:
+    """Divide a step's time by the kinds of its CUDA kernels, host gaps and data wait."""
     on_card = sorted((event for event in events if event.get("cat") in ON_CARD), key=lambda event: event["ts"])
     if not on_card:
         return Shares(why_not="the profiler saw no kernel")
-    launched = launching_kinds(events)
+    launched = map_launching_kinds(events)
     by_name: dict[tuple[str, str], list[float]] = {}
     gaps: list[Span] = []
     covered = on_card[0]["ts"]
@@ -95,16 +96,16 @@ def of_kernels(events: list[dict[str, Any]], steps: int, ms_per_step: float) -> 
         covered = max(covered, end)
     busy = sum(sum(times) for times in by_name.values()) / 1000 / steps
     scale = min(1.0, ms_per_step / busy)  # the profiler may slow kernels down, but never makes a step longer than it is
-    by_kind = in_kinds({key: scale * sum(times) for key, times in by_name.items()}, steps)
+    by_kind = sum_by_kind({key: scale * sum(times) for key, times in by_name.items()}, steps)
     idle = max(0.0, ms_per_step - busy)
-    waiting = overlap(gaps, spans(events, FETCH)) / max(sum(end - begin for begin, end in gaps), 1e-9)
-    largest = largest_of(by_name, steps, scale)
+    waiting = measure_overlap(gaps, find_spans(events, FETCH)) / max(sum(end - begin for begin, end in gaps), 1e-9)
+    largest = find_largest(by_name, steps, scale)
     return Shares(by_kind, idle * (1 - waiting), idle * waiting, largest, round(len(on_card) / steps))
 
 
 def kind_of(event: dict[str, Any], launched: dict[Any, str]) -> str:
-    """By the operator that launched it, where that is known and says something; else by its name."""
-    by_name = kinds.of_kernel(event["name"])
+    """Return a kernel's kind, from the operator that launched it if that is specific, else from the kernel's name."""
+    by_name = kinds.classify_kernel(event["name"])
     if launched.get((event.get("args") or {}).get("External id")) == kinds.OPTIMIZER:
         return kinds.OPTIMIZER
     if by_name not in (kinds.PRODUCT, kinds.OTHER):
@@ -113,75 +114,76 @@ def kind_of(event: dict[str, Any], launched: dict[Any, str]) -> str:
     return operator if operator in (kinds.CONVOLUTION, kinds.NORMALISATION, kinds.POOLING) else by_name
 
 
-def launching_kinds(events: list[dict[str, Any]]) -> dict[Any, str]:
-    """External id -> the kind of the operator that has it."""
-    updates, found = Updates(events), {}
+def map_launching_kinds(events: list[dict[str, Any]]) -> dict[Any, str]:
+    """Return the kind of each operator by its External id, which its kernels carry too."""
+    updates, kind_by_id = Updates(events), {}
     for event in events:
         if event.get("cat") == "cpu_op":
-            found[(event.get("args") or {}).get("External id")] = updates.kind_of(event)
-    return found
+            kind_by_id[(event.get("args") or {}).get("External id")] = updates.kind_of(event)
+    return kind_by_id
 
 
 class Updates:
-    """Whatever runs inside of an optimizer's step is the optimizer's, be it a norm or a matrix product."""
+    """Time spans of the optimizer steps; every operator inside of one counts as optimizer, also a norm or a product."""
 
     def __init__(self, events: list[dict[str, Any]]) -> None:
-        marked = (event for event in events if str(event["name"]).startswith(UPDATE))
-        found = [(event["ts"], ends(event)) for event in marked if event.get("cat") == "user_annotation"]
-        self.spans = outermost(found)  # THOR's holds that of the SGD which it ends with
+        annotated = (event for event in events if str(event["name"]).startswith(UPDATE))
+        found = [(event["ts"], get_end_time(event)) for event in annotated if event.get("cat") == "user_annotation"]
+        self.spans = keep_outermost(found)  # THOR's step contains the step of its inner SGD
         self.begins = [begin for begin, _ in self.spans]
 
     def kind_of(self, operator: dict[str, Any]) -> str:
-        place = bisect_right(self.begins, operator["ts"]) - 1
-        inside = place >= 0 and operator["ts"] < self.spans[place][1]
-        return kinds.OPTIMIZER if inside else kinds.of_operator(operator["name"])
+        index = bisect_right(self.begins, operator["ts"]) - 1
+        inside = index >= 0 and operator["ts"] < self.spans[index][1]
+        return kinds.OPTIMIZER if inside else kinds.classify_operator(operator["name"])
 
 
-def of_operators(events: list[dict[str, Any]], steps: int, ms_per_step: float) -> Shares:
-    """Scaled to the step as it was timed: the profiler itself slows operators down."""
-    window = spans(events, WINDOW)[0]
-    fetched = spans(events, FETCH)
-    busiest = next(event["tid"] for event in events if event["name"] == WINDOW)
-    inside = [event for event in events if event.get("cat") == "cpu_op" and event["tid"] == busiest]
+def attribute_operators(events: list[dict[str, Any]], steps: int, ms_per_step: float) -> Shares:
+    """Divide a step's time by the kinds of its CPU operators, scaled to `ms_per_step`: the profiler slows operators."""
+    window = find_spans(events, WINDOW)[0]
+    fetches = find_spans(events, FETCH)
+    main_thread = next(event["tid"] for event in events if event["name"] == WINDOW)
+    inside = [event for event in events if event.get("cat") == "cpu_op" and event["tid"] == main_thread]
     updates = Updates(events)
     by_name: dict[tuple[str, str], list[float]] = {}
-    for event, own in own_times(inside):
-        if not any(begin <= event["ts"] < end for begin, end in fetched):
+    for event, own in compute_self_times(inside):
+        if not any(begin <= event["ts"] < end for begin, end in fetches):
             by_name.setdefault((event["name"], updates.kind_of(event)), []).append(own)
     scale = ms_per_step / ((window[1] - window[0]) / 1000 / steps)
-    by_kind = in_kinds({key: scale * sum(times) for key, times in by_name.items()}, steps)
-    waiting = scale * sum(end - begin for begin, end in fetched) / 1000 / steps
+    by_kind = sum_by_kind({key: scale * sum(times) for key, times in by_name.items()}, steps)
+    waiting = scale * sum(end - begin for begin, end in fetches) / 1000 / steps
     python = max(0.0, ms_per_step - sum(by_kind.values()) - waiting)
-    return Shares(by_kind, python, waiting, largest_of(by_name, steps, scale), round(len(inside) / steps))
+    return Shares(by_kind, python, waiting, find_largest(by_name, steps, scale), round(len(inside) / steps))
 
 
-def own_times(events: list[dict[str, Any]]) -> Iterable[tuple[dict[str, Any], float]]:
-    """Each event with the time that no event inside it takes."""
+def compute_self_times(events: list[dict[str, Any]]) -> Iterable[tuple[dict[str, Any], float]]:
+    """Return each event with its self time: its duration minus that of the events directly inside it."""
     ordered = sorted(events, key=lambda event: (event["ts"], -event["dur"]))
     own = [event["dur"] for event in ordered]
     outside: list[int] = []
-    for place, event in enumerate(ordered):
-        while outside and ends(ordered[outside[-1]]) <= event["ts"]:
+    for index, event in enumerate(ordered):
+        while outside and get_end_time(ordered[outside[-1]]) <= event["ts"]:
             outside.pop()
         if outside:
             own[outside[-1]] -= event["dur"]
-        outside.append(place)
+        outside.append(index)
     return zip(ordered, (max(0.0, time) for time in own), strict=True)
 
 
-def ends(event: dict[str, Any]) -> float:
+def get_end_time(event: dict[str, Any]) -> float:
     return float(event["ts"] + event["dur"])
 
 
-def in_kinds(totals: dict[tuple[str, str], float], steps: int) -> dict[str, float]:
-    """Milliseconds a step, the kinds in their usual order; those without time are left out."""
+def sum_by_kind(totals: dict[tuple[str, str], float], steps: int) -> dict[str, float]:
+    """Return milliseconds per step by kind, in the order of KINDS, without kinds that took no time."""
     found = dict.fromkeys(kinds.KINDS, 0.0)
     for (_, kind), microseconds in totals.items():
         found[kind] += microseconds / 1000 / steps
     return {kind: time for kind, time in found.items() if time}
 
 
-def largest_of(by_name: dict[tuple[str, str], list[float]], steps: int, scale: float = 1.0) -> list[dict[str, Any]]:
+def find_largest(by_name: dict[tuple[str, str], list[float]], steps: int, scale: float = 1.0) -> list[dict[str, Any]]:
+    """Return name, kind, milliseconds and calls per step of the kernels that took the most time."""
     ranked = sorted(by_name.items(), key=lambda item: -sum(item[1]))[:LARGEST]
     return [
         {"name": name, "kind": kind, "ms": scale * sum(times) / 1000 / steps, "calls": len(times) / steps}
@@ -189,19 +191,21 @@ def largest_of(by_name: dict[tuple[str, str], list[float]], steps: int, scale: f
     ]
 
 
-def spans(events: list[dict[str, Any]], name: str) -> list[Span]:
+def find_spans(events: list[dict[str, Any]], name: str) -> list[Span]:
+    """Return start and end of each annotation with that name."""
     found = (event for event in events if event["name"] == name and event.get("cat") == "user_annotation")
-    return [(event["ts"], ends(event)) for event in found]
+    return [(event["ts"], get_end_time(event)) for event in found]
 
 
-def outermost(found: list[Span]) -> list[Span]:
-    """Without those that lie inside of another, in order."""
-    kept: list[Span] = []
+def keep_outermost(found: list[Span]) -> list[Span]:
+    """Return the spans in order, without those inside of another span."""
+    outermost: list[Span] = []
     for begin, end in sorted(found, key=lambda span: (span[0], -span[1])):
-        if not kept or end > kept[-1][1]:
-            kept.append((begin, end))
-    return kept
+        if not outermost or end > outermost[-1][1]:
+            outermost.append((begin, end))
+    return outermost
 
 
-def overlap(gaps: list[Span], others: list[Span]) -> float:
+def measure_overlap(gaps: list[Span], others: list[Span]) -> float:
+    """Return the total time in which a gap and one of the other spans coincide."""
     return sum(max(0.0, min(end, stop) - max(begin, start)) for begin, end in gaps for start, stop in others)

@@ -1,9 +1,9 @@
-"""From the start of a process to its first training step, each variant in a process of its own.
+"""Time from the start of a process to its first training step, with a separate process for each variant.
 
-    python -m viaduct.benching.starts < order.json
+    python -m viaduct.benching.starts < request.json
 
-In one process whoever comes later finds libraries loaded and kernels chosen. Each variant starts once to leave on disk
-what it compiles, and then in turns with the others, as it does on every day but the first.
+In a shared process later variants would find libraries loaded and kernels selected. The first start of each variant
+fills the compile caches on disk. The following starts, in turns with the other variants, measure the usual case.
 """
 
 from __future__ import annotations
@@ -26,26 +26,27 @@ from viaduct.errors import ViaductError
 if TYPE_CHECKING:
     from viaduct.benching.measure import Variant
 
-Started = tuple[dict[str, list[dict[str, float]]], dict[str, str]]  # each variant's starts; why some have none
-TIMES = 4  # the first is not like the others
-MINUTES = 30  # after which nobody waits for a first step
+# Starts by variant, and the reasons of the variants that failed.
+StartResults = tuple[dict[str, list[dict[str, float]]], dict[str, str]]
+TIMES = 4  # the first start also compiles
+MINUTES = 30  # limit for one start
 
 
 @dataclass(frozen=True)
-class Order:
-    """What one process is to build, in words that travel."""
+class StartRequest:
+    """Variant that a child process builds, sent to it as JSON."""
 
     recipe: str
     changes: list[tuple[str, str]]
     device: str
     data: str
-    peer: str = ""  # empty: ours
-    way: str = ""
+    peer: str = ""  # empty for ours
+    mode: str = ""
 
 
 @dataclass(frozen=True)
 class Start:
-    """Seconds: of the whole, seen from outside, and of its parts, seen from within."""
+    """Seconds of one start: the total, measured by the parent, and the parts that the child measured."""
 
     whole_s: float
     build_s: float
@@ -56,68 +57,69 @@ class Start:
         return self.whole_s - self.build_s - self.first_step_s
 
 
-class Failed(Exception):
-    """Why there was no first step."""
+class StartFailed(Exception):
+    """Reason why a process did not reach its first step."""
 
 
-def measure(orders: Iterable[tuple[str, Order]], tell: Callable[[str], None]) -> Started:
+def measure_starts(requests: Iterable[tuple[str, StartRequest]], notify: Callable[[str], None]) -> StartResults:
+    """Start every variant TIMES times, in turns; a variant that fails once is not started again."""
     found: dict[str, list[dict[str, float]]] = {}
     failed: dict[str, str] = {}
-    for number, (title, order) in product(range(TIMES), orders):
+    for number, (title, request) in product(range(TIMES), requests):
         if title in failed:
             continue
-        tell(f"{title}: start {number + 1} of {TIMES}, in a process of its own")
+        notify(f"{title}: start {number + 1} of {TIMES}, in a process of its own")
         try:
-            start = begin(order)
-        except Failed as why:
+            start = measure_start(request)
+        except StartFailed as why:
             failed[title] = str(why)
-            tell(f"{title}: {why}")
+            notify(f"{title}: {why}")
             continue
         found.setdefault(title, []).append({**asdict(start), "imports_s": start.imports_s})
     return {title: starts for title, starts in found.items() if title not in failed}, failed
 
 
-def usual(starts: list[dict[str, float]]) -> dict[str, float]:
-    """The one in the middle of those that found everything compiled."""
+def select_median_start(starts: list[dict[str, float]]) -> dict[str, float]:
+    """Return the median start without the first one, which compiles."""
     later = sorted(starts[1:], key=lambda start: start["whole_s"])
     return later[len(later) // 2]
 
 
-def told(started: Started) -> list[str]:
-    """From the start of a process to its first step, when all that is compiled has been compiled before."""
-    found, failed = started
-    ours = usual(found["viaduct"])["whole_s"] if "viaduct" in found else None
+def format_starts(results: StartResults) -> list[str]:
+    """Return the lines that describe each variant's median start, with warm compile caches."""
+    found, failed = results
+    ours = select_median_start(found["viaduct"])["whole_s"] if "viaduct" in found else None
     lines = ["From the start of a process to its first step, with what was compiled before still on disk:"]
     for title, times in found.items():
-        own, later = usual(times), sorted(one["whole_s"] for one in times[1:])
+        own, later = select_median_start(times), sorted(start["whole_s"] for start in times[1:])
         compared = f", {own['whole_s'] / ours:.2f} times ours" if ours and title != "viaduct" else ""
         spread = f"median of {len(later)}, {later[0]:.1f} to {later[-1]:.1f}"
         parts = f"imports {own['imports_s']:.2f}, building {own['build_s']:.2f}, step {own['first_step_s']:.2f}"
-        first = f"the first time {times[0]['whole_s']:.1f} s"
-        lines.append(f"  {title}: {own['whole_s']:.1f} s ({spread}; {parts}; {first}){compared}")
+        first_start = f"the first time {times[0]['whole_s']:.1f} s"
+        lines.append(f"  {title}: {own['whole_s']:.1f} s ({spread}; {parts}; {first_start}){compared}")
     return lines + [f"  {title}: {why}" for title, why in failed.items()]
 
 
-def begin(order: Order) -> Start:
-    """Start a process and wait for its first step; what it does after that is not counted."""
+def measure_start(request: StartRequest) -> Start:
+    """Start a process and wait for its first step; its later work is not counted."""
     began = time.perf_counter()
-    with tempfile.TemporaryFile("w+") as talk, started(talk) as process:
+    with tempfile.TemporaryFile("w+") as stderr_file, start_process(stderr_file) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write(json.dumps(asdict(order)))
+        process.stdin.write(json.dumps(asdict(request)))
         process.stdin.close()
         line = process.stdout.readline()
-        whole = time.perf_counter() - began
+        total_seconds = time.perf_counter() - began
         if not line:
-            raise Failed(last_words(process.wait(), talk))
-    return Start(whole_s=whole, **json.loads(line))
+            raise StartFailed(read_last_error_line(process.wait(), stderr_file))
+    return Start(whole_s=total_seconds, **json.loads(line))
 
 
 @contextmanager
-def started(talk: IO[str]) -> Iterator[subprocess.Popen[str]]:
-    """The process, which does not outlive the block."""
-    words = [sys.executable, "-m", __name__]
-    process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=talk, text=True)
+def start_process(stderr_file: IO[str]) -> Iterator[subprocess.Popen[str]]:
+    """Start the child process; it is killed after MINUTES or when the block raises."""
+    command = [sys.executable, "-m", __name__]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr_file, text=True)
     limit = Timer(60 * MINUTES, process.kill)
     limit.start()
     try:
@@ -130,28 +132,30 @@ def started(talk: IO[str]) -> Iterator[subprocess.Popen[str]]:
         limit.cancel()
 
 
-def last_words(code: int, talk: IO[str]) -> str:
-    talk.seek(0)
-    lines = talk.read().strip().splitlines()
+def read_last_error_line(code: int, stderr_file: IO[str]) -> str:
+    """Return the last line of the child's stderr, which is its error message."""
+    stderr_file.seek(0)
+    lines = stderr_file.read().strip().splitlines()
     return lines[-1] if lines else f"it ended with code {code} and without a word"
 
 
-def be_started(order: Order) -> dict[str, float]:
-    """In the process itself."""
+def run_child(request: StartRequest) -> dict[str, float]:
+    """Build the variant in the child process, run its first step, and return the seconds of both."""
     import viaduct.benching.ours
-    import viaduct.benching.peers  # noqa: F401  # their time is that of imports
+    import viaduct.benching.peers  # noqa: F401  # imported here so that their time counts as imports
 
     began = time.perf_counter()
-    variant, synchronize = build(order)
+    variant, synchronize = build(request)
     built = time.perf_counter()
-    variant.first()
+    variant.run_first_step()
     synchronize()
-    done = time.perf_counter()
+    stepped = time.perf_counter()
     variant.close()
-    return {"build_s": built - began, "first_step_s": done - built}
+    return {"build_s": built - began, "first_step_s": stepped - built}
 
 
-def build(order: Order) -> tuple[Variant, Callable[[], None]]:
+def build(request: StartRequest) -> tuple[Variant, Callable[[], None]]:
+    """Return the requested variant and the function that waits for its device."""
     from viaduct import devices
     from viaduct.benching.ours import Ours, Setting
     from viaduct.benching.peers import Loop, find
@@ -159,23 +163,23 @@ def build(order: Order) -> tuple[Variant, Callable[[], None]]:
     from viaduct.recipes._fields import override
     from viaduct.training.precision import plan_for
 
-    recipe = load(order.recipe).recipe
-    for path, text in order.changes:
+    recipe = load(request.recipe).recipe
+    for path, text in request.changes:
         recipe = override(recipe, path, text)
-    room, place = devices.pick(order.device)
-    if not order.peer:
-        setting = Setting(recipe, Path(order.data), room, place, Path(tempfile.gettempdir()))
-        return Ours(setting), room.synchronize
-    (peer,), _ = find([order.peer], (order.way,), recipe)
-    return Loop(peer, recipe, place, plan_for(recipe.precision, room).dtype), room.synchronize
+    device, torch_device = devices.pick(request.device)
+    if not request.peer:
+        setting = Setting(recipe, Path(request.data), device, torch_device, Path(tempfile.gettempdir()))
+        return Ours(setting), device.synchronize
+    (peer,), _ = find([request.peer], (request.mode,), recipe)
+    return Loop(peer, recipe, torch_device, plan_for(recipe.precision, device).dtype), device.synchronize
 
 
 def main() -> None:
     try:
-        inside = be_started(Order(**json.loads(sys.stdin.read())))
+        seconds = run_child(StartRequest(**json.loads(sys.stdin.read())))
     except ViaductError as error:
         sys.exit(error.what)
-    print(json.dumps(inside), flush=True)
+    print(json.dumps(seconds), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A measurement on the terminal: who is how quick, and where the time goes."""
+"""Terminal output of a measurement: speed of each variant, and time by kind."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from viaduct.terminal import figure_columns, make_console, print_table
 from viaduct.training.output_streams import redirect_to_null
 
 
-def show(record: dict[str, Any], kept: Path | None = None) -> None:
-    """Print it all at once; a reader who has left already misses nothing. `kept`: where the figures are, too."""
-    text = drawn(record)
+def print_record(record: dict[str, Any], json_file: Path | None = None) -> None:
+    """Print the tables and remarks in one write. A closed pipe is ignored; an error names the written `json_file`."""
+    text = render_record(record)
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -26,23 +26,25 @@ def show(record: dict[str, Any], kept: Path | None = None) -> None:
         redirect_to_null(sys.stdout)
     except OSError as error:
         redirect_to_null(sys.stdout)
-        instead = "--json FILE writes them to a file." if kept is None else f"They are in {kept}."
+        instead = "--json FILE writes them to a file." if json_file is None else f"They are in {json_file}."
         raise BadData(f"the figures cannot be printed: {error.strerror}.", instead) from None
 
 
-def drawn(record: dict[str, Any]) -> str:
+def render_record(record: dict[str, Any]) -> str:
+    """Return all tables and remarks as text."""
     page = io.StringIO()
     console = make_console(file=page)
     console.print(f"{record['title']}; {record['machine']['description']}", soft_wrap=True)
-    print_table(speeds(record), console)
-    if times := where_time_goes(record):
+    print_table(build_speed_table(record), console)
+    if times := build_time_table(record):
         print_table(times, console)
-    for line in remarks(record):
+    for line in list_remarks(record):
         console.print(line, soft_wrap=True)
     return page.getvalue()
 
 
-def speeds(record: dict[str, Any]) -> Table:
+def build_speed_table(record: dict[str, Any]) -> Table:
+    """Return the table with one row for each variant."""
     variant, *figures = COLUMNS
     table = Table(variant, *figure_columns(*figures), box=box.SIMPLE)
     for row in record["rows"]:
@@ -50,34 +52,40 @@ def speeds(record: dict[str, Any]) -> Table:
     return table
 
 
-def where_time_goes(record: dict[str, Any]) -> Table | None:
-    """Ours beside the quickest peer."""
-    shown = [one for one in (record, quickest(record["peers"])) if one and "ms" in one["time"]]
-    if not shown:
+def build_time_table(record: dict[str, Any]) -> Table | None:
+    """Return the table of time by kind, for ours and the fastest peer; None without a profile."""
+    candidates = (record, find_fastest(record["peers"]))
+    variants = [variant for variant in candidates if variant and "ms" in variant["time"]]
+    if not variants:
         return None
     table = Table("where a step's time goes", box=box.SIMPLE)
-    for one in shown:
-        table.add_column(one["variant"], justify="right")
-    parts = [parts_of(one["time"]) for one in shown]
-    for name in dict.fromkeys(name for found in parts for name in found):
-        cells = [cell(found.get(name, 0.0), one["ms_per_step"]) for found, one in zip(parts, shown, strict=True)]
+    for variant in variants:
+        table.add_column(variant["variant"], justify="right")
+    parts = [list_time_parts(variant["time"]) for variant in variants]
+    for name in dict.fromkeys(name for times in parts for name in times):
+        cells = [
+            format_time_cell(times.get(name, 0.0), variant["ms_per_step"])
+            for times, variant in zip(parts, variants, strict=True)
+        ]
         table.add_row(name, *cells)
     return table
 
 
-def quickest(peers: list[dict[str, Any]]) -> dict[str, Any] | None:
-    return min(peers, key=lambda one: one["ms_per_step"], default=None)
+def find_fastest(peers: list[dict[str, Any]]) -> dict[str, Any] | None:
+    return min(peers, key=lambda peer: peer["ms_per_step"], default=None)
 
 
-def parts_of(time: dict[str, Any]) -> dict[str, float]:
+def list_time_parts(time: dict[str, Any]) -> dict[str, float]:
+    """Return milliseconds by kind, with host gaps and data wait as the last two rows."""
     return {**time["ms"], "host gaps": time["host_gaps_ms"], "data wait": time["data_wait_ms"]}
 
 
-def cell(milliseconds: float, step: float) -> str:
+def format_time_cell(milliseconds: float, step: float) -> str:
     return f"{milliseconds:,.2f} ms {100 * milliseconds / step:5.1f} %"
 
 
-def remarks(record: dict[str, Any]) -> list[str]:
+def list_remarks(record: dict[str, Any]) -> list[str]:
+    """Return the lines below the tables: ceilings, counted work, starts, notes, and skipped peers."""
     best = record["ceilings"]
     lines = [
         f"At best, measured in this run: {best['bandwidth_bytes_per_s'] / 1e9:,.1f} GB/s (a large copy), "

@@ -1,10 +1,10 @@
 """One file a device, the same functions in each: cpu, cuda, mlu (torch_mlu), npu (torch_npu).
 
-    device, place = devices.pick("auto")
-    model.to(place)
+    device, torch_device = devices.pick("auto")
+    model.to(torch_device)
     device.synchronize()
 
-Importing this package does not import torch; `get` does, with the file of the device that was asked for.
+Importing this package does not import torch; `get` imports it, together with the requested device's file.
 """
 
 from __future__ import annotations
@@ -24,40 +24,40 @@ if TYPE_CHECKING:
     from viaduct.devices import cpu, cuda, mlu, npu
     from viaduct.devices.base import Device
 
-    # mypy checks here that every file keeps the promise.
-    _KEPT: tuple[Device, ...] = (cpu, cuda, mlu, npu)
+    # mypy checks here that every file implements the interface.
+    _CHECKED: tuple[Device, ...] = (cpu, cuda, mlu, npu)
 
-# `auto` asks from the right: a vendor's card before CUDA, because both vendors' migration helpers
+# `auto` tries them from the right: a vendor's card before CUDA, because both vendors' migration helpers
 # patch torch.cuda to answer for their own card.
 _NAMES = ("cpu", "cuda", "mlu", "npu")
 _AUTOLOAD = "TORCH_DEVICE_BACKEND_AUTOLOAD"
-_WHO_IS_WHO = "NVIDIA is 'cuda', Ascend 'npu', Cambricon 'mlu'; `viaduct devices` shows what is here."
+_NAME_HINT = "NVIDIA is 'cuda', Ascend 'npu', Cambricon 'mlu'; `viaduct devices` shows what is here."
 
 
 def names() -> tuple[str, ...]:
-    """Every device there is a file for, present or not."""
+    """Return the names of all supported devices, present or not."""
     return _NAMES
 
 
 def get(name: str) -> Device:
-    """The device called `name`, present or not."""
+    """Return the device called `name`, present or not."""
     if name not in _NAMES:
-        raise UnknownName("device", name, _NAMES, _WHO_IS_WHO)
-    with _plugins_waiting():
+        raise UnknownName("device", name, _NAMES, _NAME_HINT)
+    with _disable_plugin_autoload():
         return cast("Device", import_module(f"viaduct.devices.{name}"))
 
 
 def pick(name: str, local_rank: int | None = None) -> tuple[Device, torch.device]:
-    """The device for `auto`, `cpu`, `cuda`, `npu`, `mlu` or `cuda:1`, and its card, made current.
+    """Return the device for `auto`, `cpu`, `cuda`, `npu`, `mlu` or `cuda:1`, and its card, made current.
 
-    Of several ranks on a machine each has the card of its number, among those that are visible.
+    With several ranks on a machine, each uses the visible card whose number is its local rank.
     """
     if name == "auto":
-        device = _best()
-        return device, device.select(_card(device, local_rank))
+        device = _select_auto()
+        return device, device.select(_card_index(device, local_rank))
     kind, colon, digits = name.partition(":")
     if kind not in _NAMES:
-        raise UnknownName("device", name, ("auto", *_NAMES), _WHO_IS_WHO)
+        raise UnknownName("device", name, ("auto", *_NAMES), _NAME_HINT)
     if colon and not digits.isdecimal():
         raise BadValue(f"device {name!r} ends in {digits!r}.", f"Name a card by its number: {kind}:0.")
     if colon and local_rank is not None:
@@ -66,37 +66,37 @@ def pick(name: str, local_rank: int | None = None) -> tuple[Device, torch.device
             f"Say --device {kind}; which cards are used is said by CUDA_VISIBLE_DEVICES and its like.",
         )
     device = get(kind)
-    return device, device.select(int(digits or _card(device, local_rank)))
+    return device, device.select(int(digits or _card_index(device, local_rank)))
 
 
 def check_ranks(name: str, ranks: int) -> None:
-    """Refuse `name` where not each of so many ranks on this machine has a card of its own; none is made current."""
+    """Raise unless each of `ranks` ranks on this machine has a card of its own. No card is made current."""
     kind, colon, _ = name.partition(":")
     if colon or kind not in ("auto", *_NAMES):
         pick(name, local_rank=0)
-    device = _first_here() if kind == "auto" else get(kind)
+    device = _find_first_available() if kind == "auto" else get(kind)
     if device.NAME != "cpu":
         from viaduct.devices.base import check_index
 
         check_index(device.NAME, ranks - 1, device.count(), device.missing())
 
 
-def _card(device: Device, local_rank: int | None) -> int:
+def _card_index(device: Device, local_rank: int | None) -> int:
     return 0 if local_rank is None or device.NAME == "cpu" else local_rank  # all ranks share the one CPU
 
 
-def _best() -> Device:
-    device = _first_here()
-    _say_what_is_broken()
+def _select_auto() -> Device:
+    device = _find_first_available()
+    _warn_about_broken_plugins()
     return device
 
 
-def _first_here() -> Device:
+def _find_first_available() -> Device:
     return next(device for device in map(get, reversed(_NAMES)) if device.available())
 
 
-def _say_what_is_broken() -> None:
-    """A plug-in that is installed and does not load was surely meant to be used."""
+def _warn_about_broken_plugins() -> None:
+    """Log a warning for each plug-in that is installed but does not load."""
     from viaduct.devices.plugin import broken
 
     for why in broken().values():
@@ -104,8 +104,8 @@ def _say_what_is_broken() -> None:
 
 
 @contextmanager
-def _plugins_waiting() -> Iterator[None]:
-    """Keep `import torch` from importing every installed plug-in: with one that is broken, torch would not load."""
+def _disable_plugin_autoload() -> Iterator[None]:
+    """Keep `import torch` from importing every installed plug-in: a broken one would prevent torch from loading."""
     before = os.environ.get(_AUTOLOAD)
     os.environ[_AUTOLOAD] = "0"
     try:

@@ -1,4 +1,4 @@
-"""What every device file must offer, and what the rest of viaduct learns about a device."""
+"""Interface that every device file implements, and the facts about a device that other packages read."""
 
 from __future__ import annotations
 
@@ -19,60 +19,60 @@ _MAY_BE_BUSY = "Another process may hold it: look with nvidia-smi, npu-smi or cn
 
 @runtime_checkable
 class Device(Protocol):
-    """The functions of a device file, in the order in which they stand there."""
+    """Functions of a device file, in the order in which each file defines them."""
 
     NAME: str
 
     def available(self) -> bool:
-        """Whether a card can be used here and now."""
+        """Return True if a card can be used now."""
 
     def missing(self) -> str | None:
-        """None, or a line that says what is missing and a line that says how to get it."""
+        """Return None if a card can be used; else a line that says what is missing and one that says how to get it."""
 
     def count(self) -> int:
-        """How many cards this process sees."""
+        """Return the number of cards that this process sees."""
 
     def select(self, index: int = 0) -> torch.device:
         """Make a card the current one; MissingDevice if there is no such card."""
 
     def synchronize(self) -> None:
-        """Wait until the current card has done all it was given."""
+        """Wait until the current card has finished all queued work."""
 
     def memory_used(self) -> int:
-        """Most bytes allocated at once since the start or `reset_memory`."""
+        """Return the peak of allocated bytes since the start or `reset_memory`."""
 
     def reset_memory(self) -> None:
-        """Let `memory_used` start again from what is allocated now."""
+        """Reset the peak of `memory_used` to the bytes allocated now."""
 
     def memory_free(self) -> int:
-        """Bytes that could still be allocated."""
+        """Return the bytes that can still be allocated."""
 
     def autocast_dtypes(self) -> tuple[str, ...]:
-        """The reduced precisions the hardware has instructions for, out of bf16 and fp16, best first."""
+        """Return those of bf16 and fp16 that the hardware has instructions for, best first."""
 
     def software_dtypes(self) -> tuple[str, ...]:
-        """The reduced precisions that are computed in software, slower than fp32; used only when asked for."""
+        """Return the reduced precisions that run in software, slower than fp32; used only on request."""
 
     def allow_tf32(self, allowed: bool) -> None:
-        """Whether fp32 convolutions may round what they are given to TF32, on cards of NVIDIA."""
+        """Set whether fp32 convolutions may round their inputs to TF32; has an effect on NVIDIA cards only."""
 
     def collective_backend(self) -> str:
-        """The torch.distributed backend that speaks to these cards."""
+        """Return the name of the torch.distributed backend for these cards."""
 
     def graph_capture(self) -> object | None:
-        """The class that captures a graph of kernels, if the device has one."""
+        """Return the class that captures a graph of kernels; None if the device has none."""
 
     def versions(self) -> dict[str, str]:
-        """Torch and the vendor's software under it, as far as it is installed."""
+        """Return the versions of torch and of the vendor's installed software."""
 
     def description(self) -> str:
-        """The current card in a few words."""
+        """Return name and memory of the current card."""
 
     def random_state(self) -> torch.Tensor | None:
-        """The state of the card's own random numbers as bytes on the CPU; None where it has none of its own."""
+        """Return the card's RNG state as bytes on the CPU; None if the device has no generator of its own."""
 
     def set_random_state(self, state: torch.Tensor | None) -> None:
-        """Continue the card's random numbers from `random_state`."""
+        """Restore the card's RNG state from `random_state`."""
 
 
 @dataclass(frozen=True)
@@ -92,17 +92,17 @@ class Facts:
 
 
 def facts(device: Device) -> Facts:
-    """All there is to know about a device; one that fails to answer is reported, not raised."""
+    """Return the facts about a device; if asking it raises, the error becomes the `missing` reason."""
     missing = device.missing()
     if missing is None:
         try:
-            return _ask(device)
+            return _collect_facts(device)
         except Exception as error:
             missing = f"{device.NAME} is here but does not answer: {first_line(error)}\n{_MAY_BE_BUSY}"
     return Facts(device.NAME, False, device.versions(), missing=missing)
 
 
-def _ask(device: Device) -> Facts:
+def _collect_facts(device: Device) -> Facts:
     graph = device.graph_capture()
     return Facts(
         name=device.NAME,
@@ -123,26 +123,26 @@ def check_index(name: str, index: int, count: int, missing: str | None) -> None:
         what, *hints = missing.splitlines()
         raise MissingDevice(f"no {name} to run on: {what}.", *hints)
     if not 0 <= index < count:
-        there = f"{name}:0" if count == 1 else f"{name}:0 to {name}:{count - 1}"
-        raise MissingDevice(f"no {name}:{index} here.", f"This process sees {count}: {there}.")
+        visible = f"{name}:0" if count == 1 else f"{name}:0 to {name}:{count - 1}"
+        raise MissingDevice(f"no {name}:{index} here.", f"This process sees {count}: {visible}.")
 
 
 def first_line(error: BaseException) -> str:
-    """An error's kind and first line, without the addresses vendors like to put there."""
+    """Return an error's class and first line, without URLs that vendors put there."""
     lines = str(error).strip().splitlines() or [""]
     return re.sub(r"\s*\b\w+://\S+", "", f"{type(error).__name__}: {lines[0]}").rstrip(" :")
 
 
 def find_in_file(path: Path, pattern: str) -> str | None:
-    """The first group of `pattern` in a file; None if the file or the match is not there."""
+    """Return the first group of `pattern` in a file; None if there is no file or no match."""
     try:
         text = path.read_text(errors="replace")
     except OSError:
         return None
-    found = re.search(pattern, text, re.MULTILINE | re.IGNORECASE)
-    return found[1].strip() if found else None
+    match = re.search(pattern, text, re.MULTILINE | re.IGNORECASE)
+    return match[1].strip() if match else None
 
 
-def known(versions: dict[str, str | None]) -> dict[str, str]:
-    """The versions that could be found out."""
+def select_known(versions: dict[str, str | None]) -> dict[str, str]:
+    """Return the versions that are known, without those that are None."""
     return {name: version for name, version in versions.items() if version}

@@ -1,4 +1,4 @@
-"""The processor: always here, and what every other device is compared with."""
+"""CPU: always available, and the reference that every other device is compared with."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _MEMINFO = Path("/proc/meminfo")
 _CGROUP = Path("/sys/fs/cgroup")
 _CLEAR_REFS = Path("/proc/self/clear_refs")
 
-# Says what the processor is to be taken for, instead of asking it: 1 computes in bf16, 0 does not.
+# Overrides the detection of bf16 instructions: 1 has them, 0 does not.
 _BF16_VARIABLE = "VIADUCT_CPU_BF16"
-# PyTorch computes in bf16 on any processor, but without one of these it converts to fp32 and back.
+# PyTorch computes in bf16 on any CPU, but without one of these features it converts to fp32 and back.
 _BF16_FLAGS = ("amx_bf16", "avx512_bf16", "bf16")
 _BF16_PROBES = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
-# glibc's mallopt: give memory back only beyond 2 GiB, and never map a buffer by itself below 1 GiB.
+# glibc's mallopt: return memory to the system only beyond 2 GiB, and use mmap only for buffers above 1 GiB.
 _MALLOC_OPTIONS = {"M_TRIM_THRESHOLD": (-1, 2**31 - 1), "M_TOP_PAD": (-2, 64 << 20), "M_MMAP_THRESHOLD": (-3, 1 << 30)}
-_WORTH_SAYING = (*_BF16_FLAGS, "avx512f", "avx2", "sve", "asimd")
+_SHOWN_FLAGS = (*_BF16_FLAGS, "avx512f", "avx2", "sve", "asimd")
 
 
 def available() -> bool:
@@ -97,8 +97,8 @@ def versions() -> dict[str, str]:
 
 def description() -> str:
     name = find_in_file(_CPUINFO, r"^model name\s*:\s*(.+)$") or platform.processor() or platform.machine()
-    cores = _cores()
-    flag = next((flag for flag in _WORTH_SAYING if flag in _flags()), None)
+    cores = _count_cores()
+    flag = next((flag for flag in _SHOWN_FLAGS if flag in _flags()), None)
     return ", ".join(filter(None, (name, f"{cores} core{'s' * (cores > 1)}", flag)))
 
 
@@ -128,8 +128,8 @@ def _has_bf16_instructions() -> bool:
     return any(probe() for probe in probes if probe) or not _flags().isdisjoint(_BF16_FLAGS)
 
 
-def _cores() -> int:
-    """Those this process may run on: a container often has fewer than the machine."""
+def _count_cores() -> int:
+    """Return the number of cores that this process may run on: a container often has fewer than the machine."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -139,7 +139,7 @@ def _machine_free() -> int:
 
 
 def _container_free() -> int:
-    """What the control group leaves; file pages it can drop at any time count as free."""
+    """Return the memory left in the control group; file pages that can be dropped count as free."""
     limit = find_in_file(_CGROUP / "memory.max", r"^(\d+)")
     used = find_in_file(_CGROUP / "memory.current", r"^(\d+)")
     droppable = find_in_file(_CGROUP / "memory.stat", r"^inactive_file (\d+)")
@@ -147,10 +147,10 @@ def _container_free() -> int:
 
 
 def _keep_freed_memory() -> None:
-    """Let the next step reuse the last one's buffers.
+    """Make glibc keep freed memory, so that the next step reuses the last one's buffers.
 
     By default glibc maps every large tensor anew and the kernel zeroes its pages again in every step: a
-    ResNet-50 step at batch 8 spends a tenth of its time on that. Elsewhere than on glibc nothing happens.
+    ResNet-50 step at batch 8 spends a tenth of its time on that. Without glibc nothing happens.
     """
     with suppress(OSError, AttributeError):
         mallopt = ctypes.CDLL(None).mallopt

@@ -9,7 +9,7 @@ import torch
 
 from viaduct.cards.cuda import CARD
 from viaduct.devices import hardware
-from viaduct.devices.base import GIB, check_index, known
+from viaduct.devices.base import GIB, check_index, select_known
 
 NAME = "cuda"
 
@@ -26,7 +26,7 @@ def missing() -> str | None:
         return None
     if torch.version.cuda is None:
         return f"torch {torch.__version__} was built without CUDA\nInstall a CUDA build of torch."
-    refusal = _refusal()
+    refusal = _explain_refusal()
     if refusal == _NO_CARD and _VISIBLE in os.environ:
         return f"no card visible; {_VISIBLE}={os.environ[_VISIBLE]!r}\nUnset it, or list card numbers: 0,1."
     return f"{refusal}\n`nvidia-smi` shows cards and driver; this torch wants one for CUDA {torch.version.cuda}."
@@ -74,7 +74,7 @@ def allow_tf32(allowed: bool) -> None:
     # The old switches set the new ones (fp32_precision) as well. After the new ones alone torch refuses to read the
     # old, which its own compiler does (torch._inductor.kernel.conv).
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that they are old
+        warnings.simplefilter("ignore")  # torch warns that they are deprecated
         torch.backends.cudnn.allow_tf32 = allowed
         if not allowed:
             torch.set_float32_matmul_precision("highest")
@@ -89,11 +89,11 @@ def graph_capture() -> object | None:
 
 
 def versions() -> dict[str, str]:
-    return known(
+    return select_known(
         {
             "torch": torch.__version__,
             "cuda": torch.version.cuda,
-            "cudnn": _cudnn(),
+            "cudnn": _find_cudnn_version(),
             "driver": hardware.nvidia_driver(),
         }
     )
@@ -113,8 +113,8 @@ def set_random_state(state: torch.Tensor | None) -> None:
         torch.cuda.set_rng_state(state)
 
 
-def _refusal() -> str:
-    """Why CUDA does not start, in torch's words: no driver, one that is too old, or no card."""
+def _explain_refusal() -> str:
+    """Return torch's reason why CUDA does not start: no driver, one that is too old, or no card."""
     try:
         torch.cuda.current_device()
     except (RuntimeError, AssertionError) as error:
@@ -122,6 +122,6 @@ def _refusal() -> str:
     return _NO_CARD
 
 
-def _cudnn() -> str | None:
+def _find_cudnn_version() -> str | None:
     number: int | None = torch.backends.cudnn.version()  # type: ignore[no-untyped-call]
     return f"{number // 10000}.{number // 100 % 100}.{number % 100}" if number else None

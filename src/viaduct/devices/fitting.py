@@ -51,13 +51,13 @@ class Fit:
 
 
 def find_fit(package: str, torch: str) -> Fit | None:
-    """Return what an installed plug-in needs; None where it is not installed or does not say."""
+    """Return the torch that an installed plug-in was built for; None if it is not installed or does not say."""
     try:
-        found = metadata.distribution(package)
+        distribution = metadata.distribution(package)
     except metadata.PackageNotFoundError:
         return None
-    version = (found.metadata.get_all("Version") or [""])[0]
-    built_for = pinned_torch(found.requires or []) or torch_in_version(package, version)
+    version = (distribution.metadata.get_all("Version") or [""])[0]
+    built_for = pinned_torch(distribution.requires or []) or torch_in_version(package, version)
     return Fit(package, version, built_for, torch) if built_for else None
 
 
@@ -77,11 +77,12 @@ def pinned_torch(requirements: list[str]) -> str | None:
 
 
 def torch_in_version(package: str, version: str) -> str | None:
+    """Return the torch release that the plug-in's own version names."""
     if package == NPU.module:
-        own = re.match(r"\d+\.\d+\.\d+", version)
-        return own[0] if own else None
-    behind = re.search(r"[-+.]torch(\d+(?:\.\d+)+)", version)
-    return behind[1] if behind else None
+        match = re.match(r"\d+\.\d+\.\d+", version)
+        return match[0] if match else None
+    match = re.search(r"[-+.]torch(\d+(?:\.\d+)+)", version)
+    return match[1] if match else None
 
 
 def numbers(version: str) -> tuple[int, ...]:

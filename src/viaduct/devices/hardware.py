@@ -1,7 +1,7 @@
-"""What the operating system shows of the cards and the vendors' software, without torch.
+"""Cards, drivers and vendor software that the operating system reports, found without torch.
 
     nvidia_driver(), ascend_driver(), cann(), cambricon_driver(), cntoolkit()     versions, or None
-    describe_old_driver("mlu", "4.15.3")                                          what to say of a driver, or None
+    describe_old_driver("mlu", "4.15.3")                                          what is wrong with a driver, or None
     list_without_torch()                                                          every device, where torch is missing
 
 Importing this module does not import torch.
@@ -16,7 +16,7 @@ from importlib import metadata
 from pathlib import Path
 
 from viaduct.cards import CUDA, MLU, NPU
-from viaduct.devices.base import Facts, find_in_file, known
+from viaduct.devices.base import Facts, find_in_file, select_known
 from viaduct.devices.fitting import find_fit
 from viaduct.extras import install_line
 
@@ -42,6 +42,7 @@ def ascend_driver() -> str | None:
 
 
 def cann() -> str | None:
+    """Return the version of Ascend's toolkit."""
     folders = (*filter(None, map(os.environ.get, CANN_VARIABLES)), *CANN_FOLDERS)
     notes = (Path(folder, f"{platform.machine()}-linux", "ascend_toolkit_install.info") for folder in folders)
     return next(filter(None, (find_in_file(note, r"^version=(.+)$") for note in notes)), None)
@@ -53,6 +54,7 @@ def cambricon_driver() -> str | None:
 
 
 def cntoolkit() -> str | None:
+    """Return the version of Cambricon's toolkit."""
     folder = os.environ.get("NEUWARE_HOME", CNTOOLKIT)
     return find_in_file(Path(folder, "version.txt"), r"(\d+\.\d+\.\d+)")
 
@@ -74,20 +76,20 @@ def describe_old_driver(name: str, version: str | None) -> str | None:
 
 
 def read_version(text: str) -> tuple[int, ...]:
-    """Return the numbers of a version: (4, 20, 6) of `v4.20.6-1`; nothing where it does not begin with any."""
+    """Return the numbers of a version: (4, 20, 6) of `v4.20.6-1`; () if it does not begin with a number."""
     found = re.match(r"v?(\d+(?:\.\d+)*)", text.strip())
     return tuple(int(number) for number in found[1].split(".")) if found else ()
 
 
 def list_without_torch() -> list[Facts]:
-    """Return what is known of each device where torch is not installed: none can be used, some are there."""
+    """Return the facts about each device on a machine without torch, where none of them can be used."""
     versions: dict[str, dict[str, str | None]] = {
         "cpu": {"python": platform.python_version()},
         "cuda": {"driver": nvidia_driver()},
         "mlu": {MLU.module: package_version(MLU.module), "cntoolkit": cntoolkit(), "driver": cambricon_driver()},
         "npu": {NPU.module: package_version(NPU.module), "cann": cann(), "driver": ascend_driver()},
     }
-    return [Facts(name, False, known(found), missing=describe_missing(name)) for name, found in versions.items()]
+    return [Facts(name, False, select_known(found), missing=describe_missing(name)) for name, found in versions.items()]
 
 
 def describe_missing(name: str) -> str:
@@ -107,6 +109,7 @@ def describe_missing(name: str) -> str:
 
 
 def count_cards(name: str) -> int:
+    """Return the number of device files of a vendor's cards."""
     return len(list(DEV.glob(CARD_FILES[name]))) if name in CARD_FILES else 0
 
 

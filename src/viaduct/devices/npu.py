@@ -8,7 +8,7 @@ import torch
 
 from viaduct.cards.npu import CARD
 from viaduct.devices import hardware, plugin
-from viaduct.devices.base import GIB, check_index, known
+from viaduct.devices.base import GIB, check_index, select_known
 
 NAME = CARD.name
 
@@ -83,7 +83,7 @@ def graph_capture() -> object | None:
 
 
 def versions() -> dict[str, str]:
-    return known(
+    return select_known(
         {
             "torch": torch.__version__,
             CARD.module: plugin.version(CARD.module),

@@ -1,7 +1,7 @@
 """Load a vendor's torch plug-in, and say what is wrong with one that will not load.
 
-A plug-in that is not installed is asked for again each time; one that breaks while it loads is not, because
-half a plug-in leaves its name registered in torch and the second error would hide the first.
+The import of a plug-in that is not installed is tried again each time. A plug-in that fails while it loads is not tried
+again: half loaded, it leaves its name registered in torch, and the second error would hide the first.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _broken: dict[str, str] = {}
 
 @dataclass(frozen=True)
 class Vendor:
-    """What a message about a plug-in must be able to name."""
+    """Names and hints that the messages about a vendor's plug-in use."""
 
     package: str
     device: str
@@ -36,11 +36,11 @@ class Vendor:
 
 
 class NotLoaded(Exception):
-    """Why there is no plug-in to talk to."""
+    """Reason why a plug-in cannot be used, and a hint, as two lines."""
 
 
 def missing(vendor: Vendor) -> str | None:
-    """None if the plug-in loads and sees a card; else what is missing and how to get it."""
+    """Return None if the plug-in loads and sees a card; else what is missing and how to get it."""
     try:
         cards = _load(vendor).device_count()
     except NotLoaded as why:
@@ -56,7 +56,7 @@ def missing(vendor: Vendor) -> str | None:
 
 
 def api(vendor: Vendor) -> Any:
-    """The plug-in's own `torch.npu` or `torch.mlu`."""
+    """Return the plug-in's `torch.npu` or `torch.mlu` module."""
     try:
         return _load(vendor)
     except NotLoaded as why:
@@ -65,7 +65,7 @@ def api(vendor: Vendor) -> Any:
 
 
 def version(package: str) -> str | None:
-    """The plug-in's version, also when it does not load."""
+    """Return the plug-in's version, also if it does not load."""
     loaded = getattr(sys.modules.get(package), "__version__", None)
     if loaded:
         return str(loaded)
@@ -73,7 +73,7 @@ def version(package: str) -> str | None:
 
 
 def broken() -> dict[str, str]:
-    """The plug-ins that are installed and failed to load, each with its first error."""
+    """Return the installed plug-ins that failed to load, each with its first error."""
     return dict(_broken)
 
 
@@ -87,7 +87,7 @@ def _load(vendor: Vendor) -> Any:
         import_module(package)
         return vars(torch)[vendor.device]
     except Exception as error:
-        # A vendor's import runs its whole start-up: whatever goes wrong in there is the reason we report.
+        # Importing a plug-in runs the vendor's start-up code, which may raise anything: that error is the reason.
         if isinstance(error, ModuleNotFoundError) and error.name == package:
             raise NotLoaded(f"{package} is not installed\n{vendor.install}") from error
         _broken[package] = f"{package} is installed but does not load: {first_line(error)}{_built_for(package)}"

@@ -1,4 +1,4 @@
-"""A heap overrun in oneDNN's weight gradient of strided 1x1 convolutions, avoided.
+"""Workaround for a heap overrun in oneDNN's weight gradient of strided 1x1 convolutions.
 
 oneDNN copies the pixels that such a convolution reads into a workspace of pixels x input channels, but advances in it
 by a whole vector block for each pixel: 8 channels with AVX2, 16 with AVX-512. With fewer input channels than that it
@@ -19,7 +19,7 @@ from torch import Tensor
 WIDEST_BLOCK = 16  # channels in a vector block of AVX-512
 _X86 = ("x86_64", "amd64", "i386", "i686")
 _CONVOLUTION_BACKWARD = torch.ops.aten.convolution_backward.default
-_TORCHS_OWN = torch._C.DispatchKey.CompositeExplicitAutograd
+_TORCH_KERNEL = torch._C.DispatchKey.CompositeExplicitAutograd
 
 Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]
 
@@ -34,7 +34,7 @@ def guard_weight_gradients() -> torch.library.Library | None:
         return None
     library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
     library.impl("convolution_backward", differentiate, "CPU")  # type: ignore[no-untyped-call]
-    return library  # its kernels are removed with it
+    return library  # the kernels are unregistered when this object is deleted
 
 
 def differentiate(
@@ -50,24 +50,27 @@ def differentiate(
     groups: int,
     output_mask: list[bool],
 ) -> Gradients:
-    """Compute aten::convolution_backward; affected gradients of weight and bias from the pixels the stride selects.
+    """Compute aten::convolution_backward; an affected convolution's weight and bias gradients avoid the stride.
 
-    oneDNN has one kernel for weight and bias: it runs for a bias that is trained beside a frozen weight, too.
+    They are computed with stride 1 from the pixels that the stride selects. oneDNN has one kernel for weight and bias,
+    so a trained bias beside a frozen weight is affected too.
     """
     shape = (transposed, output_padding, groups)
     if transposed or not any(output_mask[1:]) or not is_affected(weight, stride, padding, groups):
-        return _run(gradient, x, weight, bias_sizes, stride, padding, dilation, *shape, output_mask)
+        return _call_torch_kernel(gradient, x, weight, bias_sizes, stride, padding, dilation, *shape, output_mask)
     steps = stride * (x.dim() - 2) if len(stride) == 1 else stride
     selected = x
     for dimension, step in enumerate(steps, start=2):
         selected = selected[(slice(None),) * dimension + (slice(None, None, step),)]
-    rest = [False, *output_mask[1:]]
-    _, for_weight, for_bias = _run(gradient, selected, weight, bias_sizes, [1], padding, dilation, *shape, rest)
+    weight_and_bias = [False, *output_mask[1:]]
+    _, weight_gradient, bias_gradient = _call_torch_kernel(
+        gradient, selected, weight, bias_sizes, [1], padding, dilation, *shape, weight_and_bias
+    )
     if not output_mask[0]:
-        return None, for_weight, for_bias
-    only_x = [True, False, False]
-    for_x, _, _ = _run(gradient, x, weight, None, stride, padding, dilation, *shape, only_x)
-    return for_x, for_weight, for_bias
+        return None, weight_gradient, bias_gradient
+    only_input = [True, False, False]
+    input_gradient, _, _ = _call_torch_kernel(gradient, x, weight, None, stride, padding, dilation, *shape, only_input)
+    return input_gradient, weight_gradient, bias_gradient
 
 
 def is_affected(weight: Tensor, stride: list[int], padding: list[int], groups: int) -> bool:
@@ -81,6 +84,6 @@ def is_affected(weight: Tensor, stride: list[int], padding: list[int], groups: i
     )
 
 
-def _run(*arguments: Any) -> Gradients:
-    made: Gradients = _CONVOLUTION_BACKWARD._op_dk(_TORCHS_OWN, *arguments)
-    return made
+def _call_torch_kernel(*arguments: Any) -> Gradients:
+    gradients: Gradients = _CONVOLUTION_BACKWARD._op_dk(_TORCH_KERNEL, *arguments)
+    return gradients

@@ -1,12 +1,12 @@
-"""How long work takes on a device: warm-up, short turns, the device's own clock, medians and their spread.
+"""Timing of work on a device: warm-up, short turns, the device's own clock, medians and their spread.
 
     clock = Clock(device, "cuda")
     warm_up(variant, steps=10)
     turns = take_turns({"ours": ours, "peer": peer}, clock, steps=20, windows=7)
     Sample(turns["ours"]).median, ratio(turns["peer"], turns["ours"])
 
-Variants take turns in short windows, so that a slow moment of the machine falls on all of them alike; each turn begins
-with another one, so that nobody always follows the same neighbour. A ratio is the median of the ratios within a turn.
+Variants take turns in short windows, so that a slow moment of the machine affects all of them alike. Each turn begins
+with another variant, so that none always follows the same one. A ratio is the median of the ratios within a turn.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ import torch
 
 from viaduct.devices.base import Device
 
-Steps = Callable[[int], object]  # takes so many steps; need not wait for the device
+Steps = Callable[[int], object]  # runs that many steps; need not wait for the device
 
 
 class Clock:
-    """Seconds as the device counts them: by events on an accelerator, by the processor's counter on the CPU."""
+    """Clock of a device: events on an accelerator, `time.perf_counter` on the CPU."""
 
     def __init__(self, device: Device, kind: str) -> None:
         self.device = device
         self.vendor: Any = None if kind == "cpu" else getattr(torch, kind)
 
     def seconds(self, work: Callable[[], object]) -> float:
-        """From an idle device to the end of the work, all that it left to be done included."""
+        """Return the seconds from an idle device to the end of the work, including what it queued on the device."""
         self.device.synchronize()
         if self.vendor is None:
             began = time.perf_counter()
@@ -46,7 +46,7 @@ class Clock:
         return float(first.elapsed_time(last)) / 1000
 
     def wall_seconds(self, work: Callable[[], object]) -> float:
-        """The same by the host's clock: for what the host does at length, such as compiling."""
+        """Return the seconds by the host's clock, for work that is mostly on the host, such as compiling."""
         self.device.synchronize()
         began = time.perf_counter()
         work()
@@ -56,7 +56,7 @@ class Clock:
 
 @dataclass(frozen=True)
 class Sample:
-    """What was measured, window by window, and what is said of it."""
+    """Measured value of each window, with their median, quartiles and spread."""
 
     values: list[float]
 
@@ -66,7 +66,7 @@ class Sample:
 
     @property
     def quartiles(self) -> tuple[float, float]:
-        """Half of all windows lie between them."""
+        """First and third quartile: half of all windows lie between them."""
         if len(self.values) == 1:
             return self.values[0], self.values[0]
         low, _, high = quantiles(self.values, n=4, method="inclusive")
@@ -80,7 +80,7 @@ class Sample:
 
 
 def warm_up(variant: Steps, clock: Clock, steps: int) -> float:
-    """Steps that count for nothing; the seconds that all of them took."""
+    """Run steps that are not measured; return the seconds of all of them."""
     return clock.wall_seconds(lambda: variant(steps)) if steps else 0.0
 
 
@@ -91,7 +91,7 @@ def take_turns(
     windows: int,
     after_turn: Callable[[int], object] = lambda turn: None,
 ) -> dict[str, list[float]]:
-    """Seconds per step of each variant, turn by turn."""
+    """Return the seconds per step of each variant, one value for each turn."""
     names = list(variants)
     seconds: dict[str, list[float]] = {name: [] for name in names}
     for turn in range(windows):
@@ -104,5 +104,5 @@ def take_turns(
 
 
 def ratio(base: list[float], own: list[float]) -> float:
-    """How many times quicker `own` is than `base`: the median over turns in which both ran."""
+    """Return how many times faster `own` is than `base`: the median of the turns' ratios."""
     return median(other / mine for other, mine in zip(base, own, strict=True))

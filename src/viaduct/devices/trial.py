@@ -1,8 +1,8 @@
 """One real training step on a card, checked against the same step on the CPU in fp32.
 
-The step is convolution, batch norm, linear layer, cross entropy, backward and SGD. What is compared is how
-far the step moved each tensor, not where the tensor ended: a wrong gradient cannot hide behind the weight
-it was added to. A trial fails if the worst tensor is off by more than TOLERANCE, as a share of its movement.
+The step is convolution, batch norm, linear layer, cross entropy, backward and SGD. The updates of the
+tensors are compared, not the updated tensors: a small update added to a large weight would hide a wrong gradient.
+A trial fails if the relative error of any tensor's update exceeds TOLERANCE.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from torch import nn
 
 from viaduct.devices.base import Device, first_line
 
-# Measured, torch 2.11 and 2.13: fp32 2.2e-4 (H200), bf16 3.1e-2 (EPYC, Xeon, H200), fp16 1.0e-2 (H200). The rest
-# is room for cards nobody has measured, such as an NPU whose fp32 convolutions run in HF32.
+# Measured, torch 2.11 and 2.13: fp32 2.2e-4 (H200), bf16 3.1e-2 (EPYC, Xeon, H200), fp16 1.0e-2 (H200). The
+# tolerances leave room for cards that were not measured, such as an NPU whose fp32 convolutions run in HF32.
 TOLERANCE = {"fp32": 0.01, "bf16": 0.1, "fp16": 0.05}
 
 _DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -26,7 +26,7 @@ _BATCH, _SIDE, _CLASSES = 16, 32, 10
 
 @dataclass(frozen=True)
 class Trial:
-    """How one card fared in one precision."""
+    """Result of the trial step of one card in one precision."""
 
     device: str
     precision: str
@@ -38,50 +38,50 @@ class Trial:
 
 
 def run(device: Device) -> list[Trial]:
-    """A trial of every card in fp32 and in each reduced precision it computes in."""
+    """Try every card in fp32 and in each reduced precision that its hardware supports."""
     return [
-        _attempt(device, index, precision)
+        _try_precision(device, index, precision)
         for index in range(device.count())
-        for precision in ("fp32", *_reduced(device, index))
+        for precision in ("fp32", *_find_reduced_precisions(device, index))
     ]
 
 
-def _reduced(device: Device, index: int) -> tuple[str, ...]:
+def _find_reduced_precisions(device: Device, index: int) -> tuple[str, ...]:
     try:
         device.select(index)
         return device.autocast_dtypes()
     except Exception:
-        # A card this ill fails in fp32 too, and that trial carries the reason.
+        # Such a card fails in fp32 too, and that trial reports the reason.
         return ()
 
 
-def _attempt(device: Device, index: int, precision: str) -> Trial:
+def _try_precision(device: Device, index: int, precision: str) -> Trial:
     name = device.NAME if device.NAME == "cpu" else f"{device.NAME}:{index}"
     tolerance = TOLERANCE[precision]
     try:
-        milliseconds, difference = _measure(device, index, precision)
+        milliseconds, difference = _measure_step(device, index, precision)
     except Exception as error:
-        # A card that throws has failed its trial; that is the answer, not our bug.
+        # An exception from the card is a failed trial, not a bug of ours.
         return Trial(name, precision, False, None, None, tolerance, first_line(error))
     ok = difference <= tolerance
     reason = None if ok else f"differs from the CPU's fp32 by {difference:.2g}, more than {tolerance:g}"
     return Trial(name, precision, ok, milliseconds, difference, tolerance, reason)
 
 
-def _measure(device: Device, index: int, precision: str) -> tuple[float, float]:
-    """Milliseconds of a step once warm, and how far the first step strayed from the CPU's."""
-    expected = _movement(_network(), torch.device("cpu"), "fp32")
-    place = device.select(index)
-    network = _network().to(place)
-    moved = _movement(network, place, precision)
+def _measure_step(device: Device, index: int, precision: str) -> tuple[float, float]:
+    """Return the milliseconds of a warm step, and the largest error of the first step's updates against the CPU."""
+    expected = _measure_update(_build_network(), torch.device("cpu"), "fp32")
+    torch_device = device.select(index)
+    network = _build_network().to(torch_device)
+    update = _measure_update(network, torch_device, precision)
     device.synchronize()
     started = time.perf_counter()
-    _step(network, place, precision)
+    _run_step(network, torch_device, precision)
     device.synchronize()
-    return (time.perf_counter() - started) * 1000, _worst(moved, expected)
+    return (time.perf_counter() - started) * 1000, _find_largest_error(update, expected)
 
 
-def _network() -> nn.Module:
+def _build_network() -> nn.Module:
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(1)
         return nn.Sequential(
@@ -94,31 +94,31 @@ def _network() -> nn.Module:
         )
 
 
-def _movement(network: nn.Module, place: torch.device, precision: str) -> dict[str, torch.Tensor]:
-    before = _tensors(network)
-    _step(network, place, precision)
-    after = _tensors(network)
+def _measure_update(network: nn.Module, torch_device: torch.device, precision: str) -> dict[str, torch.Tensor]:
+    before = _copy_tensors(network)
+    _run_step(network, torch_device, precision)
+    after = _copy_tensors(network)
     return {name: after[name] - before[name] for name in after}
 
 
-def _step(network: nn.Module, place: torch.device, precision: str) -> None:
-    chance = torch.Generator().manual_seed(2)
-    images_NCHW = torch.randn(_BATCH, 3, _SIDE, _SIDE, generator=chance).to(place)
-    labels = torch.randint(_CLASSES, (_BATCH,), generator=chance).to(place)
+def _run_step(network: nn.Module, torch_device: torch.device, precision: str) -> None:
+    generator = torch.Generator().manual_seed(2)
+    images_NCHW = torch.randn(_BATCH, 3, _SIDE, _SIDE, generator=generator).to(torch_device)
+    labels = torch.randint(_CLASSES, (_BATCH,), generator=generator).to(torch_device)
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
     optimizer.zero_grad()
-    with torch.autocast(place.type, _DTYPES[precision]) if precision in _DTYPES else nullcontext():
+    with torch.autocast(torch_device.type, _DTYPES[precision]) if precision in _DTYPES else nullcontext():
         loss = nn.functional.cross_entropy(network(images_NCHW), labels)
     loss.backward()  # type: ignore[no-untyped-call]
     optimizer.step()
 
 
-def _tensors(network: nn.Module) -> dict[str, torch.Tensor]:
+def _copy_tensors(network: nn.Module) -> dict[str, torch.Tensor]:
     state = network.state_dict().items()
     return {name: tensor.detach().to("cpu", copy=True) for name, tensor in state if tensor.is_floating_point()}
 
 
-def _worst(moved: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> float:
-    """The largest relative error of any tensor; infinite if a number was lost to NaN."""
-    errors = [float((moved[name] - expected[name]).norm() / expected[name].norm()) for name in expected]
+def _find_largest_error(update: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> float:
+    """Return the largest relative error of any tensor's update; infinite if a value is NaN."""
+    errors = [float((update[name] - expected[name]).norm() / expected[name].norm()) for name in expected]
     return max(error if error == error else float("inf") for error in errors)

@@ -1,7 +1,6 @@
-"""Kernels of our own, where a profile on an NVIDIA card showed that a whole training step gains by them.
+"""Own kernels for NVIDIA cards, for those parts of a training step that a profile showed they make faster.
 
-`fuse.py` puts them into a network. The files `*_kernels.py`, in Triton, and grouped.cu, in CUDA C++ for NVRTC, are what
-runs on the card; the files beside them prepare and launch it. Tensors lie channels_last, and kernels see them as rows
-of pixels and columns of channels. Nothing here is imported unless it is asked for: Triton comes with torch's CUDA
-builds only.
+`fuse.py` puts them into a network. The files `*_kernels.py` (Triton) and grouped.cu (CUDA C++, compiled by NVRTC) run
+on the card; the other files prepare and launch them. Tensors are channels_last, and kernels see them as rows of pixels
+and columns of channels. The modules are imported only where kernels are used: only torch's CUDA builds have Triton.
 """

@@ -1,4 +1,4 @@
-"""AmoebaNet's training pass on our kernels; it computes what `AmoebaNet.forward` does."""
+"""AmoebaNet's forward pass in training on our kernels; it computes the same as `AmoebaNet.forward`."""
 
 from __future__ import annotations
 
@@ -8,22 +8,27 @@ import torch
 from torch import Tensor, nn
 
 from viaduct.kernels.bottleneck import Weights
-from viaduct.kernels.cell import Pass, cell_fits, find_wirings, readers_of
+from viaduct.kernels.cell import CellPass, can_fuse_cell, find_wirings, list_readers
 from viaduct.kernels.pooling import Pool, apply_pool
-from viaduct.kernels.terms import MOST_READERS, Term, state
+from viaduct.kernels.terms import MOST_READERS, Term, sum_terms
 from viaduct.models.amoebanet import AmoebaNet
 from viaduct.models.amoebanet_cells import Cell, relu_in_place
 from viaduct.models.resnet import at_least_float32
 
 
-def network_fits(network: AmoebaNet) -> bool:
-    cells = [cell for cell in network.cells.values() if isinstance(cell, Cell) and cell_fits(cell)]
-    return len(cells) == len(network.cells) and len(stem_readers(cells[0])) <= MOST_READERS
+def can_fuse_network(network: AmoebaNet) -> bool:
+    """Return True if our kernels support every cell and the number of readers of the stem."""
+    cells = [cell for cell in network.cells.values() if isinstance(cell, Cell) and can_fuse_cell(cell)]
+    return len(cells) == len(network.cells) and len(list_stem_readers(cells[0])) <= MOST_READERS
 
 
-def stem_readers(first: Cell) -> list[bool]:
-    """The first cell reads the stem as its second state, and with a ReLU as its input; so does the second cell."""
-    return [*readers_of(find_wirings(first)[1]), True, True]
+def list_stem_readers(first: Cell) -> list[bool]:
+    """Return for each reader of the stem whether it reads through a ReLU.
+
+    The first cell reads the stem as its second state, and, through a ReLU, as its input. The second cell reads it
+    through a ReLU too.
+    """
+    return [*list_readers(find_wirings(first)[1]), True, True]
 
 
 def convolutions(network: AmoebaNet) -> list[nn.Conv2d]:
@@ -32,25 +37,27 @@ def convolutions(network: AmoebaNet) -> list[nn.Conv2d]:
 
 
 def forward(network: AmoebaNet, weights: Weights, dtype: torch.dtype, images_NCHW: Tensor) -> Any:
+    """Return the logits, with those of the auxiliary head if there is one."""
     stem = network.stem.conv0(images_NCHW).to(dtype).contiguous(memory_format=torch.channels_last)
     first: Any = next(iter(network.cells.values()))
-    *given, x, later = state([Term(stem, network.stem.conv0_bn)], stem_readers(first))
-    previous: Tensor | list[Tensor] = given
+    *first_statess, x, later = sum_terms([Term(stem, network.stem.conv0_bn)], list_stem_readers(first))
+    previous: Tensor | list[Tensor] = first_statess
     auxiliary = None
     for index, (name, cell) in enumerate(network.cells.items()):
         assert isinstance(cell, Cell)
-        watched = network.aux is not None and name == network.aux_after
-        made = Pass(cell, weights, 3 if watched else 2, network.keep(index)).run(x, previous)
-        previous, (x, later) = later, made[:2]
-        if watched:
-            auxiliary = auxiliary_head(network.aux, made[2])
+        has_auxiliary = network.aux is not None and name == network.aux_after
+        outputs = CellPass(cell, weights, 3 if has_auxiliary else 2, network.keep(index)).run(x, previous)
+        previous, (x, later) = later, outputs[:2]
+        if has_auxiliary:
+            auxiliary = run_auxiliary_head(network.aux, outputs[2])
     logits = at_least_float32(network.head(network.dropout(x.mean((2, 3)))))
     return logits if auxiliary is None else (logits, auxiliary)
 
 
-def auxiliary_head(head: Any, x_NCHW: Tensor) -> Tensor:
+def run_auxiliary_head(head: Any, x_NCHW: Tensor) -> Tensor:
+    """Return the auxiliary head's logits, with our kernel for its pool."""
     head.refuse_another_size(x_NCHW)
-    features = apply_pool(x_NCHW, Pool(5, 3, average=True, whole=True))
+    features = apply_pool(x_NCHW, Pool(5, 3, average=True, valid_only=True))
     features = relu_in_place(head.aux_bn0(head.proj(features)))
     features = relu_in_place(head.aux_bn1(head.conv(features)))
     return at_least_float32(head.head(features.flatten(1)))

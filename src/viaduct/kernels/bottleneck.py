@@ -1,8 +1,8 @@
 """A bottleneck block as a single operation, forward and backward, over the kernels beside this file.
 
-1x1 convolutions are products of matrices, which the library does best. Around them are our own passes over the
-numbers: a batch norm's statistics; scale, shift, ReLU and shortcut together; as few as possible in the backward pass.
-The gradient of the shortcut is added by the matrix product that computes the remaining gradient.
+1x1 convolutions are matrix products, which cuBLAS does best. Our kernels do the rest in as few passes over memory as
+possible: the statistics of each batch norm; then scale, shift, ReLU and shortcut together. In the backward pass the
+matrix product that computes the gradient w.r.t. the input also adds the gradient of the shortcut.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from viaduct.kernels.norm import (
     rows_of,
 )
 
-Weights = dict[nn.Conv2d, Tensor]  # of convolutions, in the precision of computation
+Weights = dict[nn.Conv2d, Tensor]  # weights of convolutions, cast to the precision of computation
 
 
 @dataclass(frozen=True)
 class Branch:
-    """A convolution and its norm, and what they computed for this batch."""
+    """Output of a convolution, its batch norm for this batch, and the cast weight."""
 
     x: Tensor  # the norm's input, as rows
     norm: Norm
@@ -51,88 +51,96 @@ class BottleneckFunction(torch.autograd.Function):
         branch2, middle = apply_convolution(first, block.conv2, block.norm2, weights)
         second = apply_scale_shift(branch2.x, branch2.norm)
         branch3 = apply_pointwise(second, block.conv3, block.norm3, weights)
-        side = None if isinstance(block.shortcut, nn.Identity) else apply_projection(x, block.shortcut, weights)
-        other, other_norm = (rows_of(x), None) if side is None else (side.x, side.norm)
+        projection = None if isinstance(block.shortcut, nn.Identity) else apply_projection(x, block.shortcut, weights)
+        other, other_norm = (rows_of(x), None) if projection is None else (projection.x, projection.norm)
         y, signs = apply_scale_shift_add(branch3.x, branch3.norm, other, other_norm)
-        ctx.block, ctx.branches, ctx.seen = block, (branch1, branch2, branch3, side), (x, first, second, signs)
+        ctx.block, ctx.branches, ctx.saved = block, (branch1, branch2, branch3, projection), (x, first, second, signs)
         return images_like(y, middle)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
-        (branch1, branch2, branch3, side), (x, first, second, signs) = ctx.branches, ctx.seen
+        (branch1, branch2, branch3, projection), (x, first, second, signs) = ctx.branches, ctx.saved
         gradient = gradient_rows(gradient, x.dtype)
-        change, sums3 = masked_gradient_sums(gradient, branch3.x, branch3.norm, signs)
-        at3 = input_gradient(change, branch3.x, branch3.norm, sums3)
-        weight3 = weight_gradient(at3, second)
-        change2 = at3 @ branch3.weight
-        sums2 = gradient_sums(change2, branch2.x, branch2.norm)
-        at2 = input_gradient(change2, branch2.x, branch2.norm, sums2, relu=True)
-        change1, weight2 = backpropagate_convolution(at2, first, branch2, ctx.block.conv2)
-        sums1 = gradient_sums(change1, branch1.x, branch1.norm)
-        at1 = input_gradient(change1, branch1.x, branch1.norm, sums1, relu=True)
-        made = [(weight_gradient(at1, rows_of(x)), sums1), (weight2, sums2), (weight3, sums3)]
-        shortcut = change
-        if side is not None:
-            shortcut, weight, sums = backpropagate_projection(change, x, side, ctx.block.shortcut)
-            made.append((weight, sums))
-        result = shortcut.addmm_(
-            at1, branch1.weight
-        )  # in place: nothing else refers to it, and a copy would cost a pass
-        gradients = order_gradients(made, ctx.block)
-        ctx.branches = ctx.seen = ctx.block = None
-        return images_like(result, x), None, None, *gradients
+        masked_gradient, sums3 = masked_gradient_sums(gradient, branch3.x, branch3.norm, signs)
+        conv3_gradient = input_gradient(masked_gradient, branch3.x, branch3.norm, sums3)
+        weight3 = weight_gradient(conv3_gradient, second)
+        second_gradient = conv3_gradient @ branch3.weight
+        sums2 = gradient_sums(second_gradient, branch2.x, branch2.norm)
+        conv2_gradient = input_gradient(second_gradient, branch2.x, branch2.norm, sums2, relu=True)
+        first_gradient, weight2 = backpropagate_convolution(conv2_gradient, first, branch2, ctx.block.conv2)
+        sums1 = gradient_sums(first_gradient, branch1.x, branch1.norm)
+        conv1_gradient = input_gradient(first_gradient, branch1.x, branch1.norm, sums1, relu=True)
+        layer_gradients = [(weight_gradient(conv1_gradient, rows_of(x)), sums1), (weight2, sums2), (weight3, sums3)]
+        shortcut = masked_gradient
+        if projection is not None:
+            shortcut, weight, sums = backpropagate_projection(masked_gradient, x, projection, ctx.block.shortcut)
+            layer_gradients.append((weight, sums))
+        # In place: nothing else refers to the shortcut's gradient, and a copy would cost a pass over memory.
+        x_gradient = shortcut.addmm_(conv1_gradient, branch1.weight)
+        gradients = order_gradients(layer_gradients, ctx.block)
+        ctx.branches = ctx.saved = ctx.block = None
+        return images_like(x_gradient, x), None, None, *gradients
 
 
-def layers_of(block: Any) -> list[tuple[nn.Conv2d, nn.BatchNorm2d]]:
+def list_layers(block: Any) -> list[tuple[nn.Conv2d, nn.BatchNorm2d]]:
+    """Return each convolution of a block with its norm; the shortcut's projection is last."""
     layers = [(block.conv1, block.norm1), (block.conv2, block.norm2), (block.conv3, block.norm3)]
     projected = [] if isinstance(block.shortcut, nn.Identity) else [(block.shortcut.conv, block.shortcut.norm)]
     return [*layers, *projected]
 
 
-def parameters_of(block: Any) -> list[Tensor]:
-    return [tensor for conv, norm in layers_of(block) for tensor in (conv.weight, norm.weight, norm.bias)]
+def list_parameters(block: Any) -> list[Tensor]:
+    """Return the trained tensors of a block in the order of `list_layers`."""
+    return [tensor for conv, norm in list_layers(block) for tensor in (conv.weight, norm.weight, norm.bias)]
 
 
-def order_gradients(made: list[tuple[Tensor, Sums]], block: Any) -> list[Tensor]:
-    """Return gradients in the order and precision of `parameters_of`."""
-    gradients = [tensor for weight, sums in made for tensor in (weight, sums.product, sums.total)]
-    wanted = parameters_of(block)
-    return [gradient.view(like.shape).to(like.dtype) for gradient, like in zip(gradients, wanted, strict=True)]
+def order_gradients(layer_gradients: list[tuple[Tensor, Sums]], block: Any) -> list[Tensor]:
+    """Return the gradients in the order, shape and dtype of `list_parameters`."""
+    gradients = [tensor for weight, sums in layer_gradients for tensor in (weight, sums.product, sums.total)]
+    parameters = list_parameters(block)
+    return [gradient.view(like.shape).to(like.dtype) for gradient, like in zip(gradients, parameters, strict=True)]
 
 
 def apply_pointwise(rows: Tensor, conv: nn.Conv2d, layer: nn.BatchNorm2d, weights: Weights) -> Branch:
+    """Run a 1x1 convolution with stride 1 as a matrix product, and compute its norm."""
     weight = weights[conv].flatten(1)
     x = rows @ weight.t()
     return Branch(x, compute_norm(x, layer), weight)
 
 
 def apply_convolution(x: Tensor, conv: nn.Conv2d, layer: nn.BatchNorm2d, weights: Weights) -> tuple[Branch, Tensor]:
+    """Run any other convolution and compute its norm; return also the output as images."""
     y = grouped.forward(x, weights[conv], conv)
     rows = rows_of(y)
     return Branch(rows, compute_norm(rows, layer), weights[conv]), y
 
 
 def backpropagate_convolution(gradient: Tensor, x: Tensor, branch: Branch, conv: nn.Conv2d) -> tuple[Tensor, Tensor]:
-    made, weight = grouped.backward(gradient, x, branch.weight, conv)
-    return rows_of(made), weight
+    """Return the gradients w.r.t. input (as rows) and weight of a convolution."""
+    x_gradient, weight = grouped.backward(gradient, x, branch.weight, conv)
+    return rows_of(x_gradient), weight
 
 
 def apply_projection(x: Tensor, shortcut: Any, weights: Weights) -> Branch:
+    """Run the 1x1 convolution of a shortcut, which may have a stride, and compute its norm."""
     if shortcut.conv.stride == (1, 1):
         return apply_pointwise(rows_of(x), shortcut.conv, shortcut.norm, weights)
     return apply_convolution(x, shortcut.conv, shortcut.norm, weights)[0]
 
 
-def backpropagate_projection(change: Tensor, x: Tensor, side: Branch, shortcut: Any) -> tuple[Tensor, Tensor, Sums]:
-    sums = gradient_sums(change, side.x, side.norm, relu=False)
-    at = input_gradient(change, side.x, side.norm, sums)
+def backpropagate_projection(
+    masked_gradient: Tensor, x: Tensor, projection: Branch, shortcut: Any
+) -> tuple[Tensor, Tensor, Sums]:
+    """Return the gradients w.r.t. input and weight of a shortcut's convolution, and the sums for its norm."""
+    sums = gradient_sums(masked_gradient, projection.x, projection.norm, relu=False)
+    conv_gradient = input_gradient(masked_gradient, projection.x, projection.norm, sums)
     if shortcut.conv.stride == (1, 1):
-        return at @ side.weight, weight_gradient(at, rows_of(x)), sums
-    return *backpropagate_convolution(at, x, side, shortcut.conv), sums
+        return conv_gradient @ projection.weight, weight_gradient(conv_gradient, rows_of(x)), sums
+    return *backpropagate_convolution(conv_gradient, x, projection, shortcut.conv), sums
 
 
 def weight_gradient(gradient: Tensor, x: Tensor) -> Tensor:
-    """Return gradient.T @ x, summed in float32 and not rounded."""
+    """Return gradient.T @ x, accumulated and returned in float32."""
     if gradient.is_cuda and gradient.dtype != torch.float32:
         return torch.mm(gradient.t(), x, out_dtype=torch.float32)
     return gradient.t() @ x

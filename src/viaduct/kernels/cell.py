@@ -1,7 +1,7 @@
 """AmoebaNet's cells on our kernels: 1x1 convolutions as matrix products, every state as a single operation.
 
-The parts of a cell's output are written side by side by the kernels that make them. All that read a state through 1x1
-convolutions read it in a single operation, whose backward pass adds their gradients up in the matrix products.
+The kernels that compute the parts of a cell's output write them side by side into one tensor. All 1x1 convolutions that
+read a state are a single operation, whose backward pass adds their input gradients within the matrix products.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from viaduct.kernels.bottleneck import Weights, weight_gradient
 from viaduct.kernels.halves import HalvedFunction
 from viaduct.kernels.norm import rows_of
 from viaduct.kernels.pooling import Pool, as_rows
-from viaduct.kernels.terms import MOST_READERS, Home, Term, as_images, state
+from viaduct.kernels.terms import MOST_READERS, OutputBuffer, Term, as_images, sum_terms
 from viaduct.models.amoebanet_cells import (
     Cell,
     FactorisedReduction,
@@ -31,205 +31,213 @@ from viaduct.models.amoebanet_cells import (
 )
 from viaduct.models.padding import SameAveragePool2d, SameMaxPool2d
 
-Side = tuple[int, int]  # of a combination: its number, and 0 for left or 1 for right
+Side = tuple[int, int]  # number of a combination, and 0 for its left or 1 for its right side
 Squeezed = (Squeezed3x3, Squeezed1x7And7x1)
 
 
 class PointwiseFunction(torch.autograd.Function):
-    """Several 1x1 convolutions of the same image."""
+    """Several 1x1 (pointwise) convolutions of the same images; `cast_weights` have the dtype of x."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, copies: list[Tensor], *weights: Tensor) -> Any:
+    def forward(ctx: Any, x: Tensor, cast_weights: list[Tensor], *weights: Tensor) -> Any:
         rows = as_rows(x)
-        ctx.rows, ctx.copies, ctx.shape, ctx.dtypes = rows, copies, x.shape, [weight.dtype for weight in weights]
+        ctx.rows, ctx.cast_weights, ctx.shape = rows, cast_weights, x.shape
+        ctx.dtypes = [weight.dtype for weight in weights]
         size = (x.shape[0], *x.shape[2:])
-        return tuple(as_images(rows @ copy.flatten(1).t(), size) for copy in copies)
+        return tuple(as_images(rows @ cast_weight.flatten(1).t(), size) for cast_weight in cast_weights)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
-        arrived = [as_rows(gradient) for gradient in gradients]
-        total = arrived[0] @ ctx.copies[0].flatten(1)
-        for gradient, copy in zip(arrived[1:], ctx.copies[1:], strict=True):
-            total.addmm_(gradient, copy.flatten(1))
-        changes = [weight_gradient(gradient, ctx.rows)[:, :, None, None] for gradient in arrived]
-        weights = [change.to(dtype) for change, dtype in zip(changes, ctx.dtypes, strict=True)]
-        made = as_images(total, (ctx.shape[0], *ctx.shape[2:]))
-        ctx.rows = ctx.copies = None
-        return made, None, *weights
+        rows_of_gradients = [as_rows(gradient) for gradient in gradients]
+        total = rows_of_gradients[0] @ ctx.cast_weights[0].flatten(1)
+        for gradient, cast_weight in zip(rows_of_gradients[1:], ctx.cast_weights[1:], strict=True):
+            total.addmm_(gradient, cast_weight.flatten(1))
+        weight_gradients = [weight_gradient(gradient, ctx.rows)[:, :, None, None] for gradient in rows_of_gradients]
+        weights = [gradient.to(dtype) for gradient, dtype in zip(weight_gradients, ctx.dtypes, strict=True)]
+        x_gradient = as_images(total, (ctx.shape[0], *ctx.shape[2:]))
+        ctx.rows = ctx.cast_weights = None
+        return x_gradient, None, *weights
 
 
 def apply_pointwise(x: Tensor, convs: list[nn.Conv2d], weights: Weights) -> list[Tensor]:
-    copies = [weights[conv] for conv in convs]
-    return list(PointwiseFunction.apply(x, copies, *(conv.weight for conv in convs)))  # type: ignore[no-untyped-call]
+    """Return the outputs of several 1x1 convolutions of the same images."""
+    cast_weights = [weights[conv] for conv in convs]
+    return list(PointwiseFunction.apply(x, cast_weights, *(conv.weight for conv in convs)))  # type: ignore[no-untyped-call]
 
 
 class ConvolutionFunction(torch.autograd.Function):
-    """A convolution larger than 1x1, over SAME padding."""
+    """Convolution larger than 1x1, with SAME padding; `cast_weight` has the dtype of x."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, conv: nn.Conv2d, copy: Tensor, weight: Tensor) -> Tensor:
-        ctx.x, ctx.conv, ctx.copy, ctx.dtype = x, conv, copy, weight.dtype
-        return grouped.forward(x, copy, conv)
+    def forward(ctx: Any, x: Tensor, conv: nn.Conv2d, cast_weight: Tensor, weight: Tensor) -> Tensor:
+        ctx.x, ctx.conv, ctx.cast_weight, ctx.dtype = x, conv, cast_weight, weight.dtype
+        return grouped.forward(x, cast_weight, conv)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
-        made, change = grouped.backward(rows_of(gradient), ctx.x, ctx.copy, ctx.conv)
-        ctx.x = ctx.copy = None
-        return made, None, None, change.to(ctx.dtype)
+        x_gradient, weight_gradient = grouped.backward(rows_of(gradient), ctx.x, ctx.cast_weight, ctx.conv)
+        ctx.x = ctx.cast_weight = None
+        return x_gradient, None, None, weight_gradient.to(ctx.dtype)
 
 
 class JoinedFunction(torch.autograd.Function):
-    """Parts that lie side by side in `home` already, given to each of `readers` readers.
+    """Concatenation of parts that are in `buffer` side by side already, one result for each of `readers` readers.
 
-    Takes every part once for each reader, so that gradients return to them separately.
+    Every part is an input once for each reader, so that the gradients of the readers arrive separately.
     """
 
     @staticmethod
-    def forward(ctx: Any, home: Home, readers: int, *parts: Tensor) -> Any:
+    def forward(ctx: Any, buffer: OutputBuffer, readers: int, *parts: Tensor) -> Any:
         ctx.set_materialize_grads(False)
         ctx.parts = len(parts) // readers
-        return tuple(home.as_images() for _ in range(readers))
+        return tuple(buffer.as_images() for _ in range(readers))
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> Any:
-        cut = [
+        chunks = [
             list(as_channels_last(gradient).chunk(ctx.parts, 1)) if gradient is not None else [None] * ctx.parts
             for gradient in gradients
         ]
-        return None, None, *(piece for pieces in zip(*cut, strict=True) for piece in pieces)
+        return None, None, *(piece for pieces in zip(*chunks, strict=True) for piece in pieces)
 
 
 def as_channels_last(x_NCHW: Tensor) -> Tensor:
-    """Return images channels_last; the gradient of a mean has a single number for many pixels."""
+    """Return the images channels_last. The gradient of a mean, for one, has stride 0 over the pixels."""
     return x_NCHW.contiguous(memory_format=torch.channels_last)
 
 
 @dataclass(frozen=True)
 class Wiring:
-    """Readers of a state."""
+    """Readers of a state: sides that read it directly, and 1x1 convolutions that read it through a ReLU."""
 
     raw: list[Side]
     pointwise: list[tuple[Side, nn.Conv2d]]
-    place: int | None  # in the cell's output
+    output_index: int | None  # position in the cell's output; None if it is not part of it
 
 
-WIRES: WeakKeyDictionary[Cell, list[Wiring]] = WeakKeyDictionary()  # found once for every cell
+WIRINGS: WeakKeyDictionary[Cell, list[Wiring]] = WeakKeyDictionary()  # cache of `find_wirings`
 
 
 def find_wirings(cell: Cell) -> list[Wiring]:
     """Return the readers of all states of a cell."""
-    if cell not in WIRES:
-        WIRES[cell] = [make_wiring(cell, index) for index in range(2 + len(cell.combinations))]
-    return WIRES[cell]
+    if cell not in WIRINGS:
+        WIRINGS[cell] = [make_wiring(cell, index) for index in range(2 + len(cell.combinations))]
+    return WIRINGS[cell]
 
 
 def make_wiring(cell: Cell, index: int) -> Wiring:
+    """Return the readers of one state of a cell."""
     raw, convs = list[Side](), list[tuple[Side, nn.Conv2d]]()
     for number, combination in enumerate(cell.combinations):
         for side, layer in enumerate((combination.left, combination.right)):
             if combination.choices[side][1] != index:  # type: ignore[index]
                 continue
-            if (conv := first_conv(layer)) is None:  # type: ignore[arg-type]
+            if (conv := find_first_conv(layer)) is None:  # type: ignore[arg-type]
                 raw.append((number, side))
             else:
                 convs.append(((number, side), conv))
     return Wiring(raw, convs, cell.output.index(index) if index in cell.output else None)
 
 
-def first_conv(layer: nn.Module) -> nn.Conv2d | None:
-    """Return the convolution that reads the state, behind a ReLU; None where a pool or nothing does."""
+def find_first_conv(layer: nn.Module) -> nn.Conv2d | None:
+    """Return the 1x1 convolution that reads the state through a ReLU; None if the layer begins with something else."""
     if isinstance(layer, Pointwise):
         return layer.conv_1x1
     return layer.pre_1x1 if isinstance(layer, Squeezed) else None
 
 
-def cell_fits(cell: Cell) -> bool:
-    """Return True if all operations are known, 1x1 convolutions have stride 1, added pools agree in stride, and states
-    have few readers."""
+def can_fuse_cell(cell: Cell) -> bool:
+    """Return True if our kernels support a cell.
+
+    All operations must be known, 1x1 convolutions have stride 1, pools of a combination the same stride, and states
+    few readers.
+    """
     known = (nn.Identity, SameMaxPool2d, PointwiseAfterPool, Pointwise, *Squeezed)
     pairs = [(combination.left, combination.right) for combination in cell.combinations]
-    wired = find_wirings(cell)
-    strides = all(conv.stride == (1, 1) for wires in wired for _, conv in wires.pointwise)
-    alike = all(len({layer.stride for layer in pair if isinstance(layer, SameMaxPool2d)}) < 2 for pair in pairs)
+    wirings = find_wirings(cell)
+    has_unit_strides = all(conv.stride == (1, 1) for wiring in wirings for _, conv in wiring.pointwise)
+    pools_agree = all(len({layer.stride for layer in pair if isinstance(layer, SameMaxPool2d)}) < 2 for pair in pairs)
     return (
-        strides
-        and alike
-        and all(map(has_few_readers, wired))
+        has_unit_strides
+        and pools_agree
+        and all(map(has_few_readers, wirings))
         and all(isinstance(layer, known) for pair in pairs for layer in pair)
     )
 
 
-def readers_of(wires: Wiring) -> list[bool]:
+def list_readers(wiring: Wiring) -> list[bool]:
     """Return for each reader inside the cell whether it reads through a ReLU."""
-    return [False] * len(wires.raw) + [True] * bool(wires.pointwise)
+    return [False] * len(wiring.raw) + [True] * bool(wiring.pointwise)
 
 
-def has_few_readers(wires: Wiring) -> bool:
-    outside = 0 if wires.place is None else 3  # two cells, and the auxiliary head
-    return len(readers_of(wires)) + outside <= MOST_READERS
+def has_few_readers(wiring: Wiring) -> bool:
+    """Return True if the merging kernel supports the number of readers, inside and outside of the cell."""
+    outside = 0 if wiring.output_index is None else 3  # two cells, and the auxiliary head
+    return len(list_readers(wiring)) + outside <= MOST_READERS
 
 
-class Pass:
-    """A pass through a cell, whose output has so many readers."""
+class CellPass:
+    """Forward pass of one cell, whose output has `readers` readers; `keep` is drop path's probability of keeping."""
 
     def __init__(self, cell: Cell, weights: Weights, readers: int, keep: Tensor | None) -> None:
         self.cell, self.weights, self.readers, self.keep = cell, weights, readers, keep
-        self.waiting: dict[Side, Tensor] = {}  # what the sides of combinations have been given
+        self.side_inputs: dict[Side, Tensor] = {}  # input of each side of the combinations
         self.parts: dict[int, list[Tensor]] = {}
-        self.home = Home(len(cell.output))
+        self.buffer = OutputBuffer(len(cell.output))
 
     def run(self, x: Tensor, previous: Tensor | list[Tensor]) -> list[Tensor]:
-        """Return the output for each reader. The first cell gets its second state as it is, as `readers_of` says."""
+        """Return the output for each reader. In the first cell `previous` is the second state, once for each reader."""
         self.add_state(
             0, [Term(apply_pointwise(x, [self.cell.entry.conv_1x1], self.weights)[0], self.cell.entry.beginning_bn)]
         )
         if isinstance(previous, list):
-            self.hand_out(find_wirings(self.cell)[1], previous)
+            self.distribute(find_wirings(self.cell)[1], previous)
         else:
             self.add_state(1, [self.enter_previous(previous)])
         for number, combination in enumerate(self.cell.combinations):
             sides = (combination.left, combination.right)
             self.add_state(number + 2, [self.make_term((number, side), layer) for side, layer in enumerate(sides)])  # type: ignore[arg-type]
-        parts = [part for place in range(len(self.cell.output)) for part in self.parts[place]]
-        return list(JoinedFunction.apply(self.home, self.readers, *parts))  # type: ignore[no-untyped-call]
+        parts = [part for index in range(len(self.cell.output)) for part in self.parts[index]]
+        return list(JoinedFunction.apply(self.buffer, self.readers, *parts))  # type: ignore[no-untyped-call]
 
     def add_state(self, index: int, terms: list[Term]) -> None:
-        """Compute a state and give it to all that read it."""
-        wires = find_wirings(self.cell)[index]
-        outside = 0 if wires.place is None else self.readers
-        home = None if wires.place is None else self.home.place(wires.place, terms)
-        made = state(terms, readers_of(wires) + [True] * outside, home)
-        self.hand_out(wires, made)
-        if wires.place is not None:
-            self.parts[wires.place] = made[-outside:]
+        """Compute a state and pass it to all its readers."""
+        wiring = find_wirings(self.cell)[index]
+        outside = 0 if wiring.output_index is None else self.readers
+        buffer = None if wiring.output_index is None else self.buffer.make_slice(wiring.output_index, terms)
+        outputs = sum_terms(terms, list_readers(wiring) + [True] * outside, buffer)
+        self.distribute(wiring, outputs)
+        if wiring.output_index is not None:
+            self.parts[wiring.output_index] = outputs[-outside:]
 
-    def hand_out(self, wires: Wiring, made: list[Tensor]) -> None:
-        """Give a state to its readers inside the cell."""
-        self.waiting |= dict(zip(wires.raw, made, strict=False))
-        if wires.pointwise:
-            results = apply_pointwise(made[len(wires.raw)], [conv for _, conv in wires.pointwise], self.weights)
-            self.waiting |= {side: result for (side, _), result in zip(wires.pointwise, results, strict=True)}
+    def distribute(self, wiring: Wiring, outputs: list[Tensor]) -> None:
+        """Pass a state to its readers inside the cell."""
+        self.side_inputs |= dict(zip(wiring.raw, outputs, strict=False))
+        if wiring.pointwise:
+            results = apply_pointwise(outputs[len(wiring.raw)], [conv for _, conv in wiring.pointwise], self.weights)
+            self.side_inputs |= {side: result for (side, _), result in zip(wiring.pointwise, results, strict=True)}
 
     def enter_previous(self, previous: Tensor) -> Term:
+        """Return the second state's term: the previous cell's output behind its 1x1 convolution or reduction."""
         entry = self.cell.previous
         if isinstance(entry, PreviousEntry):
             return Term(apply_pointwise(previous, [entry.prev_1x1], self.weights)[0], entry.prev_bn)
         assert isinstance(entry, FactorisedReduction)
         convs = (entry.path1_conv, entry.path2_conv)
-        copies = [self.weights[conv] for conv in convs]
-        made = HalvedFunction.apply(previous, copies, *(conv.weight for conv in convs))  # type: ignore[no-untyped-call]
-        return Term(made, entry.final_path_bn)
+        cast_weights = [self.weights[conv] for conv in convs]
+        reduced = HalvedFunction.apply(previous, cast_weights, *(conv.weight for conv in convs))  # type: ignore[no-untyped-call]
+        return Term(reduced, entry.final_path_bn)
 
     def make_term(self, side: Side, layer: nn.Module) -> Term:
-        """Return a side of a combination, computed up to what the kernel that adds both sides can do."""
-        x = self.waiting.pop(side)
+        """Return a side of a combination as a term: the kernel that adds both sides applies the last norm or pool."""
+        x = self.side_inputs.pop(side)
         keep = self.draw_factor(side, x)
         match layer:
             case SameMaxPool2d():
-                return Term(x, pool=pool_of(layer), keep=keep)
+                return Term(x, pool=make_pool(layer), keep=keep)
             case PointwiseAfterPool():
-                (seen,) = state([Term(x, pool=pool_of(layer.pool))], [False])
-                return Term(apply_pointwise(seen, [layer.conv_1x1], self.weights)[0], layer.bn_1, keep=keep)
+                (pooled,) = sum_terms([Term(x, pool=make_pool(layer.pool))], [False])
+                return Term(apply_pointwise(pooled, [layer.conv_1x1], self.weights)[0], layer.bn_1, keep=keep)
             case Pointwise():
                 return Term(x, layer.bn_1, keep=keep)
             case Squeezed3x3() | Squeezed1x7And7x1():
@@ -237,16 +245,17 @@ class Pass:
         return Term(x)
 
     def apply_squeezed(self, x: Tensor, layer: Squeezed3x3 | Squeezed1x7And7x1) -> Tensor:
-        (x,) = state([Term(x, layer.pre_bn)], [True])
+        """Run a squeezed convolution behind its first 1x1 convolution, up to the input of its last norm."""
+        (x,) = sum_terms([Term(x, layer.pre_bn)], [True])
         for conv, norm in list_inner_layers(layer):
             x = ConvolutionFunction.apply(x, conv, self.weights[conv], conv.weight)  # type: ignore[no-untyped-call]
-            (x,) = state([Term(x, norm)], [True])
+            (x,) = sum_terms([Term(x, norm)], [True])
         return apply_pointwise(x, [layer.post_1x1], self.weights)[0]
 
     def draw_factor(self, side: Side, x: Tensor) -> Tensor | None:
-        """Draw the factor of drop path for each example; *none* has no factor."""
-        number, which = side
-        name: str = self.cell.combinations[number].choices[which][0]  # type: ignore[index,assignment]
+        """Return drop path's random factor for each example; None without drop path and for the operation *none*."""
+        number, choice_index = side
+        name: str = self.cell.combinations[number].choices[choice_index][0]  # type: ignore[index,assignment]
         if self.keep is None or name == "none":
             return None
         return drop_path(x.new_ones((len(x), 1, 1, 1)), self.keep).flatten().float()
@@ -259,6 +268,7 @@ def list_inner_layers(layer: Squeezed3x3 | Squeezed1x7And7x1) -> list[tuple[nn.C
     return [(layer.conv_1x7, layer.bn_1x7_7x1), (layer.conv_7x1, layer.bn)]
 
 
-def pool_of(layer: nn.Module) -> Pool:
+def make_pool(layer: nn.Module) -> Pool:
+    """Return the parameters of a pooling layer."""
     assert isinstance(layer, SameMaxPool2d)
     return Pool(layer.kernel, layer.stride, average=isinstance(layer, SameAveragePool2d))

@@ -1,4 +1,4 @@
-"""Launch parameters that tuning chose, for each kernel and each signature (shape, dtype); nothing set: the default.
+"""Launch parameters that tuning chose, by kernel and signature (shape, dtype). Without a choice a kernel uses defaults.
 
 The table belongs to the process. Launch code asks `find_choice` and uses its own sizes where that returns None. Callers
 (`viaduct.tuning`, `train --bank`) set and clear choices, and record which signatures a step uses.
@@ -27,17 +27,17 @@ def find_choice(kernel: str, signature: Signature) -> Point | None:
 
 
 def set_choices(choices: Mapping[Key, Point]) -> None:
-    """Add choices; what was set for the same kernel and signature is replaced."""
+    """Add choices; an earlier choice for the same kernel and signature is replaced."""
     _choices.update({key: dict(point) for key, point in choices.items()})
 
 
 def clear_choices() -> None:
-    """Go back to the defaults."""
+    """Remove all choices, so that launches use the defaults."""
     _choices.clear()
 
 
 def list_choices() -> dict[Key, Point]:
-    """Return a copy of what is set."""
+    """Return a copy of all choices."""
     return dict(_choices)
 
 
@@ -57,7 +57,7 @@ def use_choices(choices: Mapping[Key, Point]) -> Iterator[None]:
 def record_launches() -> Iterator[Counter[Key]]:
     """Count the kernels and signatures that are launched inside the block.
 
-    Replays of a captured graph launch nothing from Python: record a step that runs as it is written.
+    Replays of a captured graph launch nothing from Python: record an eager step.
     """
     global _launches
     before, _launches = _launches, Counter()

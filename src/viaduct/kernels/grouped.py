@@ -1,7 +1,7 @@
-"""Convolutions larger than 1x1: by the library, except where it is slow and our kernels are used.
+"""Convolutions larger than 1x1: grouped 3x3 ones by our kernels, all others by cuDNN.
 
-These are grouped 3x3 convolutions, by the kernels of grouped.cu where they can be compiled. SAME padding is
-TensorFlow's, where a layer has it; the library needs a copy of the images for it, our kernels do not.
+Our kernels (grouped.cu) are used where they compile and are faster. For TensorFlow's asymmetric SAME padding cuDNN
+needs a padded copy of the images; our kernels do not.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from viaduct.kernels.sizes import DTYPES
 from viaduct.models.padding import SameConv2d, same_padding
 
 
-def paddings(x: Tensor, conv: nn.Conv2d) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Return the padding before and after, of rows and of columns."""
+def find_paddings(x: Tensor, conv: nn.Conv2d) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Return the padding (top, bottom) and (left, right)."""
     if isinstance(conv, SameConv2d):
         sizes = zip(x.shape[2:], conv.kernel_size, conv.stride, strict=True)
         down, across = (same_padding(size, kernel, stride) for size, kernel, stride in sizes)
@@ -29,8 +29,9 @@ def paddings(x: Tensor, conv: nn.Conv2d) -> tuple[tuple[int, int], tuple[int, in
     return (top, top), (left, left)
 
 
-def output_size(x: Tensor, conv: nn.Conv2d) -> tuple[int, int]:
-    pads = paddings(x, conv)
+def compute_output_size(x: Tensor, conv: nn.Conv2d) -> tuple[int, int]:
+    """Return height and width of the output."""
+    pads = find_paddings(x, conv)
     sizes = zip(x.shape[2:], pads, conv.kernel_size, conv.stride, strict=True)
     height, width = ((size + sum(pad) - kernel) // stride + 1 for size, pad, kernel, stride in sizes)
     return height, width
@@ -38,38 +39,39 @@ def output_size(x: Tensor, conv: nn.Conv2d) -> tuple[int, int]:
 
 def is_supported(conv: nn.Conv2d) -> bool:
     """Return True if our kernels support this layer: 3x3, in groups of 4 to 32 channels, as many out as in."""
-    alike = conv.in_channels == conv.out_channels and conv.in_channels % 64 == 0
-    small = conv.groups > 1 and conv.in_channels // conv.groups in (4, 8, 16, 32)
+    same_channels = conv.in_channels == conv.out_channels and conv.in_channels % 64 == 0
+    small_groups = conv.groups > 1 and conv.in_channels // conv.groups in (4, 8, 16, 32)
     strides = conv.stride in ((1, 1), (2, 2))
-    return alike and small and strides and conv.kernel_size == (3, 3) and conv.dilation == (1, 1)
+    return same_channels and small_groups and strides and conv.kernel_size == (3, 3) and conv.dilation == (1, 1)
 
 
-def layer_of(x: Tensor, conv: nn.Conv2d) -> grouped_cuda.Layer:
+def make_layer(x: Tensor, conv: nn.Conv2d) -> grouped_cuda.Layer:
+    """Return the sizes that the kernels of grouped.cu take."""
     count, channels, height, width = x.shape
-    (top, _), (left, _) = paddings(x, conv)
-    sizes = (count, height, width, *output_size(x, conv), channels, channels // conv.groups)
+    (top, _), (left, _) = find_paddings(x, conv)
+    sizes = (count, height, width, *compute_output_size(x, conv), channels, channels // conv.groups)
     return grouped_cuda.Layer(*sizes, conv.stride[0], top, left)
 
 
-FEW = 25_000  # pixels, below which parts of weights cost more than they save
+FEW_PIXELS = 25_000  # below which splitting the weight gradient costs more than it saves
 
 
-def uses_own_kernel(direction: str, conv: nn.Conv2d, x: Tensor, *seen: Tensor) -> bool:
+def uses_own_kernel(direction: str, conv: nn.Conv2d, x: Tensor, *tensors: Tensor) -> bool:
     """Return True if the kernels of grouped.cu compute this direction, "forward", "input" or "weight"."""
     if not is_supported(conv) or prefers_library(direction, conv, x):
         return False
-    return all(grouped_cuda.can_run(tensor) for tensor in (x, *seen))
+    return all(grouped_cuda.can_run(tensor) for tensor in (x, *tensors))
 
 
 def run_own_kernel(
-    direction: str, conv: nn.Conv2d, work: Callable[[], Tensor], x: Tensor, *seen: Tensor
+    direction: str, conv: nn.Conv2d, work: Callable[[], Tensor], x: Tensor, *tensors: Tensor
 ) -> Tensor | None:
-    """Return what our kernel computes; None: the library has to."""
-    return grouped_cuda.try_launch(work, x.device) if uses_own_kernel(direction, conv, x, *seen) else None
+    """Return our kernel's result; None if the library has to compute it."""
+    return grouped_cuda.try_launch(work, x.device) if uses_own_kernel(direction, conv, x, *tensors) else None
 
 
 def prefers_library(direction: str, conv: nn.Conv2d, x: Tensor) -> bool:
-    """Return True if tuning chose the library for a layer that our kernels support; else what was faster on an H200."""
+    """Return True if tuning chose the library for a layer; without tuning, if it was faster on an H200."""
     point = find_choice(f"grouped_{direction}_implementation", implementation_signature(x, conv))
     if point is not None:
         return point["implementation"] == "library"
@@ -87,43 +89,73 @@ def implementation_signature(x: Tensor, conv: nn.Conv2d) -> Signature:
 
 def is_library_faster(direction: str, per_group: int, pixels: int) -> bool:
     """Return True if cuDNN was faster than our kernels on an H200, for layers with stride 1."""
-    return per_group == 32 or (direction == "weight" and per_group == 16 and pixels < FEW)
+    return per_group == 32 or (direction == "weight" and per_group == 16 and pixels < FEW_PIXELS)
 
 
 def forward(x: Tensor, weight: Tensor, conv: nn.Conv2d) -> Tensor:
-    """`weight` is in the precision of x and lies channels_last."""
-    made = run_own_kernel("forward", conv, lambda: grouped_cuda.convolution(x, weight, layer_of(x, conv)), x)
-    return library_forward(x, weight, conv) if made is None else made
+    """Run a convolution by our kernel or the library; `weight` has the dtype of x and is channels_last."""
+    output = run_own_kernel("forward", conv, lambda: grouped_cuda.convolution(x, weight, make_layer(x, conv)), x)
+    return call_library_forward(x, weight, conv) if output is None else output
 
 
-def library_forward(x: Tensor, weight: Tensor, conv: nn.Conv2d) -> Tensor:
-    (top, bottom), (left, right) = paddings(x, conv)
+def call_library_forward(x: Tensor, weight: Tensor, conv: nn.Conv2d) -> Tensor:
+    """Run a convolution by the library, over a padded copy if the padding is asymmetric."""
+    (top, bottom), (left, right) = find_paddings(x, conv)
     if (top, left) != (bottom, right):
         x = F.pad(x, (0, right - left, 0, bottom - top))
     return torch.conv2d(x, weight, None, conv.stride, (top, left), conv.dilation, conv.groups)
 
 
 def backward(gradient: Tensor, x: Tensor, weight: Tensor, conv: nn.Conv2d) -> tuple[Tensor, Tensor]:
-    """Return the gradients of input and weights from rows of the output's gradient."""
-    height, width = output_size(x, conv)
-    at = gradient.view(len(x), height, width, gradient.shape[1]).permute(0, 3, 1, 2)
-    made = run_own_kernel("input", conv, lambda: grouped_cuda.input_gradient(at, weight, layer_of(x, conv)), x, at)
-    change = run_own_kernel("weight", conv, lambda: grouped_cuda.weight_gradient(at, x, layer_of(x, conv)), x, at)
-    others = library_backward(at, x, weight, conv, made is None, change is None)
-    return others[0] if made is None else made, others[1] if change is None else change
-
-
-def library_backward(at: Tensor, x: Tensor, weight: Tensor, conv: nn.Conv2d, *wanted: bool) -> tuple[Any, Any]:
-    """Return the gradients of input and weights, as far as wanted."""
-    if not any(wanted):
-        return None, None
-    (top, bottom), (left, right) = paddings(x, conv)
-    lopsided = (top, left) != (bottom, right)
-    seen = F.pad(x, (0, right - left, 0, bottom - top)) if lopsided else x
-    made, change, _ = torch.ops.aten.convolution_backward(
-        *(at, seen, weight, None, list(conv.stride), [top, left], list(conv.dilation), False, [0, 0], conv.groups),
-        [*wanted, False],
+    """Return the gradients w.r.t. input and weight from rows of the output's gradient."""
+    height, width = compute_output_size(x, conv)
+    output_gradient = gradient.view(len(x), height, width, gradient.shape[1]).permute(0, 3, 1, 2)
+    input_gradient = run_own_kernel(
+        "input",
+        conv,
+        lambda: grouped_cuda.input_gradient(output_gradient, weight, make_layer(x, conv)),
+        x,
+        output_gradient,
     )
-    if lopsided and made is not None:
-        made = made[:, :, : x.shape[2], : x.shape[3]].contiguous(memory_format=torch.channels_last)
-    return made, change
+    weight_gradient = run_own_kernel(
+        "weight",
+        conv,
+        lambda: grouped_cuda.weight_gradient(output_gradient, x, make_layer(x, conv)),
+        x,
+        output_gradient,
+    )
+    library_gradients = call_library_backward(
+        output_gradient, x, weight, conv, input_gradient is None, weight_gradient is None
+    )
+    return library_gradients[0] if input_gradient is None else input_gradient, library_gradients[
+        1
+    ] if weight_gradient is None else weight_gradient
+
+
+def call_library_backward(
+    output_gradient: Tensor, x: Tensor, weight: Tensor, conv: nn.Conv2d, *output_mask: bool
+) -> tuple[Any, Any]:
+    """Return the gradients w.r.t. input and weight; None for one that `output_mask` does not request."""
+    if not any(output_mask):
+        return None, None
+    (top, bottom), (left, right) = find_paddings(x, conv)
+    is_asymmetric = (top, left) != (bottom, right)
+    padded = F.pad(x, (0, right - left, 0, bottom - top)) if is_asymmetric else x
+    input_gradient, weight_gradient, _ = torch.ops.aten.convolution_backward(
+        *(
+            output_gradient,
+            padded,
+            weight,
+            None,
+            list(conv.stride),
+            [top, left],
+            list(conv.dilation),
+            False,
+            [0, 0],
+            conv.groups,
+        ),
+        [*output_mask, False],
+    )
+    if is_asymmetric and input_gradient is not None:
+        input_gradient = input_gradient[:, :, : x.shape[2], : x.shape[3]].contiguous(memory_format=torch.channels_last)
+    return input_gradient, weight_gradient

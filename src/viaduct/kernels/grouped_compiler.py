@@ -1,7 +1,6 @@
-"""Own CUDA C++, compiled where it runs, by NVRTC, which comes with torch's CUDA builds, and launched by the driver.
+"""Run-time compilation of our CUDA C++ by NVRTC, which comes with torch's CUDA builds, and launches by the driver.
 
-torch.cuda._compile_kernel does much the same, but only where a CUDA toolkit is installed (it wants the toolkit's
-headers), and it is private.
+torch.cuda._compile_kernel does much the same, but it is private and needs the headers of an installed CUDA toolkit.
 """
 
 from __future__ import annotations
@@ -17,24 +16,24 @@ from torch import Tensor
 
 from viaduct.atomic_files import write_file
 
-MOST_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-FREELY_SHARED = 48 * 1024  # bytes that a block may have unasked
+MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+DEFAULT_SHARED_BYTES = 48 * 1024  # bytes of shared memory that a block has without setting an attribute
 
 Defines = tuple[tuple[str, int], ...]
 Grid = tuple[int, int, int]
 
 
-class Refused(RuntimeError):
-    """The driver or the compiler refuses; nothing was run."""
+class CudaError(RuntimeError):
+    """Error of the driver or the compiler; no kernel ran."""
 
 
-class CompilerError(Refused):
-    """No NVRTC here, or it refuses; the message is its log."""
+class CompilerError(CudaError):
+    """NVRTC is missing or failed; the message is its log."""
 
 
 @lru_cache
-def compiler() -> ctypes.CDLL:
-    """Load NVRTC; torch has it beside itself, where the loader does not look before torch has used it."""
+def load_nvrtc() -> ctypes.CDLL:
+    """Load NVRTC. It is installed beside torch, where the dynamic loader finds it only after torch has used it."""
     version = str(torch.version.cuda).split(".")[0]
     torch_folder = Path(torch.__file__).parent
     beside = sorted(torch_folder.parent.glob(f"nvidia/*/lib/libnvrtc.so.{version}"))
@@ -48,19 +47,19 @@ def compiler() -> ctypes.CDLL:
 
 
 @lru_cache
-def driver() -> ctypes.CDLL:
+def load_driver() -> ctypes.CDLL:
     return ctypes.CDLL("libcuda.so.1")
 
 
 def compile_source(source: str, defines: Defines, architecture: str) -> bytes:
     """Return machine code for this architecture, such as sm_90."""
-    library, program = compiler(), ctypes.c_void_p()
+    library, program = load_nvrtc(), ctypes.c_void_p()
     options = [f"--gpu-architecture={architecture}", "--std=c++17", *(f"-D{name}={value}" for name, value in defines)]
-    given = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
+    option_array = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
     if library.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"viaduct.cu", 0, None, None):
-        raise CompilerError("NVRTC takes no program")
+        raise CompilerError("NVRTC cannot create a program")
     try:
-        if library.nvrtcCompileProgram(program, len(options), given):
+        if library.nvrtcCompileProgram(program, len(options), option_array):
             raise CompilerError(
                 read_buffer(library.nvrtcGetProgramLogSize, library.nvrtcGetProgramLog, program).decode()
             )
@@ -70,12 +69,13 @@ def compile_source(source: str, defines: Defines, architecture: str) -> bytes:
 
 
 def read_buffer(size_of: ctypes._NamedFuncPointer, read: ctypes._NamedFuncPointer, program: ctypes.c_void_p) -> bytes:
+    """Return a program's log or machine code by its two NVRTC functions."""
     size = ctypes.c_size_t()
     if size_of(program, ctypes.byref(size)):
-        raise CompilerError("NVRTC does not tell the size of what it made")
+        raise CompilerError("NVRTC does not report the size of its output")
     text = ctypes.create_string_buffer(size.value)
     if read(program, text):
-        raise CompilerError("NVRTC keeps what it made")
+        raise CompilerError("NVRTC does not return its output")
     return text.raw
 
 
@@ -83,21 +83,21 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "viaduct" / "kernels"
 
 
-def load_or_compile(source: str, defines: Defines, architecture: str, anew: bool = False) -> bytes:
-    """Return machine code from the cache, or compile and store it; `anew`: compile in any case."""
+def load_or_compile(source: str, defines: Defines, architecture: str, recompile: bool = False) -> bytes:
+    """Return machine code from the cache, or compile and store it; `recompile` ignores the cache."""
     version = (ctypes.c_int * 2)()
-    compiler().nvrtcVersion(ctypes.byref(version, 0), ctypes.byref(version, ctypes.sizeof(ctypes.c_int)))
+    load_nvrtc().nvrtcVersion(ctypes.byref(version, 0), ctypes.byref(version, ctypes.sizeof(ctypes.c_int)))
     key = hashlib.sha256(repr((source, defines, architecture, list(version))).encode()).hexdigest()
-    kept = cache_folder() / f"{key}.cubin"
-    if kept.is_file() and not anew:
-        return kept.read_bytes()
+    cached_file = cache_folder() / f"{key}.cubin"
+    if cached_file.is_file() and not recompile:
+        return cached_file.read_bytes()
     code = compile_source(source, defines, architecture)
-    store_code(kept, code)
+    store_code(cached_file, code)
     return code
 
 
 def store_code(path: Path, code: bytes) -> None:
-    """Write a file atomically; several processes may do it at once. A folder that cannot be written costs time only."""
+    """Write a file atomically: several processes may do it at once. If it cannot be written, nothing is cached."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_file(path, code, durable=False)
@@ -105,48 +105,53 @@ def store_code(path: Path, code: bytes) -> None:
         return
 
 
-def check_result(result: int, what: str) -> None:
+def check_result(result: int, action: str) -> None:
+    """Raise a CudaError that names the action unless the driver's result is 0."""
     if result == 0:
         return
     text = ctypes.c_char_p()
-    driver().cuGetErrorString(result, ctypes.byref(text))
-    raise Refused(f"{what}: {(text.value or b'unknown error').decode()} ({result})")
+    load_driver().cuGetErrorString(result, ctypes.byref(text))
+    raise CudaError(f"{action}: {(text.value or b'unknown error').decode()} ({result})")
 
 
-def take_context(device: int) -> None:
+def ensure_context(device: int) -> None:
     """Make the device's context current in this thread: autograd's threads may have none yet."""
     context, handle = ctypes.c_void_p(), ctypes.c_int()
-    check_result(driver().cuCtxGetCurrent(ctypes.byref(context)), "the thread's CUDA context")
+    check_result(load_driver().cuCtxGetCurrent(ctypes.byref(context)), "the thread's CUDA context")
     if context.value is not None:
         return
-    check_result(driver().cuDeviceGet(ctypes.byref(handle), device), "the CUDA device")
-    check_result(driver().cuDevicePrimaryCtxRetain(ctypes.byref(context), handle), "the device's CUDA context")
-    check_result(driver().cuCtxSetCurrent(context), "the thread's CUDA context")
+    check_result(load_driver().cuDeviceGet(ctypes.byref(handle), device), "the CUDA device")
+    check_result(load_driver().cuDevicePrimaryCtxRetain(ctypes.byref(context), handle), "the device's CUDA context")
+    check_result(load_driver().cuCtxSetCurrent(context), "the thread's CUDA context")
 
 
 class Kernel:
-    """A compiled kernel on a device."""
+    """Compiled kernel, loaded on a device."""
 
     def __init__(self, code: bytes, name: str, device: int) -> None:
-        module, self.function, self.shared = ctypes.c_void_p(), ctypes.c_void_p(), FREELY_SHARED
+        module, self.function, self.shared = ctypes.c_void_p(), ctypes.c_void_p(), DEFAULT_SHARED_BYTES
         with torch.cuda.device(device):
-            take_context(device)
-            check_result(driver().cuModuleLoadData(ctypes.byref(module), code), f"loading {name}")
+            ensure_context(device)
+            check_result(load_driver().cuModuleLoadData(ctypes.byref(module), code), f"loading {name}")
             check_result(
-                driver().cuModuleGetFunction(ctypes.byref(self.function), module, name.encode()), f"finding {name}"
+                load_driver().cuModuleGetFunction(ctypes.byref(self.function), module, name.encode()), f"finding {name}"
             )
 
     def launch(self, grid: Grid, threads: int, shared: int, tensors: list[Tensor], *numbers: int) -> None:
-        """On torch's current stream. Pointers come first among the kernel's arguments, then its ints."""
+        """Launch on torch's current stream. The kernel's arguments are the tensors' pointers, then the ints."""
         device = tensors[0].device
         pointers = [ctypes.c_void_p(tensor.data_ptr()) for tensor in tensors]
         values = [*pointers, *(ctypes.c_int(number) for number in numbers)]
-        places = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
+        argument_pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
         with torch.cuda.device(device):
-            take_context(int(device.index))
+            ensure_context(int(device.index))
             if shared > self.shared:
-                check_result(driver().cuFuncSetAttribute(self.function, MOST_SHARED, shared), "shared memory")
+                check_result(
+                    load_driver().cuFuncSetAttribute(self.function, MAX_DYNAMIC_SHARED, shared), "shared memory"
+                )
                 self.shared = shared
             stream = ctypes.c_void_p(torch.cuda.current_stream(device).cuda_stream)
-            result = driver().cuLaunchKernel(self.function, *grid, threads, 1, 1, shared, stream, places, None)
+            result = load_driver().cuLaunchKernel(
+                self.function, *grid, threads, 1, 1, shared, stream, argument_pointers, None
+            )
         check_result(result, "launching a kernel of our own")

@@ -15,36 +15,36 @@ import torch
 from torch import Tensor
 
 from viaduct.kernels.choices import find_choice
-from viaduct.kernels.grouped_compiler import FREELY_SHARED, CompilerError, Kernel, Refused, load_or_compile
+from viaduct.kernels.grouped_compiler import DEFAULT_SHARED_BYTES, CompilerError, CudaError, Kernel, load_or_compile
 from viaduct.kernels.sizes import DTYPES, blocks, processors
 
 KERNELS = {
     "grouped_convolution": 1,
     "grouped_convolution_input": 2,
     "grouped_convolution_weight": 3,
-}  # as grouped.cu numbers them
-OLDEST = (8, 0)  # asynchronous copies and products in bf16
-WIDEST = 224  # columns of an image: three rows fit into shared memory, and pixels are counted in 20 bits
-PRODUCT = 16  # pixels
+}  # value of the macro KERNEL in grouped.cu
+OLDEST_CAPABILITY = (8, 0)  # the first with asynchronous copies and bf16 matrix products
+MAX_WIDTH = 224  # pixels: three rows fit into shared memory, and pixels are counted in 20 bits
+PRODUCT_PIXELS = 16  # pixels of one matrix product
 
 
 @dataclass(frozen=True)
-class Cut:
-    """How the work is cut up. 0: as many as there is room for."""
+class BlockShape:
+    """Work of one thread block. 0 rows or images: as many as fit into shared memory."""
 
     slice: int  # channels of a block, 32 or 64
     resident: int  # blocks on a multiprocessor at once
     warps: int = 8
     rows: int = 0  # of a block
-    images: int = 0  # of a block, where it has whole ones
+    images: int = 0  # of a block that has all rows of an image
 
 
-WEIGHTS = Cut(64, 2)
+WEIGHT_SHAPE = BlockShape(64, 2)
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A convolution and its sizes."""
+    """Sizes of a grouped 3x3 convolution."""
 
     count: int
     height: int
@@ -62,65 +62,74 @@ class Layer:
         return self.count, self.height, self.width, self.out_height, self.out_width, self.channels, self.top, self.left
 
     def transpose(self) -> Layer:
-        """Return the convolution of the gradient that computes the input's gradient, with stride 1."""
+        """Return the convolution of the output's gradient that computes the gradient w.r.t. input, for stride 1."""
         sizes = (self.count, self.out_height, self.out_width, self.height, self.width, self.channels, self.per_group)
         return Layer(*sizes, 1, 2 - self.top, 2 - self.left)
 
 
-def cut_for(kernel: str, layer: Layer, dtype: torch.dtype, turned: bool = False) -> Cut:
-    """Return how tuning cuts up this work, else the default."""
+def find_block_shape(kernel: str, layer: Layer, dtype: torch.dtype, transposed: bool = False) -> BlockShape:
+    """Return the tuned block shape, else the default."""
     point = find_choice(kernel, (*layer.sizes, layer.per_group, layer.stride, DTYPES[dtype]))
     if point is not None:
-        return Cut(**point)  # type: ignore[arg-type]
-    return WEIGHTS if kernel == "grouped_weight_gradient" else default_cut(layer, turned)
+        return BlockShape(**point)  # type: ignore[arg-type]
+    return WEIGHT_SHAPE if kernel == "grouped_weight_gradient" else default_block_shape(layer, transposed)
 
 
-def default_cut(layer: Layer, turned: bool = False) -> Cut:
-    """Return what was fastest on an H200 at a batch of 256."""
+def default_block_shape(layer: Layer, transposed: bool = False) -> BlockShape:
+    """Return the block shape that was fastest on an H200 at a batch of 256."""
     if layer.per_group == 8 and layer.stride == 1:
-        return Cut(32, 3) if turned else Cut(64, 3)
-    return Cut(64, 2)
+        return BlockShape(32, 3) if transposed else BlockShape(64, 3)
+    return BlockShape(64, 2)
 
 
 @dataclass(frozen=True)
 class Tile:
-    """Pixels that a block reads: for each of its rows, and around them."""
+    """Geometry of a block's input: the pixels that it reads for the rows that it computes."""
 
-    over: int  # rows that all blocks of an image share
-    across: int  # pixels in a row of what it makes
-    row_length: int  # pixels in a row of what it reads
-    step: int  # rows read for a row made
-    around: int  # rows read besides
-    beside: bool = False  # whether it reads what it would make, too: the gradient
+    image_rows: int  # output rows of an image, divided among blocks
+    across: int  # pixels in an output row
+    row_length: int  # pixels in an input row
+    step: int  # input rows for each output row
+    extra_rows: int  # input rows besides
+    reads_gradient: bool = False  # True if it also reads the output's gradient
 
     def pixels(self, rows: int, images: int) -> int:
-        made = blocks(images * rows * self.across, PRODUCT) * PRODUCT if self.beside else 0
-        return images * (rows * self.step + self.around) * self.row_length + made
+        """Return the pixels in shared memory for a block of so many rows and images."""
+        gradient_pixels = (
+            blocks(images * rows * self.across, PRODUCT_PIXELS) * PRODUCT_PIXELS if self.reads_gradient else 0
+        )
+        return images * (rows * self.step + self.extra_rows) * self.row_length + gradient_pixels
 
-    def fit(self, room: int, cut: Cut, max_images: int) -> tuple[int, int]:
-        """Return rows and images of a block: as many as have room, all blocks about the same."""
-        rows = cut.rows or max([1, *(rows for rows in range(1, self.over + 1) if self.pixels(rows, 1) <= room)])
-        rows = min(rows, self.over)
-        rows = cut.rows or blocks(self.over, blocks(self.over, rows))
-        if rows < self.over:
+    def fit(self, room: int, block_shape: BlockShape, max_images: int) -> tuple[int, int]:
+        """Return rows and images of a block: as many as fit into `room` pixels, evenly divided among blocks."""
+        rows = block_shape.rows or max(
+            [1, *(rows for rows in range(1, self.image_rows + 1) if self.pixels(rows, 1) <= room)]
+        )
+        rows = min(rows, self.image_rows)
+        rows = block_shape.rows or blocks(self.image_rows, blocks(self.image_rows, rows))
+        if rows < self.image_rows:
             return rows, 1
         fitting = [images for images in range(1, max_images + 1) if self.pixels(rows, images) <= room]
-        return rows, min(cut.images or len(fitting), max_images) or 1
+        return rows, min(block_shape.images or len(fitting), max_images) or 1
 
 
-def window_tile(layer: Layer, beside: bool = False) -> Tile:
+def window_tile(layer: Layer, reads_gradient: bool = False) -> Tile:
+    """Return the tile of a convolution or weight gradient: 3x3 windows of the input."""
     columns = (layer.out_width - 1) * layer.stride + 3
     row_length = blocks(columns, 2) * 2 if layer.stride == 2 else columns  # even columns first, then odd ones
-    return Tile(layer.out_height, layer.out_width, row_length, layer.stride, 3 - layer.stride, beside)
+    return Tile(layer.out_height, layer.out_width, row_length, layer.stride, 3 - layer.stride, reads_gradient)
 
 
 def square_tile(layer: Layer) -> Tile:
+    """Return the tile of an input gradient with stride 2: squares of 2x2 input pixels."""
     down, across = ((size - 1 + pad) // 2 + 1 for size, pad in ((layer.height, layer.top), (layer.width, layer.left)))
     return Tile(down, across, across + 1, 1, 1)
 
 
 @dataclass(frozen=True)
 class Plan:
+    """Grid and shared memory of a launch; strips are groups of rows, stacks groups of images."""
+
     rows: int
     images: int
     shared: int
@@ -131,134 +140,174 @@ class Plan:
 
 @lru_cache
 def shared_memory(device: torch.device) -> int:
-    """Return the bytes that the blocks on a multiprocessor share, less 1 KB; each needs 1 KB besides."""
+    """Return the shared memory of a multiprocessor in bytes, less 1 KB; each block needs 1 KB besides."""
     if device.type != "cuda":
         return 227 * 1024  # an H200's
     properties = torch.cuda.get_device_properties(device)
-    return int(getattr(properties, "shared_memory_per_block_optin", FREELY_SHARED))  # torch's stubs do not know it
+    return int(
+        getattr(properties, "shared_memory_per_block_optin", DEFAULT_SHARED_BYTES)
+    )  # torch's stubs do not know it
 
 
-def plan(tile: Tile, layer: Layer, cut: Cut, like: Tensor) -> Plan:
-    return make_plan(tile, layer.count, layer.channels // cut.slice, cut, processors(like), shared_memory(like.device))
+def plan_launch(tile: Tile, layer: Layer, block_shape: BlockShape, like: Tensor) -> Plan:
+    return make_plan(
+        tile,
+        layer.count,
+        layer.channels // block_shape.slice,
+        block_shape,
+        processors(like),
+        shared_memory(like.device),
+    )
 
 
 @lru_cache(maxsize=1024)
-def make_plan(tile: Tile, count: int, slices: int, cut: Cut, units: int, shared: int) -> Plan:
-    pitch = cut.slice * 2 + 16
-    room = (shared // cut.resident - 1024) // pitch
-    # No more images for a block than leave work for every multiprocessor.
-    most = min(max(1, count * slices // (units * cut.resident)), count)
-    rows, images = tile.fit(room, cut, most)
+def make_plan(tile: Tile, count: int, slices: int, block_shape: BlockShape, multiprocessors: int, shared: int) -> Plan:
+    """Return the plan for a number of images (`count`) and channel slices; cached, because every launch asks."""
+    pitch = block_shape.slice * 2 + 16
+    room = (shared // block_shape.resident - 1024) // pitch
+    # A block gets only so many images that every multiprocessor still has work.
+    max_images = min(max(1, count * slices // (multiprocessors * block_shape.resident)), count)
+    rows, images = tile.fit(room, block_shape, max_images)
     pixels = tile.pixels(rows, images)
-    return Plan(rows, images, pixels * pitch, blocks(tile.over, rows), blocks(count, images), slices)
+    return Plan(rows, images, pixels * pitch, blocks(tile.image_rows, rows), blocks(count, images), slices)
 
 
 @lru_cache
-def source() -> str:
+def read_source() -> str:
+    """Return the CUDA source of all kernels."""
     here = Path(__file__).parent
     return (here / "grouped_ptx.cu").read_text() + (here / "grouped.cu").read_text()
 
 
 @cache
-def kernel(
-    name: str, per_group: int, stride: int, turned: bool, half: bool, cut: tuple[int, int, int], device: int
+def load_kernel(
+    name: str, per_group: int, stride: int, transposed: bool, is_half: bool, shape: tuple[int, int, int], device: int
 ) -> Kernel:
-    width, resident, warps = cut
-    defines = {"KERNEL": KERNELS[name], "GROUP": per_group, "STRIDE": stride, "TURNED": int(turned), "HALF": int(half)}
+    """Load a kernel for these macros from the cache, or compile it; a cached file that does not load is recompiled."""
+    width, resident, warps = shape
+    defines = {
+        "KERNEL": KERNELS[name],
+        "GROUP": per_group,
+        "STRIDE": stride,
+        "TURNED": int(transposed),
+        "HALF": int(is_half),
+    }
     defines |= {"SLICE": width, "RESIDENT": resident, "WARPS": warps}
     major, minor = torch.cuda.get_device_capability(device)
-    what = (source(), tuple(defines.items()), f"sm_{major}{minor}")
+    program = (read_source(), tuple(defines.items()), f"sm_{major}{minor}")
     try:
-        return Kernel(load_or_compile(*what), name, device)
+        return Kernel(load_or_compile(*program), name, device)
     except CompilerError:
         raise
-    except Refused:  # what an earlier run has kept may be damaged
-        return Kernel(load_or_compile(*what, anew=True), name, device)
+    except CudaError:  # the cached file may be damaged
+        return Kernel(load_or_compile(*program, recompile=True), name, device)
 
 
-def kernel_for(name: str, layer: Layer, cut: Cut, like: Tensor, turned: bool = False) -> Kernel:
-    half, device = like.dtype == torch.float16, int(like.device.index)
-    sizes = (cut.slice, cut.resident, cut.warps)
-    return kernel(name, layer.per_group, layer.stride, turned, half, sizes, device)
+def find_kernel(name: str, layer: Layer, block_shape: BlockShape, like: Tensor, transposed: bool = False) -> Kernel:
+    is_half, device = like.dtype == torch.float16, int(like.device.index)
+    sizes = (block_shape.slice, block_shape.resident, block_shape.warps)
+    return load_kernel(name, layer.per_group, layer.stride, transposed, is_half, sizes, device)
 
 
-GIVEN_UP: set[torch.device] = set()
+FAILED_DEVICES: set[torch.device] = set()
 
 
 @lru_cache
 def can_compile(device: int) -> bool:
-    """Return True if a kernel, which the others resemble, compiles and loads."""
-    if torch.version.cuda is None or torch.cuda.get_device_capability(device) < OLDEST:
+    """Return True if one kernel, typical of the others, compiles and loads."""
+    if torch.version.cuda is None or torch.cuda.get_device_capability(device) < OLDEST_CAPABILITY:
         return False
     try:
-        kernel("grouped_convolution", 4, 1, False, False, (64, 2, 8), device)
-    except (Refused, OSError):
+        load_kernel("grouped_convolution", 4, 1, False, False, (64, 2, 8), device)
+    except (CudaError, OSError):
         return False
     return True
 
 
 def try_launch(work: Callable[[], Tensor], device: torch.device) -> Tensor | None:
-    """Return what a kernel computes; None if it cannot be loaded, and then no other is tried again."""
+    """Return a kernel's result; None if it cannot be loaded, and then the device is not tried again."""
     try:
         return work()
-    except Refused as error:
-        GIVEN_UP.add(device)
+    except CudaError as error:
+        FAILED_DEVICES.add(device)
         warnings.warn(f"grouped convolutions are left to cuDNN, which is slower: {error}", stacklevel=2)
         return None
 
 
 def can_run(x: Tensor) -> bool:
     """Return True if the kernels compile and support this dtype, width and layout."""
-    fits = x.is_cuda and x.dtype in (torch.bfloat16, torch.float16) and x.shape[3] <= WIDEST
+    fits = x.is_cuda and x.dtype in (torch.bfloat16, torch.float16) and x.shape[3] <= MAX_WIDTH
     if not fits or not x.is_contiguous(memory_format=torch.channels_last) or x.data_ptr() % 16:
         return False
-    return x.device not in GIVEN_UP and can_compile(int(x.device.index))
+    return x.device not in FAILED_DEVICES and can_compile(int(x.device.index))
 
 
 def flatten_weight(weight: Tensor) -> Tensor:
+    """Return the weight as contiguous [channels, 3, 3, per_group]."""
     return weight.permute(0, 2, 3, 1).contiguous()
 
 
-def convolution(x: Tensor, weight: Tensor, layer: Layer, turned: bool = False, cut: Cut | None = None) -> Tensor:
-    kernel = "grouped_input_gradient" if turned else "grouped_convolution"
-    cut, size = cut or cut_for(kernel, layer, x.dtype, turned), (layer.out_height, layer.out_width)
-    return launch_convolution("grouped_convolution", x, weight, layer, cut, window_tile(layer), size, turned)
+def convolution(
+    x: Tensor, weight: Tensor, layer: Layer, transposed: bool = False, block_shape: BlockShape | None = None
+) -> Tensor:
+    """Run a convolution; `transposed`: of a gradient with the transposed weight, for the gradient w.r.t. input."""
+    kernel = "grouped_input_gradient" if transposed else "grouped_convolution"
+    block_shape, size = (
+        block_shape or find_block_shape(kernel, layer, x.dtype, transposed),
+        (layer.out_height, layer.out_width),
+    )
+    return launch_convolution(
+        "grouped_convolution", x, weight, layer, block_shape, window_tile(layer), size, transposed
+    )
 
 
-def input_gradient(gradient: Tensor, weight: Tensor, layer: Layer, cut: Cut | None = None) -> Tensor:
+def input_gradient(gradient: Tensor, weight: Tensor, layer: Layer, block_shape: BlockShape | None = None) -> Tensor:
     gradient = gradient.contiguous(memory_format=torch.channels_last)
     if layer.stride == 1:
-        return convolution(gradient, weight, layer.transpose(), True, cut)
-    cut = cut or cut_for("grouped_input_gradient", layer, gradient.dtype)
+        return convolution(gradient, weight, layer.transpose(), True, block_shape)
+    block_shape = block_shape or find_block_shape("grouped_input_gradient", layer, gradient.dtype)
     size = (layer.height, layer.width)
-    return launch_convolution("grouped_convolution_input", gradient, weight, layer, cut, square_tile(layer), size, True)
+    return launch_convolution(
+        "grouped_convolution_input", gradient, weight, layer, block_shape, square_tile(layer), size, True
+    )
 
 
 def launch_convolution(
-    name: str, x: Tensor, weight: Tensor, layer: Layer, cut: Cut, tile: Tile, size: tuple[int, int], turned: bool
+    name: str,
+    x: Tensor,
+    weight: Tensor,
+    layer: Layer,
+    block_shape: BlockShape,
+    tile: Tile,
+    size: tuple[int, int],
+    transposed: bool,
 ) -> Tensor:
-    """Launch a kernel that computes images of this size from x."""
-    how = plan(tile, layer, cut, x)
+    """Launch a kernel that computes images of height and width `size` from x."""
+    plan = plan_launch(tile, layer, block_shape, x)
     out = torch.empty((layer.count, *size, layer.channels), dtype=x.dtype, device=x.device)
-    kernel_for(name, layer, cut, x, turned).launch(
-        (how.slices, how.strips, how.stacks), cut.warps * 32, how.shared, [x, flatten_weight(weight), out],
-        *layer.sizes, how.rows, how.images,
+    find_kernel(name, layer, block_shape, x, transposed).launch(
+        (plan.slices, plan.strips, plan.stacks), block_shape.warps * 32, plan.shared,
+        [x, flatten_weight(weight), out], *layer.sizes, plan.rows, plan.images,
     )  # fmt: skip
     return out.permute(0, 3, 1, 2)
 
 
-def weight_gradient(gradient: Tensor, x: Tensor, layer: Layer, cut: Cut | None = None) -> Tensor:
-    """Return the gradient in float32, as [channels, per_group, 3, 3]."""
+def weight_gradient(gradient: Tensor, x: Tensor, layer: Layer, block_shape: BlockShape | None = None) -> Tensor:
+    """Return the gradient w.r.t. weight in float32, as [channels, per_group, 3, 3]."""
     gradient = gradient.contiguous(memory_format=torch.channels_last)
-    cut = cut or cut_for("grouped_weight_gradient", layer, x.dtype)
-    how = plan(window_tile(layer, beside=True), layer, cut, x)
-    programs = max(1, min(how.strips * how.stacks, processors(x) * cut.resident // how.slices))
-    jobs = cut.slice // (8 if layer.per_group == 32 else 16)  # warps that share the channels; the others have pixels
+    block_shape = block_shape or find_block_shape("grouped_weight_gradient", layer, x.dtype)
+    plan = plan_launch(window_tile(layer, reads_gradient=True), layer, block_shape, x)
+    programs = max(1, min(plan.strips * plan.stacks, processors(x) * block_shape.resident // plan.slices))
+    jobs = block_shape.slice // (
+        8 if layer.per_group == 32 else 16
+    )  # warps that divide the channels; the others divide the pixels
     parts = torch.empty(
-        (programs * (cut.warps // jobs), layer.channels, 3, 3, layer.per_group), dtype=torch.float32, device=x.device
+        (programs * (block_shape.warps // jobs), layer.channels, 3, 3, layer.per_group),
+        dtype=torch.float32,
+        device=x.device,
     )
-    kernel_for("grouped_convolution_weight", layer, cut, x).launch(
-        (how.slices, programs, 1), cut.warps * 32, how.shared, [x, gradient, parts],
-        *layer.sizes, how.rows, how.images,
+    find_kernel("grouped_convolution_weight", layer, block_shape, x).launch(
+        (plan.slices, programs, 1), block_shape.warps * 32, plan.shared, [x, gradient, parts],
+        *layer.sizes, plan.rows, plan.images,
     )  # fmt: skip
     return parts.sum(0).permute(0, 3, 1, 2)

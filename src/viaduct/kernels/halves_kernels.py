@@ -1,18 +1,18 @@
-"""Every second pixel of every second row, twice: the even ones, and the odd ones below and to the right of them."""
+"""Gather and scatter of even pixels (even row and column) and odd pixels (odd row and column)."""
 
 from __future__ import annotations
 
 import triton
 import triton.language as tl
 
-SIZES = ["rows", "height", "width", "half_height", "half_width"]  # one kernel for all of them: compiling takes a second
+SIZES = ["rows", "height", "width", "half_height", "half_width"]  # not specialised: compiling again takes a second
 
 
 @triton.jit(do_not_specialize=SIZES)
 def gather_kernel(
     x, even, odd, rows, height, width, half_height, half_width, channels, ROWS: tl.constexpr, COLUMNS: tl.constexpr
 ):
-    """One pixel of the halves a row; an odd one outside the image is zero."""
+    """Copy even and odd pixels to two tensors, a row for each pixel; an odd pixel outside of the image is 0."""
     pixel = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     channel = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = (channel < channels)[None, :]
@@ -20,18 +20,18 @@ def gather_kernel(
     remaining = pixel // half_width
     down = 2 * (remaining % half_height)
     offset = ((remaining // half_height * height + down) * width + across)[:, None] * channels + channel[None, :]
-    home = pixel[:, None] * channels + channel[None, :]
-    there = (pixel < rows)[:, None] & inside
-    tl.store(even + home, tl.load(x + offset, mask=there, other=0.0), mask=there)
+    out_offset = pixel[:, None] * channels + channel[None, :]
+    in_bounds = (pixel < rows)[:, None] & inside
+    tl.store(even + out_offset, tl.load(x + offset, mask=in_bounds, other=0.0), mask=in_bounds)
     within = ((pixel < rows) & (down + 1 < height) & (across + 1 < width))[:, None] & inside
-    tl.store(odd + home, tl.load(x + offset + (width + 1) * channels, mask=within, other=0.0), mask=there)
+    tl.store(odd + out_offset, tl.load(x + offset + (width + 1) * channels, mask=within, other=0.0), mask=in_bounds)
 
 
 @triton.jit(do_not_specialize=SIZES)
 def scatter_kernel(
     even, odd, out, rows, height, width, half_height, half_width, channels, ROWS: tl.constexpr, COLUMNS: tl.constexpr
 ):
-    """One pixel of the image a row: half of them are in neither half, and get zero."""
+    """Write even and odd pixels back to images; pixels that are neither get 0."""
     pixel = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     channel = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = (channel < channels)[None, :]

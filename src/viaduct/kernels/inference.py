@@ -1,4 +1,4 @@
-"""Layers of inference that no library is fast at, on NVIDIA cards: the 7x7 stem and max pooling.
+"""Layers of inference that libraries compute slowly on NVIDIA cards: the 7x7 stem and max pooling.
 
 stem_relu(images, fold_weight(weight, offset, dtype), bias, padding)
 max_pool(x, Pool(3, 2, average=False))
@@ -18,33 +18,33 @@ DEFAULT_STEM = Loop(block=128, warps=4)
 
 
 def stem_relu(images_NCHW: Tensor, weight: Tensor, bias: Tensor, padding: int) -> Tensor:
-    """Compute relu(7x7 convolution with stride 2 + bias); the weight as `stem.fold_weight` makes it."""
+    """Compute relu(7x7 convolution with stride 2 + bias); `weight` is the result of `stem.fold_weight`."""
     folded = fold(images_NCHW, blocks(padding, 2), images_NCHW.dtype)
     count, _, height, width = images_NCHW.shape
     filters = weight.shape[1]
-    made = torch.empty((count, height // 2, width // 2, filters), dtype=images_NCHW.dtype, device=images_NCHW.device)
+    output = torch.empty((count, height // 2, width // 2, filters), dtype=images_NCHW.dtype, device=images_NCHW.device)
     rows = count * (height // 2) * (width // 2)
     loop = loop_for("stem_inference", (count, height // 2, width // 2), images_NCHW.dtype, DEFAULT_STEM)
     stem_kernels.stem_inference_kernel[(blocks(rows, loop.block),)](
-        *(folded, weight, bias, made, rows, height // 2, width // 2, folded.shape[1], folded.shape[2]),
+        *(folded, weight, bias, output, rows, height // 2, width // 2, folded.shape[1], folded.shape[2]),
         *(filters, loop.block),
         num_warps=loop.warps,
         num_stages=loop.stages,
     )
-    return made.permute(0, 3, 1, 2)
+    return output.permute(0, 3, 1, 2)
 
 
 def max_pool(x_NCHW: Tensor, pool: Pool) -> Tensor:
-    """Compute the maxima of windows over SAME padding, of images that lie channels_last."""
+    """Compute max pooling with SAME padding, channels_last."""
     x = x_NCHW.contiguous(memory_format=torch.channels_last)
     count, channels, *sizes = x.shape
     shape = (count, *pool.output_size(*sizes), channels)
-    made = torch.empty(shape, dtype=x.dtype, device=x.device)
+    output = torch.empty(shape, dtype=x.dtype, device=x.device)
     area = area_for("max_pooling", (count, channels, *sizes, pool.size, pool.stride), x.dtype)
     grid = (area.count_tiles(count, *shape[1:3]), blocks(channels, area.columns))
     pooling_kernels.max_pooling_kernel[grid](
-        *(x, made, count * shape[1] * shape[2], *sizes, *shape[1:3], *pool.padding_before(*sizes), channels),
+        *(x, output, count * shape[1] * shape[2], *sizes, *shape[1:3], *pool.padding_before(*sizes), channels),
         *(pool.size, pool.stride, area.height, area.width, area.columns),
         num_warps=area.warps,
     )
-    return made.permute(0, 3, 1, 2)
+    return output.permute(0, 3, 1, 2)

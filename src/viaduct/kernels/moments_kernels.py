@@ -1,8 +1,8 @@
-"""Means and variances of channels, gathered in parts: what the kernels around batch norm share.
+"""Mean and variance of each channel from partial statistics; shared by the kernels of batch norm.
 
-Rows are pixels, columns are channels, as channels_last has them. A part is what one program has seen: its mean and its
-sum of squared deviations, so that nothing cancels however far a channel lies from zero. The last program to arrive at a
-column of channels brings the parts together; a kernel of its own for that would be waited for twice.
+Rows are pixels, columns are channels, as in channels_last. Each program computes one part: the mean and the sum of
+squared deviations of its rows, which avoids cancellation for channels far from zero. The last program to finish a
+column of channels combines the parts; a separate kernel for that would be waited for twice.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import triton.language as tl
 
 @triton.jit
 def is_last_program(tickets, parts):
-    """Return True if all other programs of this column have written their parts. The ticket is 0 again afterwards."""
+    """Return True in the last program of this column: all others have written their parts. Resets the ticket to 0."""
     tl.debug_barrier()
     last = tl.atomic_add(tickets + tl.program_id(0), 1, sem="acq_rel") == parts - 1
     if last:
@@ -23,34 +23,37 @@ def is_last_program(tickets, parts):
 
 @triton.jit
 def combine_parts(
-    means, squares, counts, weight, bias, running_mean, running_var, batches, made, rows, channels, parts, epsilon,
+    means, squares, counts, weight, bias, running_mean, running_var, batches, output, rows, channels, parts, epsilon,
     momentum, column, TRACK: tl.constexpr, PARTS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Combine parts into mean, 1/deviation, scale and shift, the rows of `made`, and update the running statistics.
-    Means are relative to that of the first part, so that nothing cancels."""
+    """Combine parts into mean, 1/deviation, scale and shift, the rows of `output`; update the running statistics.
+    Means are taken relative to the first part's mean to avoid cancellation."""
     inside = column < channels
     pivot = tl.load(means + column, mask=inside, other=0.0, cache_modifier=".cg")
     total = tl.zeros((PARTS, COLUMNS), tl.float32)
     square = tl.zeros((PARTS, COLUMNS), tl.float32)
     for first in range(0, parts, PARTS):
         part = first + tl.arange(0, PARTS)
-        there = (part < parts)[:, None] & inside[None, :]
+        in_bounds = (part < parts)[:, None] & inside[None, :]
         offset = part[:, None] * channels + column[None, :]
-        seen = tl.load(counts + part, mask=part < parts, other=0.0, cache_modifier=".cg")
-        mean = tl.load(means + offset, mask=there, other=0.0, cache_modifier=".cg")
-        apart = tl.where(there, mean - pivot[None, :], 0.0)
-        total += seen[:, None] * apart
-        square += tl.load(squares + offset, mask=there, other=0.0, cache_modifier=".cg") + seen[:, None] * apart * apart
-    added = tl.sum(total, 0)
-    mean = pivot + added / rows
-    squared = tl.maximum(tl.sum(square, 0) - added * (added / rows), 0.0)
+        count = tl.load(counts + part, mask=part < parts, other=0.0, cache_modifier=".cg")
+        mean = tl.load(means + offset, mask=in_bounds, other=0.0, cache_modifier=".cg")
+        deviation = tl.where(in_bounds, mean - pivot[None, :], 0.0)
+        total += count[:, None] * deviation
+        square += (
+            tl.load(squares + offset, mask=in_bounds, other=0.0, cache_modifier=".cg")
+            + count[:, None] * deviation * deviation
+        )
+    deviation_sum = tl.sum(total, 0)
+    mean = pivot + deviation_sum / rows
+    squared = tl.maximum(tl.sum(square, 0) - deviation_sum * (deviation_sum / rows), 0.0)
     inverse = 1.0 / tl.sqrt(squared / rows + epsilon)
     scale = tl.load(weight + column, mask=inside, other=0.0).to(tl.float32) * inverse
     shift = tl.load(bias + column, mask=inside, other=0.0).to(tl.float32) - mean * scale
-    tl.store(made + column, mean, mask=inside)
-    tl.store(made + channels + column, inverse, mask=inside)
-    tl.store(made + 2 * channels + column, scale, mask=inside)
-    tl.store(made + 3 * channels + column, shift, mask=inside)
+    tl.store(output + column, mean, mask=inside)
+    tl.store(output + channels + column, inverse, mask=inside)
+    tl.store(output + 2 * channels + column, scale, mask=inside)
+    tl.store(output + 3 * channels + column, shift, mask=inside)
     if TRACK:
         old_mean = tl.load(running_mean + column, mask=inside, other=0.0)
         old_var = tl.load(running_var + column, mask=inside, other=0.0)
@@ -63,35 +66,35 @@ def combine_parts(
 
 @triton.jit
 def combine_parts_kernel(
-    means, squares, counts, weight, bias, running_mean, running_var, batches, made, rows, channels, parts, epsilon,
+    means, squares, counts, weight, bias, running_mean, running_var, batches, output, rows, channels, parts, epsilon,
     momentum, TRACK: tl.constexpr, PARTS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Combine parts that another kernel has left."""
+    """Combine the partial statistics of another kernel."""
     column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     combine_parts(
-        means, squares, counts, weight, bias, running_mean, running_var, batches, made, rows, channels, parts, epsilon,
-        momentum, column, TRACK, PARTS, COLUMNS,
+        means, squares, counts, weight, bias, running_mean, running_var, batches, output, rows, channels, parts,
+        epsilon, momentum, column, TRACK, PARTS, COLUMNS,
     )  # fmt: skip
 
 
 @triton.jit
-def sum_parts(table, made, channels, parts, column, PARTS: tl.constexpr, COLUMNS: tl.constexpr):
-    """Sum two tables of parts, one behind the other, into the two rows of `made`."""
+def sum_parts(table, output, channels, parts, column, PARTS: tl.constexpr, COLUMNS: tl.constexpr):
+    """Sum two consecutive tables of parts into the two rows of `output`."""
     inside = column < channels
-    one = tl.zeros((PARTS, COLUMNS), tl.float32)
-    two = tl.zeros((PARTS, COLUMNS), tl.float32)
+    first_sum = tl.zeros((PARTS, COLUMNS), tl.float32)
+    second_sum = tl.zeros((PARTS, COLUMNS), tl.float32)
     for first in range(0, parts, PARTS):
         part = first + tl.arange(0, PARTS)
-        there = (part < parts)[:, None] & inside[None, :]
+        in_bounds = (part < parts)[:, None] & inside[None, :]
         offset = part[:, None] * channels + column[None, :]
-        one += tl.load(table + offset, mask=there, other=0.0, cache_modifier=".cg")
-        two += tl.load(table + parts * channels + offset, mask=there, other=0.0, cache_modifier=".cg")
-    tl.store(made + column, tl.sum(one, 0), mask=inside)
-    tl.store(made + channels + column, tl.sum(two, 0), mask=inside)
+        first_sum += tl.load(table + offset, mask=in_bounds, other=0.0, cache_modifier=".cg")
+        second_sum += tl.load(table + parts * channels + offset, mask=in_bounds, other=0.0, cache_modifier=".cg")
+    tl.store(output + column, tl.sum(first_sum, 0), mask=inside)
+    tl.store(output + channels + column, tl.sum(second_sum, 0), mask=inside)
 
 
 @triton.jit
-def sum_parts_kernel(table, made, channels, parts, PARTS: tl.constexpr, COLUMNS: tl.constexpr):
-    """Sum tables that another kernel has left."""
+def sum_parts_kernel(table, output, channels, parts, PARTS: tl.constexpr, COLUMNS: tl.constexpr):
+    """Sum the partial sums of another kernel."""
     column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
-    sum_parts(table, made, channels, parts, column, PARTS, COLUMNS)
+    sum_parts(table, output, channels, parts, column, PARTS, COLUMNS)

@@ -1,7 +1,7 @@
 """Batch norm over rows of pixels and columns of channels: statistics, scale and shift, and the backward pass.
 
-What gathers goes over the rows from the last to the first, all programs together; what follows it goes from the first
-to the last. So each begins with what the one before has left in the card's cache.
+Reductions read the rows from last to first; the elementwise kernels that follow them read from first to last. So each
+kernel begins with the rows that the kernel before it left in the L2 cache.
 """
 
 from __future__ import annotations
@@ -14,39 +14,39 @@ from viaduct.kernels.moments_kernels import combine_parts, is_last_program, sum_
 
 @triton.jit
 def moments_kernel(
-    x, means, squares, counts, tickets, weight, bias, running_mean, running_var, batches, made, rows, channels, epsilon,
-    momentum, TRACK: tl.constexpr, PARTS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    x, means, squares, counts, tickets, weight, bias, running_mean, running_var, batches, output, rows, channels,
+    epsilon, momentum, TRACK: tl.constexpr, PARTS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Compute the norm of x. Sums of a part are relative to one of its rows, so that nothing cancels."""
+    """Compute the norm of x. Sums of a part are relative to one of its rows to avoid cancellation."""
     column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     part = tl.program_id(1)
     parts = tl.num_programs(1)
     inside = column < channels
     tiles = tl.cdiv(rows, ROWS)
-    home = (tiles - 1 - part).to(tl.int64) * ROWS * channels
-    pivot = tl.load(x + home + column, mask=inside, other=0.0).to(tl.float32)
+    base = (tiles - 1 - part).to(tl.int64) * ROWS * channels
+    pivot = tl.load(x + base + column, mask=inside, other=0.0).to(tl.float32)
     total = tl.zeros((ROWS, COLUMNS), tl.float32)
     square = tl.zeros((ROWS, COLUMNS), tl.float32)
-    seen = 0
-    offset = home + (tl.arange(0, ROWS)[:, None] * channels + column[None, :])
+    count_so_far = 0
+    offset = base + (tl.arange(0, ROWS)[:, None] * channels + column[None, :])
     for turn in range(part, tiles, parts):
-        left = rows - (tiles - 1 - turn) * ROWS
-        there = (tl.arange(0, ROWS) < left)[:, None] & inside[None, :]
-        value = tl.load(x + offset, mask=there, other=0.0).to(tl.float32)
-        apart = tl.where(there, value - pivot[None, :], 0.0)
-        total += apart
-        square += apart * apart
-        seen += tl.minimum(left, ROWS)
+        remaining = rows - (tiles - 1 - turn) * ROWS
+        in_bounds = (tl.arange(0, ROWS) < remaining)[:, None] & inside[None, :]
+        value = tl.load(x + offset, mask=in_bounds, other=0.0).to(tl.float32)
+        deviation = tl.where(in_bounds, value - pivot[None, :], 0.0)
+        total += deviation
+        square += deviation * deviation
+        count_so_far += tl.minimum(remaining, ROWS)
         offset -= parts.to(tl.int64) * ROWS * channels
-    count = seen.to(tl.float32)
-    added = tl.sum(total, 0)
-    mean = added / count
+    count = count_so_far.to(tl.float32)
+    deviation_sum = tl.sum(total, 0)
+    mean = deviation_sum / count
     tl.store(means + part * channels + column, mean + pivot, mask=inside)
-    tl.store(squares + part * channels + column, tl.sum(square, 0) - added * mean, mask=inside)
+    tl.store(squares + part * channels + column, tl.sum(square, 0) - deviation_sum * mean, mask=inside)
     tl.store(counts + part, count)
     if is_last_program(tickets, parts):
         combine_parts(
-            means, squares, counts, weight, bias, running_mean, running_var, batches, made, rows, channels, parts,
+            means, squares, counts, weight, bias, running_mean, running_var, batches, output, rows, channels, parts,
             epsilon, momentum, column, TRACK, PARTS, COLUMNS,
         )  # fmt: skip
 
@@ -56,28 +56,29 @@ def scale_shift_kernel(
     x, other, y, signs, scale, shift, other_scale, other_shift, rows, channels,
     RELU: tl.constexpr, OTHER: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Compute relu(scale * x + shift + other); OTHER 1: as it is, 2: scaled and shifted. `signs`: a bit where y > 0."""
+    """Compute relu(scale * x + shift + other) and `signs`, a bit where y > 0. OTHER 1: other is added unchanged, 2:
+    scaled and shifted."""
     across = tl.cdiv(channels, COLUMNS)
     block = tl.program_id(0) % across
     column = block * COLUMNS + tl.arange(0, COLUMNS)
     row = (tl.program_id(0) // across).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     inside = column < channels
-    there = (row < rows)[:, None] & inside[None, :]
+    in_bounds = (row < rows)[:, None] & inside[None, :]
     offset = row[:, None] * channels + column[None, :]
     a = tl.load(scale + column, mask=inside, other=0.0)
     b = tl.load(shift + column, mask=inside, other=0.0)
-    value = tl.load(x + offset, mask=there, other=0.0).to(tl.float32) * a[None, :] + b[None, :]
+    value = tl.load(x + offset, mask=in_bounds, other=0.0).to(tl.float32) * a[None, :] + b[None, :]
     if OTHER > 0:
-        added = tl.load(other + offset, mask=there, other=0.0).to(tl.float32)
+        addend = tl.load(other + offset, mask=in_bounds, other=0.0).to(tl.float32)
         if OTHER == 2:
             c = tl.load(other_scale + column, mask=inside, other=0.0)
             d = tl.load(other_shift + column, mask=inside, other=0.0)
-            added = added * c[None, :] + d[None, :]
-        value += added
+            addend = addend * c[None, :] + d[None, :]
+        value += addend
     if RELU:
         value = tl.maximum(value, 0.0)
     rounded = value.to(y.dtype.element_ty)
-    tl.store(y + offset, rounded, mask=there)
+    tl.store(y + offset, rounded, mask=in_bounds)
     if OTHER > 0:
         bits = tl.reshape((rounded > 0).to(tl.int32), (ROWS, COLUMNS // 8, 8)) << tl.arange(0, 8)[None, None, :]
         byte = block * (COLUMNS // 8) + tl.arange(0, COLUMNS // 8)
@@ -87,8 +88,8 @@ def scale_shift_kernel(
 
 
 @triton.jit
-def signs_of(signs, row, rows, channels, block, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    """Return the bits of a tile, as 0 and 1."""
+def load_signs(signs, row, rows, channels, block, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """Return the sign bits of a tile as 0 and 1."""
     byte = block * (COLUMNS // 8) + tl.arange(0, COLUMNS // 8)
     fits = (row < rows)[:, None] & (byte < channels // 8)[None, :]
     packed = tl.load(signs + row[:, None] * (channels // 8) + byte[None, :], mask=fits, other=0).to(tl.int32)
@@ -97,11 +98,11 @@ def signs_of(signs, row, rows, channels, block, ROWS: tl.constexpr, COLUMNS: tl.
 
 @triton.jit
 def sums_kernel(
-    gradient, x, signs, mean, inverse, scale, shift, table, made, tickets, masked, rows, channels,
+    gradient, x, signs, mean, inverse, scale, shift, table, output, tickets, masked, rows, channels,
     MASK: tl.constexpr, PARTS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Sum the gradient, and it times the normalised input. MASK 1: where scale * x + shift is above 0; 2: by `signs`,
-    and the masked gradient is stored."""
+    """Sum the gradient, and the gradient times the normalised input. MASK 1: only where scale * x + shift is above 0;
+    2: only where `signs` is set, and the masked gradient is stored."""
     column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     part = tl.program_id(1)
     parts = tl.num_programs(1)
@@ -116,14 +117,14 @@ def sums_kernel(
     offset += tl.arange(0, ROWS)[:, None] * channels + column[None, :]
     for turn in range(part, tiles, parts):
         row = (tiles - 1 - turn).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-        there = (row < rows)[:, None] & inside[None, :]
-        value = tl.load(x + offset, mask=there, other=0.0).to(tl.float32)
-        change = tl.load(gradient + offset, mask=there, other=0.0).to(tl.float32)
+        in_bounds = (row < rows)[:, None] & inside[None, :]
+        value = tl.load(x + offset, mask=in_bounds, other=0.0).to(tl.float32)
+        change = tl.load(gradient + offset, mask=in_bounds, other=0.0).to(tl.float32)
         if MASK == 1:
             change = tl.where(value * a[None, :] + b[None, :] > 0, change, 0.0)
         if MASK == 2:
-            change = tl.where(signs_of(signs, row, rows, channels, tl.program_id(0), ROWS, COLUMNS) > 0, change, 0.0)
-            tl.store(masked + offset, change.to(masked.dtype.element_ty), mask=there)
+            change = tl.where(load_signs(signs, row, rows, channels, tl.program_id(0), ROWS, COLUMNS) > 0, change, 0.0)
+            tl.store(masked + offset, change.to(masked.dtype.element_ty), mask=in_bounds)
         total += change
         product += change * (value - centre[None, :])
         offset -= parts.to(tl.int64) * ROWS * channels
@@ -131,7 +132,7 @@ def sums_kernel(
     tl.store(table + part * channels + column, tl.sum(total, 0), mask=inside)
     tl.store(table + (parts + part) * channels + column, tl.sum(product, 0) * inv, mask=inside)
     if is_last_program(tickets, parts):
-        sum_parts(table, made, channels, parts, column, PARTS, COLUMNS)
+        sum_parts(table, output, channels, parts, column, PARTS, COLUMNS)
 
 
 @triton.jit
@@ -139,34 +140,34 @@ def input_kernel(
     gradient, x, mean, inverse, scale, shift, sums, products, out, rows, channels,
     MASK: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Compute the gradient of the norm's input. MASK 1: the gradient counts where scale * x + shift is above 0."""
+    """Compute the gradient w.r.t. the norm's input. MASK 1: the gradient counts where scale * x + shift is above 0."""
     across = tl.cdiv(channels, COLUMNS)
     block = tl.program_id(0) % across
     column = block * COLUMNS + tl.arange(0, COLUMNS)
     row = (tl.program_id(0) // across).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     inside = column < channels
-    there = (row < rows)[:, None] & inside[None, :]
+    in_bounds = (row < rows)[:, None] & inside[None, :]
     offset = row[:, None] * channels + column[None, :]
     a = tl.load(scale + column, mask=inside, other=0.0)
-    value = tl.load(x + offset, mask=there, other=0.0).to(tl.float32)
-    change = tl.load(gradient + offset, mask=there, other=0.0).to(tl.float32)
+    value = tl.load(x + offset, mask=in_bounds, other=0.0).to(tl.float32)
+    change = tl.load(gradient + offset, mask=in_bounds, other=0.0).to(tl.float32)
     if MASK == 1:
         b = tl.load(shift + column, mask=inside, other=0.0)
         change = tl.where(value * a[None, :] + b[None, :] > 0, change, 0.0)
     centre = tl.load(mean + column, mask=inside, other=0.0)
     inv = tl.load(inverse + column, mask=inside, other=0.0)
-    steady = tl.load(sums + column, mask=inside, other=0.0) / rows
+    mean_gradient = tl.load(sums + column, mask=inside, other=0.0) / rows
     slope = tl.load(products + column, mask=inside, other=0.0) / rows * inv
-    result = (change - steady[None, :] - (value - centre[None, :]) * slope[None, :]) * a[None, :]
-    tl.store(out + offset, result.to(out.dtype.element_ty), mask=there)
+    result = (change - mean_gradient[None, :] - (value - centre[None, :]) * slope[None, :]) * a[None, :]
+    tl.store(out + offset, result.to(out.dtype.element_ty), mask=in_bounds)
 
 
 @triton.jit
 def repeat_kernel(each, out, rows, channels, times, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    """Repeat every row of `each` so many times."""
+    """Repeat every row of `each` `times` times."""
     across = tl.cdiv(channels, COLUMNS)
     column = tl.program_id(0) % across * COLUMNS + tl.arange(0, COLUMNS)
     row = (tl.program_id(0) // across).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    there = (row < rows)[:, None] & (column < channels)[None, :]
-    value = tl.load(each + (row // times)[:, None] * channels + column[None, :], mask=there, other=0.0)
-    tl.store(out + row[:, None] * channels + column[None, :], value.to(out.dtype.element_ty), mask=there)
+    in_bounds = (row < rows)[:, None] & (column < channels)[None, :]
+    value = tl.load(each + (row // times)[:, None] * channels + column[None, :], mask=in_bounds, other=0.0)
+    tl.store(out + row[:, None] * channels + column[None, :], value.to(out.dtype.element_ty), mask=in_bounds)

@@ -1,4 +1,4 @@
-"""Max and average pooling, over SAME padding or whole windows only, as operations with a gradient."""
+"""Max and average pooling with SAME or VALID padding, as autograd functions."""
 
 from __future__ import annotations
 
@@ -16,29 +16,30 @@ from viaduct.models.padding import same_padding
 
 @dataclass(frozen=True)
 class Pool:
-    """Window, stride and kind of a pool. `whole`: only windows that lie inside the image."""
+    """Window, stride and kind of a pool. `valid_only`: only windows inside the image (VALID padding)."""
 
     size: int
     stride: int
     average: bool
-    whole: bool = False
+    valid_only: bool = False
 
     def output_size(self, *sizes: int) -> tuple[int, ...]:
-        if self.whole:
+        """Return height and width of the output for those of the input."""
+        if self.valid_only:
             return tuple((size - self.size) // self.stride + 1 for size in sizes)
         return tuple(blocks(size, self.stride) for size in sizes)
 
     def signature(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Return what tuning tells cases apart by: the input's shape (NCHW), window, stride and kind."""
-        return (*shape, self.size, self.stride, int(self.average), int(self.whole))
+        """Return the tuning signature: the input's shape (NCHW), window, stride and kind."""
+        return (*shape, self.size, self.stride, int(self.average), int(self.valid_only))
 
     def padding_before(self, *sizes: int) -> tuple[int, ...]:
-        """Return the cells of padding above and to the left."""
-        return tuple(0 if self.whole else same_padding(size, self.size, self.stride)[0] for size in sizes)
+        """Return the padding above and to the left."""
+        return tuple(0 if self.valid_only else same_padding(size, self.size, self.stride)[0] for size in sizes)
 
 
 class PoolFunction(torch.autograd.Function):
-    """Pooling of images that lie channels_last."""
+    """Pooling of channels_last images."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, pool: Pool) -> Tensor:
@@ -46,32 +47,32 @@ class PoolFunction(torch.autograd.Function):
         count, channels, *sizes = x.shape
         shape = (count, *pool.output_size(*sizes), channels)
         y = torch.empty(shape, dtype=x.dtype, device=x.device)
-        chosen = y if pool.average else torch.empty(shape, dtype=torch.uint8, device=x.device)
+        argmax = y if pool.average else torch.empty(shape, dtype=torch.uint8, device=x.device)
         rows = count * shape[1] * shape[2]
         area = area_for("pooling_forward", pool.signature(tuple(x.shape)), x.dtype)
         grid = (area.count_tiles(count, *shape[1:3]), blocks(channels, area.columns))
         pooling_kernels.pooling_forward_kernel[grid](
-            *(x, y, chosen, rows, *sizes, *shape[1:3], *pool.padding_before(*sizes), channels),
+            *(x, y, argmax, rows, *sizes, *shape[1:3], *pool.padding_before(*sizes), channels),
             *(pool.size, pool.stride, pool.average, area.height, area.width, area.columns),
             num_warps=area.warps,
         )
-        ctx.chosen, ctx.shape, ctx.pool = None if pool.average else chosen, tuple(x.shape), pool
+        ctx.argmax, ctx.shape, ctx.pool = None if pool.average else argmax, tuple(x.shape), pool
         return y.permute(0, 3, 1, 2)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
-        return backward(as_rows(gradient), ctx.chosen, ctx.shape, ctx.pool), None
+        return backward(as_rows(gradient), ctx.argmax, ctx.shape, ctx.pool), None
 
 
-def backward(gradient: Tensor, chosen: Tensor | None, shape: tuple[int, ...], pool: Pool) -> Tensor:
-    """Return the gradient of the input, as images of this shape (NCHW), from rows of the output's gradient."""
+def backward(gradient: Tensor, argmax: Tensor | None, shape: tuple[int, ...], pool: Pool) -> Tensor:
+    """Return the gradient w.r.t. input, as images of this shape (NCHW), from rows of the output's gradient."""
     count, channels, *sizes = shape
     out = torch.empty((count, *sizes, channels), dtype=gradient.dtype, device=gradient.device)
     rows = count * sizes[0] * sizes[1]
     area = area_for("pooling_backward", pool.signature(shape), gradient.dtype)
     grid = (area.count_tiles(count, *sizes), blocks(channels, area.columns))
     pooling_kernels.pooling_backward_kernel[grid](
-        *(gradient, gradient if chosen is None else chosen, out, rows, *sizes, *pool.output_size(*sizes)),
+        *(gradient, gradient if argmax is None else argmax, out, rows, *sizes, *pool.output_size(*sizes)),
         *(*pool.padding_before(*sizes), channels, gradient.stride(0)),
         *(pool.size, pool.stride, pool.average, area.height, area.width, area.columns),
         num_warps=area.warps,
@@ -80,15 +81,17 @@ def backward(gradient: Tensor, chosen: Tensor | None, shape: tuple[int, ...], po
 
 
 def as_rows(x_NCHW: Tensor) -> Tensor:
-    """Return [pixels, channels] without a copy, also of some of the channels of a larger tensor; else a copy."""
+    """Return images as [pixels, channels]; without a copy if the layout allows it, also for a slice of channels."""
     height, width = x_NCHW.stride(2), x_NCHW.stride(3)
-    even = x_NCHW.stride(1) == 1 and height == width * x_NCHW.shape[3] and x_NCHW.stride(0) == height * x_NCHW.shape[2]
-    return rows_of(x_NCHW) if even else gradient_rows(x_NCHW, x_NCHW.dtype)
+    is_dense = (
+        x_NCHW.stride(1) == 1 and height == width * x_NCHW.shape[3] and x_NCHW.stride(0) == height * x_NCHW.shape[2]
+    )
+    return rows_of(x_NCHW) if is_dense else gradient_rows(x_NCHW, x_NCHW.dtype)
 
 
 def apply_pool(x_NCHW: Tensor, pool: Pool) -> Tensor:
-    made: Tensor = PoolFunction.apply(x_NCHW, pool)  # type: ignore[no-untyped-call]
-    return made
+    output: Tensor = PoolFunction.apply(x_NCHW, pool)  # type: ignore[no-untyped-call]
+    return output
 
 
 def max_pool_same(x_NCHW: Tensor, size: int, stride: int) -> Tensor:

@@ -1,7 +1,7 @@
-"""Max and average pooling over TensorFlow's SAME padding, for images that lie channels_last.
+"""Max and average pooling with TensorFlow's SAME padding, for channels_last images.
 
-The backward pass reads, for every pixel, the windows that contain it: nothing is added up in memory, so the result is
-the same every time. Offsets are computed once, in 32 bits, and windows differ from each other by a constant.
+The backward pass reads, for every pixel, the windows that contain it. It needs no atomic additions, so the result is
+deterministic. Offsets are computed once, in 32 bits, and windows differ from each other by a constant.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-# One kernel for all of them: compiling takes a second.
+# Not specialised: compiling again takes a second.
 SIZES = ["rows", "height", "width", "out_height", "out_width", "top", "left"]
 
 
 @triton.jit
 def list_pixels(tile, rows, height, width, TALL: tl.constexpr, WIDE: tl.constexpr):
-    """Return the pixels of a tile, TALL rows of WIDE: they share most of their neighbours. It is `rows`, which is no
-    pixel, where the tile is outside of the image."""
+    """Return the pixels of a tile of TALL x WIDE, which share most of their neighbours. Outside of the image the index
+    is `rows`, which is no pixel."""
     offset = tl.arange(0, TALL * WIDE)
     tiles = (width + WIDE - 1) // WIDE
     column = tile % tiles * WIDE + offset % WIDE
@@ -31,7 +31,7 @@ def compute_pool(
     x, pixel, channel, rows, channels, height, width, out_height, out_width, top, left,
     SIZE: tl.constexpr, STRIDE: tl.constexpr, AVERAGE: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Compute a tile of pixels of the output, and for a maximum which cell of the window it was."""
+    """Compute a tile of output pixels, and for max pooling the index of the maximum within its window."""
     inside = (channel < channels)[None, :]
     across = pixel % out_width * STRIDE - left
     remaining = pixel // out_width
@@ -43,15 +43,15 @@ def compute_pool(
     for cell in tl.static_range(SIZE * SIZE):
         row = down + cell // SIZE
         column = across + cell % SIZE
-        there = (pixel < rows) & (row >= 0) & (row < height) & (column >= 0) & (column < width)
-        seen = there[:, None] & inside
+        in_bounds = (pixel < rows) & (row >= 0) & (row < height) & (column >= 0) & (column < width)
+        in_window = in_bounds[:, None] & inside
         offset = offsets + (cell // SIZE * width + cell % SIZE) * channels
-        value = tl.load(x + offset, mask=seen, other=0.0).to(tl.float32)
+        value = tl.load(x + offset, mask=in_window, other=0.0).to(tl.float32)
         if AVERAGE:
             best += value
-            count += there.to(tl.float32)
+            count += in_bounds.to(tl.float32)
         else:
-            better = seen & ((value > best) | (value != value))  # a NaN wins, as it does in PyTorch
+            better = in_window & ((value > best) | (value != value))  # a NaN wins, as it does in PyTorch
             best = tl.where(better, value, best)
             which = tl.where(better, cell, which)
     if AVERAGE:
@@ -61,22 +61,22 @@ def compute_pool(
 
 @triton.jit(do_not_specialize=SIZES)
 def pooling_forward_kernel(
-    x, y, chosen, rows, height, width, out_height, out_width, top, left, channels,
+    x, y, argmax, rows, height, width, out_height, out_width, top, left, channels,
     SIZE: tl.constexpr, STRIDE: tl.constexpr, AVERAGE: tl.constexpr,
     TALL: tl.constexpr, WIDE: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """One pixel of the output a row. Of a maximum, `chosen` says which cell of the window it was."""
+    """Compute the pool, one output pixel a row; max pooling stores the index of the maximum in `argmax`."""
     pixel = list_pixels(tl.program_id(0), rows, out_height, out_width, TALL, WIDE)
     channel = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     best, which = compute_pool(
         x, pixel, channel, rows, channels, height, width, out_height, out_width, top, left,
         SIZE, STRIDE, AVERAGE, TALL * WIDE, COLUMNS,
     )  # fmt: skip
-    home = pixel[:, None] * channels + channel[None, :]
-    written = (pixel < rows)[:, None] & (channel < channels)[None, :]
+    out_offset = pixel[:, None] * channels + channel[None, :]
+    in_output = (pixel < rows)[:, None] & (channel < channels)[None, :]
     if not AVERAGE:
-        tl.store(chosen + home, which.to(tl.uint8), mask=written)
-    tl.store(y + home, best.to(y.dtype.element_ty), mask=written)
+        tl.store(argmax + out_offset, which.to(tl.uint8), mask=in_output)
+    tl.store(y + out_offset, best.to(y.dtype.element_ty), mask=in_output)
 
 
 @triton.jit(do_not_specialize=SIZES)
@@ -84,56 +84,57 @@ def max_pooling_kernel(
     x, y, rows, height, width, out_height, out_width, top, left, channels,
     SIZE: tl.constexpr, STRIDE: tl.constexpr, TALL: tl.constexpr, WIDE: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Compute maxima alone, for inference: nobody will ask which cell of a window it was."""
+    """Compute max pooling for inference, without storing the argmax."""
     pixel = list_pixels(tl.program_id(0), rows, out_height, out_width, TALL, WIDE)
     channel = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     best, _ = compute_pool(
         x, pixel, channel, rows, channels, height, width, out_height, out_width, top, left,
         SIZE, STRIDE, False, TALL * WIDE, COLUMNS,
     )  # fmt: skip
-    home = pixel[:, None] * channels + channel[None, :]
-    written = (pixel < rows)[:, None] & (channel < channels)[None, :]
-    tl.store(y + home, best.to(y.dtype.element_ty), mask=written)
+    out_offset = pixel[:, None] * channels + channel[None, :]
+    in_output = (pixel < rows)[:, None] & (channel < channels)[None, :]
+    tl.store(y + out_offset, best.to(y.dtype.element_ty), mask=in_output)
 
 
 @triton.jit(do_not_specialize=SIZES)
 def pooling_backward_kernel(
-    gradient, chosen, out, rows, height, width, out_height, out_width, top, left, channels, pitch,
+    gradient, argmax, out, rows, height, width, out_height, out_width, top, left, channels, pitch,
     SIZE: tl.constexpr, STRIDE: tl.constexpr, AVERAGE: tl.constexpr,
     TALL: tl.constexpr, WIDE: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """One pixel of the input a row; `pitch` lies between two pixels of the gradient, which may be part of more."""
+    """Compute the gradient w.r.t. input, one input pixel a row. `pitch` is the distance of two pixels in the gradient,
+    which may be some channels of a larger tensor."""
     pixel = list_pixels(tl.program_id(0), rows, height, width, TALL, WIDE)
     channel = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = (channel < channels)[None, :]
     across = pixel % width
     remaining = pixel // width
     down = remaining % height
-    last_row = (down + top) // STRIDE  # of the windows that begin at or before this pixel, the last
+    last_row = (down + top) // STRIDE  # the last window that begins at or before this pixel
     last_column = (across + left) // STRIDE
     windows = ((remaining // height) * out_height + last_row) * out_width + last_column
     grads = windows[:, None] * pitch + channel[None, :]
     marks = windows[:, None] * channels + channel[None, :]
     total = tl.zeros((TALL * WIDE, COLUMNS), tl.float32)
     EACH: tl.constexpr = (SIZE + STRIDE - 1) // STRIDE
-    for back in tl.static_range(EACH * EACH):
-        row = last_row - back // EACH
-        column = last_column - back % EACH
+    for window in tl.static_range(EACH * EACH):
+        row = last_row - window // EACH
+        column = last_column - window % EACH
         cell_row = down + top - row * STRIDE
         cell_column = across + left - column * STRIDE
-        there = (pixel < rows) & (row >= 0) & (row < out_height) & (column >= 0) & (column < out_width)
-        there &= (cell_row < SIZE) & (cell_column < SIZE)
-        step = back // EACH * out_width + back % EACH
-        seen = there[:, None] & inside
-        arrives = tl.load(gradient + grads - step * pitch, mask=seen, other=0.0).to(tl.float32)
+        in_bounds = (pixel < rows) & (row >= 0) & (row < out_height) & (column >= 0) & (column < out_width)
+        in_bounds &= (cell_row < SIZE) & (cell_column < SIZE)
+        step = window // EACH * out_width + window % EACH
+        in_window = in_bounds[:, None] & inside
+        window_gradient = tl.load(gradient + grads - step * pitch, mask=in_window, other=0.0).to(tl.float32)
         if AVERAGE:
             first_row = row * STRIDE - top
             first_column = column * STRIDE - left
             tall = tl.minimum(first_row + SIZE, height) - tl.maximum(first_row, 0)
             wide = tl.minimum(first_column + SIZE, width) - tl.maximum(first_column, 0)
-            total += arrives / tl.maximum(tall * wide, 1).to(tl.float32)[:, None]
+            total += window_gradient / tl.maximum(tall * wide, 1).to(tl.float32)[:, None]
         else:
-            mark = tl.load(chosen + marks - step * channels, mask=seen, other=255).to(tl.int32)
-            total += tl.where(mark == (cell_row * SIZE + cell_column)[:, None], arrives, 0.0)
-    home = pixel[:, None] * channels + channel[None, :]
-    tl.store(out + home, total.to(out.dtype.element_ty), mask=(pixel < rows)[:, None] & inside)
+            mark = tl.load(argmax + marks - step * channels, mask=in_window, other=255).to(tl.int32)
+            total += tl.where(mark == (cell_row * SIZE + cell_column)[:, None], window_gradient, 0.0)
+    out_offset = pixel[:, None] * channels + channel[None, :]
+    tl.store(out + out_offset, total.to(out.dtype.element_ty), mask=(pixel < rows)[:, None] & inside)

@@ -1,4 +1,4 @@
-"""How work is cut up for the card: default sizes, and those that tuning chose (`choices.py`)."""
+"""Launch sizes of the Triton kernels: defaults, and those that tuning chose (`choices.py`)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ DTYPES = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "
 
 
 def blocks(length: int, block: int) -> int:
-    """Return how many blocks cover a length."""
+    """Return the number of blocks that cover a length."""
     return -(-length // block)
 
 
 @dataclass(frozen=True)
 class Tile:
-    """Work of one program: rows of pixels and columns of channels, or an area of neighbouring pixels."""
+    """Work of one program of an elementwise kernel: rows of pixels and columns of channels."""
 
     rows: int
     columns: int
@@ -29,7 +29,7 @@ class Tile:
 
 
 def default_tile(channels: int) -> Tile:
-    """Return the size for kernels that read each number once."""
+    """Return the default tile of elementwise kernels."""
     if channels <= 64:
         return Tile(16, 64, 4)
     return Tile(16, 128, 4) if channels <= 128 else Tile(8, 256, 4)
@@ -43,7 +43,7 @@ def tile_for(kernel: str, rows: int, channels: int, dtype: torch.dtype) -> Tile:
 
 @dataclass(frozen=True)
 class Area:
-    """Work of one program of kernels that read a pixel's neighbours, too, which are shared in both directions."""
+    """Work of one program of a kernel that also reads neighbours: an area of pixels, which share them."""
 
     height: int
     width: int
@@ -51,12 +51,12 @@ class Area:
     warps: int
 
     def count_tiles(self, images: int, height: int, width: int) -> int:
-        """Return how many areas cover so many images of this size."""
+        """Return the number of areas that cover `images` images of this size."""
         return images * blocks(height, self.height) * blocks(width, self.width)
 
 
-# Eight numbers a thread, so that bytes lie in the same threads as the numbers of two bytes that they belong to: with
-# sixteen, each of nine cells would have to change threads through shared memory.
+# Eight elements a thread: then a thread holds the uint8 argmax of the 16-bit elements that it holds. With sixteen, each
+# of the nine window cells would be exchanged between threads through shared memory.
 DEFAULT_AREA = Area(2, 4, 64, 2)
 
 
@@ -68,7 +68,7 @@ def area_for(kernel: str, signature: tuple[int, ...], dtype: torch.dtype) -> Are
 
 @dataclass(frozen=True)
 class Loop:
-    """Work of programs that each go over many blocks of rows."""
+    """Work of one program of a kernel that loops over blocks of rows."""
 
     block: int
     warps: int
@@ -84,7 +84,7 @@ def loop_for(kernel: str, signature: tuple[int, ...], dtype: torch.dtype, defaul
 
 @dataclass(frozen=True)
 class Gather:
-    """How kernels are cut up that reduce each channel over all rows."""
+    """Tile and number of programs of a kernel that reduces each channel over all rows."""
 
     height: int
     width: int
@@ -100,14 +100,15 @@ class Gather:
 
     @property
     def options(self) -> dict[str, int | None]:
+        """Launch options for Triton."""
         return {"num_warps": self.warps, "maxnreg": self.registers or None}
 
 
 def default_gather(rows: int, channels: int, tensors: int) -> Gather:
     """Return the sizes that were fastest on an H200; `tensors` is the number of tensors read.
 
-    Many small programs keep more loads in flight; but the last of them adds up what all have left, which takes long
-    where few columns share it.
+    Many small programs keep more loads in flight; but the last program of a column combines all parts, which takes long
+    with few columns.
     """
     numbers = rows * channels
     if tensors > 1 and numbers >= 20_000_000:
@@ -125,7 +126,7 @@ def gather_for(kernel: str, rows_x: Tensor, tensors: int) -> Gather:
 
 
 def tickets(like: Tensor) -> Tensor:
-    """Return a counter for each column of programs, 0 between kernels. Kernels of one stream take turns with it."""
+    """Return a counter for each column of programs, 0 between kernels; the kernels of a stream share it."""
     stream = torch.cuda.current_stream(like.device).cuda_stream if like.is_cuda else 0
     return _tickets(like.device, stream)
 

@@ -1,4 +1,4 @@
-"""The stem of networks for large images as one operation: 7x7 and stride 2, batch norm, ReLU, 3x3 pool and stride 2."""
+"""Stem for large images as one operation: 7x7 convolution with stride 2, batch norm, ReLU, 3x3 max pool, stride 2."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WEIGHT = Loop(block=64, warps=4)
 
 
 def fold(images_NCHW: Tensor, before: int, dtype: torch.dtype) -> Tensor:
-    """Return images as blocks of 2x2 pixels: [images, height / 2 + 3, width / 2 + 3, 16]."""
+    """Return images as blocks of 2x2 pixels (space to depth): [images, height / 2 + 3, width / 2 + 3, 16]."""
     count, _, height, width = images_NCHW.shape
     shape = (count, height // 2 + 3, width // 2 + 3, 16)
     folded = torch.empty(shape, dtype=dtype, device=images_NCHW.device)
@@ -39,7 +39,7 @@ def fold(images_NCHW: Tensor, before: int, dtype: torch.dtype) -> Tensor:
 
 
 def fold_weight(weight: Tensor, offset: int, dtype: torch.dtype) -> Tensor:
-    """Return [filters, 3, 7, 7] as the matrix product needs it: [4 rows, 4 columns x 16, filters]."""
+    """Return a [filters, 3, 7, 7] weight in the layout of the matrix product: [4 rows, 4 columns x 16, filters]."""
     filters = weight.shape[0]
     wide = weight.new_zeros((filters, 3, 8, 8))
     wide[:, :, offset : offset + 7, offset : offset + 7] = weight
@@ -48,7 +48,7 @@ def fold_weight(weight: Tensor, offset: int, dtype: torch.dtype) -> Tensor:
 
 
 def unfold_weight(folded: Tensor, offset: int) -> Tensor:
-    """Return [filters, 256] as [filters, 3, 7, 7]."""
+    """Return a folded [filters, 256] weight gradient as [filters, 3, 7, 7]."""
     filters = folded.shape[0]
     cut = folded.view(filters, 4, 4, 16)[..., :12].reshape(filters, 4, 4, 2, 2, 3)
     wide = cut.permute(0, 5, 1, 3, 2, 4).reshape(filters, 3, 8, 8)
@@ -56,7 +56,7 @@ def unfold_weight(folded: Tensor, offset: int) -> Tensor:
 
 
 class StemFunction(torch.autograd.Function):
-    """The stem as one operation; the images get no gradient."""
+    """Stem as one operation; it computes no gradient w.r.t. the images."""
 
     @staticmethod
     def forward(
@@ -68,25 +68,25 @@ class StemFunction(torch.autograd.Function):
         size = Size(len(images), images.shape[2] // 2, images.shape[3] // 2, weight.shape[0], pool_padding)
         x, parts = convolve(folded, fold_weight(weight, 2 * before - padding, dtype), layer.running_mean, size)
         norm = combine_parts(parts, size.rows, layer)
-        pooled, chosen, picked = pool(x, norm, size)
-        ctx.save_for_backward(folded, x, chosen, picked, norm.mean, norm.inverse, norm.scale, norm.shift)
+        pooled, argmax, max_input = pool(x, norm, size)
+        ctx.save_for_backward(folded, x, argmax, max_input, norm.mean, norm.inverse, norm.scale, norm.shift)
         ctx.size, ctx.offset, ctx.dtype = size, 2 * before - padding, weight.dtype
         return pooled.permute(0, 3, 1, 2)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
-        folded, x, chosen, picked, *found = ctx.saved_tensors
-        norm = Norm(*found)
+        folded, x, argmax, max_input, *norm_tensors = ctx.saved_tensors
+        norm = Norm(*norm_tensors)
         gradient = rows_of(gradient.contiguous(memory_format=torch.channels_last))
-        sums = window_sums(gradient, chosen, picked, norm)
-        change = input_gradient(gradient, chosen, x, norm, sums, ctx.size)
-        weight = unfold_weight(weight_gradient(change, folded, ctx.size), ctx.offset)
+        sums = window_sums(gradient, argmax, max_input, norm)
+        norm_gradient = input_gradient(gradient, argmax, x, norm, sums, ctx.size)
+        weight = unfold_weight(weight_gradient(norm_gradient, folded, ctx.size), ctx.offset)
         return None, weight.to(ctx.dtype), sums.product, sums.total, *[None] * 4
 
 
 @dataclass(frozen=True)
 class Size:
-    """Size of the convolution's output: images, height, width, channels; and the pool's padding before it."""
+    """Size of the convolution's output, and the pool's padding above and to the left (`before`)."""
 
     count: int
     height: int
@@ -103,19 +103,20 @@ class Size:
         return self.count, self.height, self.width
 
     @property
-    def pooled(self) -> tuple[int, int]:
+    def pooled_size(self) -> tuple[int, int]:
         return self.height // 2, self.width // 2
 
 
 def convolve(folded: Tensor, weight: Tensor, pivot: Tensor | None, size: Size) -> tuple[Tensor, Parts]:
+    """Return the convolution's output as rows, and its partial statistics relative to `pivot`."""
     loop = loop_for("stem_convolution", size.shape, folded.dtype, CONVOLUTION)
     tiles = blocks(size.rows, loop.block)
     programs = min(tiles, processors(folded) * loop.waves)
     x = torch.empty((size.rows, size.filters), dtype=folded.dtype, device=folded.device)
     parts = Parts.empty(programs, size.filters, folded)
-    near = torch.zeros(size.filters, device=folded.device) if pivot is None else pivot
+    pivots = torch.zeros(size.filters, device=folded.device) if pivot is None else pivot
     stem_kernels.stem_forward_kernel[(programs,)](
-        *(folded, weight, near, x, parts.means, parts.squares, parts.counts, size.rows, size.height, size.width),
+        *(folded, weight, pivots, x, parts.means, parts.squares, parts.counts, size.rows, size.height, size.width),
         *(folded.shape[1], folded.shape[2], tiles, size.filters, loop.block),
         num_warps=loop.warps,
         num_stages=loop.stages,
@@ -124,55 +125,57 @@ def convolve(folded: Tensor, weight: Tensor, pivot: Tensor | None, size: Size) -
 
 
 def pool(x: Tensor, norm: Norm, size: Size) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the pooled images, which cell of each window it was, and that cell before the norm."""
-    pooled = torch.empty((size.count, *size.pooled, size.filters), dtype=x.dtype, device=x.device)
-    chosen, picked = torch.empty_like(pooled, dtype=torch.uint8), torch.empty_like(pooled)
+    """Return the pooled images, the index of each maximum within its window, and its value before the norm."""
+    pooled = torch.empty((size.count, *size.pooled_size, size.filters), dtype=x.dtype, device=x.device)
+    argmax, max_input = torch.empty_like(pooled, dtype=torch.uint8), torch.empty_like(pooled)
     rows = size.rows // 4
     loop = loop_for("stem_pool", size.shape, x.dtype, POOL)
     stem_kernels.pool_forward_kernel[(blocks(rows, loop.block),)](
-        *(x, norm.scale, norm.shift, pooled, chosen, picked, rows, size.height, size.width, *size.pooled),
+        *(x, norm.scale, norm.shift, pooled, argmax, max_input, rows, size.height, size.width, *size.pooled_size),
         *(size.before, size.filters, loop.block),
         num_warps=loop.warps,
     )
-    return pooled, chosen, picked
+    return pooled, argmax, max_input
 
 
-def window_sums(gradient: Tensor, chosen: Tensor, picked: Tensor, norm: Norm) -> Sums:
+def window_sums(gradient: Tensor, argmax: Tensor, max_input: Tensor, norm: Norm) -> Sums:
+    """Return the sums of the norm's output gradient, computed from the pooled windows."""
     rows, filters = gradient.shape
     loop = loop_for("stem_sums", (rows,), gradient.dtype, SUMS)
     tiles = blocks(rows, loop.block)
     programs = min(tiles, processors(gradient) * loop.waves)
     table = torch.empty((2, programs, filters), dtype=torch.float32, device=gradient.device)
     stem_kernels.stem_sums_kernel[(programs,)](
-        *(gradient, chosen, picked, norm.mean, norm.inverse, table[0], table[1], rows, tiles, filters, loop.block),
+        *(gradient, argmax, max_input, norm.mean, norm.inverse, table[0], table[1], rows, tiles, filters, loop.block),
         num_warps=loop.warps,
     )
     return sum_parts(table)
 
 
-def input_gradient(gradient: Tensor, chosen: Tensor, x: Tensor, norm: Norm, sums: Sums, size: Size) -> Tensor:
-    """Return the gradient of the norm's input.
+def input_gradient(gradient: Tensor, argmax: Tensor, x: Tensor, norm: Norm, sums: Sums, size: Size) -> Tensor:
+    """Return the gradient w.r.t. the norm's input.
 
-    There is one block of four pixels more in each direction, for a pool that begins outside.
+    The grid has one more block of 2x2 pixels in each direction, because the pool's windows may begin in the padding.
     """
     out = torch.empty_like(x)
     count = size.count * (size.height // 2 + 1) * (size.width // 2 + 1)
     loop = loop_for("stem_input", size.shape, x.dtype, INPUT)
     stem_kernels.stem_input_kernel[(blocks(count, loop.block),)](
-        *(gradient, chosen, x, norm.mean, norm.inverse, norm.scale, sums.total, sums.product, out, count, size.rows),
-        *(size.height, size.width, *size.pooled, size.before, size.filters, loop.block),
+        *(gradient, argmax, x, norm.mean, norm.inverse, norm.scale, sums.total, sums.product, out, count, size.rows),
+        *(size.height, size.width, *size.pooled_size, size.before, size.filters, loop.block),
         num_warps=loop.warps,
     )
     return out
 
 
-def weight_gradient(change: Tensor, folded: Tensor, size: Size) -> Tensor:
-    loop = loop_for("stem_weight", size.shape, change.dtype, WEIGHT)
+def weight_gradient(norm_gradient: Tensor, folded: Tensor, size: Size) -> Tensor:
+    """Return the gradient w.r.t. the folded weight, [filters, 256]."""
+    loop = loop_for("stem_weight", size.shape, norm_gradient.dtype, WEIGHT)
     tiles = blocks(size.rows, loop.block)
-    programs = min(tiles, processors(change) * loop.waves)
-    parts = torch.empty((programs, size.filters, 256), dtype=torch.float32, device=change.device)
+    programs = min(tiles, processors(norm_gradient) * loop.waves)
+    parts = torch.empty((programs, size.filters, 256), dtype=torch.float32, device=norm_gradient.device)
     stem_kernels.stem_weight_kernel[(programs, 4)](
-        *(change, folded, parts, size.rows, size.height, size.width, folded.shape[1], folded.shape[2], tiles),
+        *(norm_gradient, folded, parts, size.rows, size.height, size.width, folded.shape[1], folded.shape[2], tiles),
         *(size.filters, loop.block),
         num_warps=loop.warps,
         num_stages=loop.stages,

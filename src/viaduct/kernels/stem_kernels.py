@@ -1,7 +1,7 @@
-"""The stem: 7x7 with stride 2 over three channels, at which no library is fast.
+"""Stem: 7x7 convolution with stride 2 over three channels, which libraries compute slowly.
 
-Blocks of 2x2 pixels become one pixel of 12 channels, and 4 of zeros; then the convolution is 4x4 with stride 1, and
-what a row of its window reads lies in one piece of 64 numbers.
+Blocks of 2x2 pixels become one pixel of 12 channels, padded with zeros to 16. Then the convolution is 4x4 with stride
+1, and each row of its window is 64 consecutive numbers.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import triton.language as tl
 
 @triton.jit
 def fold_kernel(x, folded, pixels, height, width, rows_to, columns_to, before, BLOCK: tl.constexpr):
-    """Images NHWC of 3 channels to blocks of 16 (12 used), with `before` blocks of zeros above and to the left."""
+    """Convert NHWC images of 3 channels to blocks of 16 (12 used), with `before` zero blocks above and to the left."""
     pixel = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     channel = tl.arange(0, 16)
     across = pixel % columns_to - before
@@ -25,9 +25,9 @@ def fold_kernel(x, folded, pixels, height, width, rows_to, columns_to, before, B
     real &= (pixel < pixels)[:, None]
     offset = ((image[:, None].to(tl.int64) * height + row) * width + column) * 3 + (channel % 3)[None, :]
     value = tl.load(x + offset, mask=real, other=0.0)
-    there = (pixel < pixels)[:, None] & (channel >= 0)[None, :]
+    in_bounds = (pixel < pixels)[:, None] & (channel >= 0)[None, :]
     tl.store(
-        folded + pixel[:, None].to(tl.int64) * 16 + channel[None, :], value.to(folded.dtype.element_ty), mask=there
+        folded + pixel[:, None].to(tl.int64) * 16 + channel[None, :], value.to(folded.dtype.element_ty), mask=in_bounds
     )
 
 
@@ -36,11 +36,11 @@ def stem_forward_kernel(
     folded, weight, pivot, y, means, squares, counts, rows, out_height, out_width, rows_to, columns_to, tiles,
     FILTERS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """y[pixel, filter], and the statistics of each filter, taken relative to `pivot`, a mean of earlier batches."""
+    """Compute y[pixel, filter] and the statistics of each filter, relative to `pivot`, the mean of earlier batches."""
     program = tl.program_id(0)
     filters = tl.arange(0, FILTERS)
     piece = tl.arange(0, 64)
-    near = tl.load(pivot + filters)
+    pivots = tl.load(pivot + filters)
     total_part = tl.zeros((BLOCK, FILTERS), tl.float32)
     square_part = tl.zeros((BLOCK, FILTERS), tl.float32)
     seen = 0.0
@@ -53,29 +53,29 @@ def stem_forward_kernel(
         window = folded + (corner[:, None] * 16 + piece[None, :])
         total = tl.zeros((BLOCK, FILTERS), tl.float32)
         for down in range(4):
-            seen_here = tl.load(window + down * columns_to * 16, mask=valid[:, None], other=0.0)
+            window_row = tl.load(window + down * columns_to * 16, mask=valid[:, None], other=0.0)
             part = tl.load(weight + (down * 64 + piece)[:, None] * FILTERS + filters[None, :])
-            total = tl.dot(seen_here, part, total)
+            total = tl.dot(window_row, part, total)
         rounded = total.to(y.dtype.element_ty)
         tl.store(y + pixel[:, None] * FILTERS + filters[None, :], rounded, mask=valid[:, None])
-        apart = tl.where(valid[:, None], rounded.to(tl.float32) - near[None, :], 0.0)
-        total_part += apart
-        square_part += apart * apart
+        deviation = tl.where(valid[:, None], rounded.to(tl.float32) - pivots[None, :], 0.0)
+        total_part += deviation
+        square_part += deviation * deviation
         seen += tl.minimum(rows - tile * BLOCK, BLOCK).to(tl.float32)
     added = tl.sum(total_part, 0)
     mean = added / tl.maximum(seen, 1.0)
-    tl.store(means + program * FILTERS + filters, mean + near)
+    tl.store(means + program * FILTERS + filters, mean + pivots)
     tl.store(squares + program * FILTERS + filters, tl.sum(square_part, 0) - added * mean)
     tl.store(counts + program, seen)
 
 
 @triton.jit
 def pool_forward_kernel(
-    x, scale, shift, pooled, chosen, picked, rows, height, width, pooled_height, pooled_width, before,
+    x, scale, shift, pooled, argmax, max_input, rows, height, width, pooled_height, pooled_width, before,
     CHANNELS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """3x3 with stride 2 over relu(scale * x + shift). `chosen` says which of the nine it was, 9 where the ReLU cut all
-    of them off; `picked` is the x of that one."""
+    """Compute the 3x3 max pool with stride 2 of relu(scale * x + shift). `argmax` is the index within the window, 9
+    where all are 0 behind the ReLU; `max_input` is the x of the maximum."""
     pixel = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     channel = tl.arange(0, CHANNELS)
     valid = pixel < rows
@@ -86,33 +86,36 @@ def pool_forward_kernel(
     offsets = first[:, None] + channel[None, :]
     a = tl.load(scale + channel)
     b = tl.load(shift + channel)
-    best = tl.zeros((BLOCK, CHANNELS), tl.float32)  # after a ReLU nothing lies below
+    best = tl.zeros((BLOCK, CHANNELS), tl.float32)  # nothing is below 0 behind a ReLU
     which = tl.full((BLOCK, CHANNELS), 9, tl.int32)
     source = tl.zeros((BLOCK, CHANNELS), tl.float32)
     for cell in tl.static_range(9):
         row = down + cell // 3
         column = across + cell % 3
-        there = valid & (row >= 0) & (row < height) & (column >= 0) & (column < width)
-        raw = tl.load(x + (cell // 3 * width + cell % 3) * CHANNELS + offsets, mask=there[:, None], other=0.0).to(
+        in_bounds = valid & (row >= 0) & (row < height) & (column >= 0) & (column < width)
+        raw = tl.load(x + (cell // 3 * width + cell % 3) * CHANNELS + offsets, mask=in_bounds[:, None], other=0.0).to(
             tl.float32
         )
-        value = (raw * a[None, :] + b[None, :]).to(pooled.dtype.element_ty).to(tl.float32)  # as it would be stored
-        better = there[:, None] & (value > best)
+        value = (
+            (raw * a[None, :] + b[None, :]).to(pooled.dtype.element_ty).to(tl.float32)
+        )  # rounded as a stored tensor is
+        better = in_bounds[:, None] & (value > best)
         best = tl.where(better, value, best)
         which = tl.where(better, cell, which)
         source = tl.where(better, raw, source)
     offset = pixel[:, None] * CHANNELS + channel[None, :]
     tl.store(pooled + offset, best.to(pooled.dtype.element_ty), mask=valid[:, None])
-    tl.store(chosen + offset, which.to(tl.uint8), mask=valid[:, None])
-    tl.store(picked + offset, source.to(picked.dtype.element_ty), mask=valid[:, None])
+    tl.store(argmax + offset, which.to(tl.uint8), mask=valid[:, None])
+    tl.store(max_input + offset, source.to(max_input.dtype.element_ty), mask=valid[:, None])
 
 
 @triton.jit
 def stem_sums_kernel(
-    gradient, chosen, picked, mean, inverse, sums, products, rows, tiles, CHANNELS: tl.constexpr, BLOCK: tl.constexpr,
+    gradient, argmax, max_input, mean, inverse, sums, products, rows, tiles,
+    CHANNELS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Sum the gradient of the norm's output, and it times the normalised input, for each channel. A
-    window's gradient goes to one pixel, so windows are counted, a quarter as many."""
+    """Sum the gradient of the norm's output, and the gradient times the normalised input, for each channel. A window's
+    gradient goes to one pixel, so the sum is over windows, a quarter as many as pixels."""
     program = tl.program_id(0)
     channel = tl.arange(0, CHANNELS)
     centre = tl.load(mean + channel)
@@ -122,22 +125,22 @@ def stem_sums_kernel(
         window = tile * BLOCK + tl.arange(0, BLOCK)
         valid = (window < rows)[:, None]
         offset = window[:, None] * CHANNELS + channel[None, :]
-        arrives = tl.load(gradient + offset, mask=valid, other=0.0).to(tl.float32)
-        arrives = tl.where(tl.load(chosen + offset, mask=valid, other=9) < 9, arrives, 0.0)
-        value = tl.load(picked + offset, mask=valid, other=0.0).to(tl.float32)
-        total += arrives
-        product += arrives * (value - centre[None, :])
+        window_gradient = tl.load(gradient + offset, mask=valid, other=0.0).to(tl.float32)
+        window_gradient = tl.where(tl.load(argmax + offset, mask=valid, other=9) < 9, window_gradient, 0.0)
+        value = tl.load(max_input + offset, mask=valid, other=0.0).to(tl.float32)
+        total += window_gradient
+        product += window_gradient * (value - centre[None, :])
     tl.store(sums + program * CHANNELS + channel, tl.sum(total, 0))
     tl.store(products + program * CHANNELS + channel, tl.sum(product, 0) * tl.load(inverse + channel))
 
 
 @triton.jit
 def stem_input_kernel(
-    gradient, chosen, x, mean, inverse, scale, sums, products, out, blocks, rows, height, width, pooled_height,
+    gradient, argmax, x, mean, inverse, scale, sums, products, out, blocks, rows, height, width, pooled_height,
     pooled_width, before, CHANNELS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """The gradient at the norm's input, through pool, ReLU and norm. Four pixels at a time share what they look at:
-    the windows that begin with the first of them, and those before it."""
+    """Compute the gradient w.r.t. the norm's input, through pool, ReLU and norm. A program handles blocks of 2x2
+    pixels, which share the windows that contain them: the one that begins in the block, and those above and left."""
     block = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     channel = tl.arange(0, CHANNELS)
     across = block % (width // 2 + 1)
@@ -146,39 +149,43 @@ def stem_input_kernel(
     image = remaining // (height // 2 + 1)
     valid = block < blocks
     windows = ((image * pooled_height + down) * pooled_width + across)[:, None] * CHANNELS + channel[None, :]
-    homes = ((image * height + 2 * down - before) * width + 2 * across - before)[:, None] * CHANNELS + channel[None, :]
+    out_offsets = ((image * height + 2 * down - before) * width + 2 * across - before)[:, None] * CHANNELS + channel[
+        None, :
+    ]
     centre = tl.load(mean + channel)
     inv = tl.load(inverse + channel)
     scaled = tl.load(scale + channel)
-    steady = tl.load(sums + channel) / rows
+    mean_gradient = tl.load(sums + channel) / rows
     slope = tl.load(products + channel) / rows * inv
     for pixel in tl.static_range(4):
         row = 2 * down - before + pixel // 2
         column = 2 * across - before + pixel % 2
-        arrives = tl.zeros((BLOCK, CHANNELS), tl.float32)
+        window_gradient = tl.zeros((BLOCK, CHANNELS), tl.float32)
         for window in tl.static_range(4):
-            # Counted from the window that begins with the block: 0 is that one, then to the left, above, both.
+            # Window 0 begins in the block; 1 is to its left, 2 above, 3 above and to the left.
             if (window // 2 == 0 or pixel // 2 == 0) and (window % 2 == 0 or pixel % 2 == 0):
                 above = down - window // 2
                 left = across - window % 2
-                there = valid & (above >= 0) & (above < pooled_height) & (left >= 0) & (left < pooled_width)
+                in_bounds = valid & (above >= 0) & (above < pooled_height) & (left >= 0) & (left < pooled_width)
                 offset = windows - (window // 2 * pooled_width + window % 2) * CHANNELS
-                which = tl.load(chosen + offset, mask=there[:, None], other=9).to(tl.int32)
+                which = tl.load(argmax + offset, mask=in_bounds[:, None], other=9).to(tl.int32)
                 cell = (pixel // 2 + 2 * (window // 2)) * 3 + pixel % 2 + 2 * (window % 2)
-                change = tl.load(gradient + offset, mask=there[:, None], other=0.0).to(tl.float32)
-                arrives += tl.where(which == cell, change, 0.0)
+                change = tl.load(gradient + offset, mask=in_bounds[:, None], other=0.0).to(tl.float32)
+                window_gradient += tl.where(which == cell, change, 0.0)
         inside = (valid & (row >= 0) & (row < height) & (column >= 0) & (column < width))[:, None]
-        home = homes + (pixel // 2 * width + pixel % 2) * CHANNELS
-        value = tl.load(x + home, mask=inside, other=0.0).to(tl.float32)
-        result = (arrives - steady[None, :] - (value - centre[None, :]) * slope[None, :]) * scaled[None, :]
-        tl.store(out + home, result.to(out.dtype.element_ty), mask=inside)
+        out_offset = out_offsets + (pixel // 2 * width + pixel % 2) * CHANNELS
+        value = tl.load(x + out_offset, mask=inside, other=0.0).to(tl.float32)
+        result = (window_gradient - mean_gradient[None, :] - (value - centre[None, :]) * slope[None, :]) * scaled[
+            None, :
+        ]
+        tl.store(out + out_offset, result.to(out.dtype.element_ty), mask=inside)
 
 
 @triton.jit
 def stem_weight_kernel(
     change, folded, parts, rows, height, width, rows_to, columns_to, tiles, FILTERS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """The gradient of the weights, for each program its part of the pixels and one row of the window."""
+    """Compute the gradient w.r.t. weight; each program sums over some pixels for one row of the window."""
     program = tl.program_id(0)
     down = tl.program_id(1)
     filters = tl.arange(0, FILTERS)
@@ -190,10 +197,10 @@ def stem_weight_kernel(
         remaining = pixel // width
         corner = (remaining // height * rows_to + remaining % height + down) * columns_to + pixel % width
         seen = tl.load(folded + (corner[:, None] * 16 + piece[None, :]), mask=valid, other=0.0)
-        arrives = tl.load(change + (pixel[:, None] * FILTERS + filters[None, :]), mask=valid, other=0.0)
-        total = tl.dot(tl.trans(arrives), seen, total)
-    home = program.to(tl.int64) * FILTERS * 256 + filters[:, None] * 256 + down * 64 + piece[None, :]
-    tl.store(parts + home, total)
+        window_gradient = tl.load(change + (pixel[:, None] * FILTERS + filters[None, :]), mask=valid, other=0.0)
+        total = tl.dot(tl.trans(window_gradient), seen, total)
+    out_offset = program.to(tl.int64) * FILTERS * 256 + filters[:, None] * 256 + down * 64 + piece[None, :]
+    tl.store(parts + out_offset, total)
 
 
 @triton.jit
@@ -212,9 +219,9 @@ def stem_inference_kernel(
     window = folded + (corner[:, None] * 16 + piece[None, :])
     total = tl.zeros((BLOCK, FILTERS), tl.float32)
     for down in tl.static_range(4):
-        seen_here = tl.load(window + down * columns_to * 16, mask=valid[:, None], other=0.0)
+        window_row = tl.load(window + down * columns_to * 16, mask=valid[:, None], other=0.0)
         part = tl.load(weight + (down * 64 + piece)[:, None] * FILTERS + filters[None, :])
-        total = tl.dot(seen_here, part, total)
+        total = tl.dot(window_row, part, total)
     total += tl.load(bias + filters).to(tl.float32)[None, :]
-    made = tl.maximum(total, 0.0).to(y.dtype.element_ty)
-    tl.store(y + pixel[:, None] * FILTERS + filters[None, :], made, mask=valid[:, None])
+    positive = tl.maximum(total, 0.0).to(y.dtype.element_ty)
+    tl.store(y + pixel[:, None] * FILTERS + filters[None, :], positive, mask=valid[:, None])

@@ -52,7 +52,7 @@ def stop_script() -> NoReturn:
 
 
 def end_script(number: int, frame: Any) -> NoReturn:
-    """SIGTERM ends the script as `sys.exit` does, so that what was collected is written."""
+    """End the script on SIGTERM as `sys.exit` does, so that the collected profile is written."""
     raise SystemExit(128 + number)
 
 

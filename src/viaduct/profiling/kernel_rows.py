@@ -114,7 +114,7 @@ def list_leaf_operators(trace: Trace) -> list[Row]:
     found: list[Row] = []
     for event in trace.operators:
         is_leaf = id(event) not in callers and event.name not in HELPERS
-        if is_leaf or works[id(event)].family or kinds.of_operator(event.name) == kinds.COMPILED:
+        if is_leaf or works[id(event)].family or kinds.classify_operator(event.name) == kinds.COMPILED:
             outer = event.find_around(OPERATOR)
             caller = outer.name if outer is not None else ""
             signature = KernelSignature(event.name, find_kind(trace, event), find_dtype(event), caller)

@@ -1,6 +1,6 @@
 """What kind of work a kernel or an operator does, by its name.
 
-    of_kernel(name), of_operator(name)                 the kinds that `viaduct bench` divides a step into
+    classify_kernel(name), classify_operator(name)     the kinds that `viaduct bench` divides a step into
     describe_kernel(name), describe_operator(name)     the same, with "other kernels" divided further
 
 Compiled kernels carry the names of what was fused into them, the heaviest of which decides: a batch norm with its ReLU
@@ -70,25 +70,25 @@ OWN_FILES = (
 )
 
 
-def of_kernel(name: str) -> str:
-    """A kernel of a card, as a profile names it."""
+def classify_kernel(name: str) -> str:
+    """Return the kind of a device kernel by the name that a profile gives it."""
     return own_kernels().get(name) or first_match(KERNELS, name)
 
 
-def of_operator(name: str) -> str:
-    """One of PyTorch's operators, such as aten::addmm."""
+def classify_operator(name: str) -> str:
+    """Return the kind of a PyTorch operator, such as aten::addmm."""
     return first_match(OPERATORS, name)
 
 
 def describe_kernel(name: str) -> str:
     """Return the kind of a device's kernel, with "other kernels" divided further."""
-    kind = of_kernel(name)
+    kind = classify_kernel(name)
     return first_match(FURTHER, name) if kind == OTHER else kind
 
 
 def describe_operator(name: str) -> str:
     """Return the kind of an operator, with "other kernels" divided further."""
-    kind = of_operator(name)
+    kind = classify_operator(name)
     return first_match(FURTHER, name) if kind == OTHER else kind
 
 
@@ -99,7 +99,7 @@ def first_match(table: tuple[tuple[str, str], ...], name: str) -> str:
 
 @cache
 def own_kernels() -> dict[str, str]:
-    """The kernels of viaduct/kernels; of a name that stands in two files of different kinds nothing is known."""
+    """Return the kinds of the kernels of viaduct/kernels; a name in two files of different kinds is OTHER."""
     kinds: dict[str, set[str]] = {}
     for path in sorted((Path(__file__).parents[1] / "kernels").glob("*_kernels.py")):
         for node in ast.parse(path.read_text()).body:
@@ -109,7 +109,7 @@ def own_kernels() -> dict[str, str]:
 
 
 def kind_of_own(file: str, name: str) -> str:
-    """The kernel's own name says more than its file's: a stem has a convolution and a pooling."""
+    """Return the kind of one of our kernels, from its name, else from its file: a stem has convolution and pooling."""
     for text in (name, file):
         for kind, pattern in OWN_FILES:
             if re.search(pattern, text):

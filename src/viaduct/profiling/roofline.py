@@ -121,10 +121,10 @@ def measure_ceilings(device: str, dtypes: Sequence[str]) -> Ceilings:
     flops: dict[str, float] = {}
     cards = [] if card.index is None else [card.index]
     with torch.random.fork_rng(devices=cards, device_type="cuda" if device == "cpu" else device), torch.no_grad():
-        bandwidth = ceilings.copy_rate(clock, here, card)
+        bandwidth = ceilings.measure_copy_rate(clock, here, card)
         for dtype in dtypes:
             try:
-                flops[dtype] = ceilings.product_rate(clock, card, getattr(torch, dtype), uses_tf32())
+                flops[dtype] = ceilings.measure_matmul_rate(clock, card, getattr(torch, dtype), uses_tf32())
             except RuntimeError as error:
                 logging.getLogger(__name__).info("no matrix product in %s on %s: %s", dtype, device, error)
     return Ceilings(bandwidth, flops)

@@ -177,7 +177,7 @@ class ScriptPhases(Watcher):
             self._learn_last()
 
     def _learn_last(self) -> None:
-        """The first of several optimizers steps again: the one that stepped before it is the last of a step."""
+        """Learn which optimizer ends a step: the one before the first optimizer steps again."""
         if self._last_optimizer is None:
             self._last_optimizer = self._cycle[-1]
             if self._is_ended:

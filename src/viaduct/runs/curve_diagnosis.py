@@ -48,7 +48,7 @@ DECAYED = 0.5
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What is wrong with a loss curve, with its evidence."""
+    """Problem of a loss curve, with its evidence."""
 
     kind: Kind
     text: str

@@ -210,7 +210,7 @@ def join(notebook: Notebook) -> None:
 
 
 def cell_lines(notebook: Notebook, text: str, start: int) -> list[str]:
-    """The lines of a cell as Python; all of them marks where the cell is no Python."""
+    """Return the lines of a cell as Python; placeholders for all lines if the cell is not Python."""
     if is_other_language(text):
         first = text.strip().partition("\n")[0]
         reason = f"a cell of {first.split()[0]} is not looked into"
@@ -255,7 +255,7 @@ def python_lines(notebook: Notebook, text: str) -> list[str]:
 
 
 def without_magic(notebook: Notebook, line: str) -> str | None:
-    """Python in the place of IPython's line; None where it is Python already."""
+    """Return the Python line that replaces an IPython line; None if it is Python already."""
     timed = TIMED.match(line)
     if timed is not None and parses(timed[3]) and "#" not in timed[3]:
         notebook.held.append(timed[2])
@@ -277,7 +277,7 @@ def hold(notebook: Notebook, line: str, continued: bool = False) -> str:
 
 
 def put_back(notebook: Notebook, text: str) -> bytes:
-    """The file with the migrated text in its cells."""
+    """Return the notebook with the migrated text in its cells."""
     pieces, at = [], 0
     for span, old, new in zip(notebook.spans, split(notebook, notebook.text), split(notebook, text), strict=True):
         if new != old:
@@ -321,7 +321,7 @@ def release_lines(notebook: Notebook, kept: re.Match[str]) -> str:
 
 
 def readable(notebook: Notebook, text: str) -> str:
-    """The joined text with IPython's lines in their places, for showing; as many lines as it has."""
+    """Return the joined text for display, with the original IPython lines; the number of lines stays the same."""
     lines = []
     for line in text.split("\n"):
         kept = notebook.held_line.match(line)

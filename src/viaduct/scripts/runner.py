@@ -158,7 +158,7 @@ def run_script(script: Script) -> Ended:
 
 @contextmanager
 def standing_in(script: Script, main: types.ModuleType) -> Iterator[None]:
-    """sys.argv, sys.path[0] and `__main__` are the script's."""
+    """Set sys.argv, sys.path[0] and `__main__` to the script's within the block."""
     argv, own_main = sys.argv, sys.modules.get("__main__")
     sys.argv = [str(script.file) if script.spec is None else str(script.file.absolute()), *script.arguments]
     sys.modules["__main__"] = main
@@ -198,7 +198,7 @@ def exit_code(error: SystemExit) -> int:
 
 
 def show_failure(error: Exception) -> str:
-    """The traceback without our own frames; returns its last line."""
+    """Print the traceback without our own frames; return its last line."""
     trace: Any = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next

@@ -1,4 +1,4 @@
-"""When a step of somebody's training begins and ends.
+"""Detection of where the steps of a user's training script begin and end.
 
 A step is one `optimizer.step()` of the primary optimizer: the first one that steps. A second optimizer takes part in
 the step in which it steps, and ends none. Where one may follow the primary, the step waits for it until the next pass
@@ -22,25 +22,25 @@ class Watcher:
     """Base class of observers of a script's steps; define the methods you need. Steps count from 0."""
 
     def on_start(self) -> None:
-        """Before the script's first line."""
+        """Called before the script's first line."""
 
     def on_step_begin(self, step: int) -> None:
-        """The step before is over, or the script begins."""
+        """Called when the step before has ended, or the script begins."""
 
     def on_update_begin(self, step: int, optimizer: Optimizer) -> None:
-        """Gradients are as the optimizer will use them."""
+        """Called before an optimizer's update, with the final gradients."""
 
     def on_update_end(self, step: int, optimizer: Optimizer) -> None:
-        """Weights are new."""
+        """Called after an optimizer's update."""
 
     def others_follow(self, step: int, optimizer: Optimizer) -> bool:
-        """Whether, after the primary optimizer, others may still step. Who says so calls `settle` at the next pass."""
+        """Return True if other optimizers may still step after the primary one. Then call `settle` at the next pass."""
         return False
 
     def on_step_end(self, step: int) -> None: ...
 
     def on_end(self) -> None:
-        """After the script's last line, however it ended."""
+        """Called after the script's last line, also after an error."""
 
 
 class OptimizerSteps:
@@ -74,21 +74,21 @@ class OptimizerSteps:
             self.step += 1
 
     def settle(self) -> bool:
-        """A pass begins, and the step before it is over; unless it is an optimizer's own pass, in its closure."""
+        """End the waiting step because a pass begins, unless it is an optimizer's own pass in its closure."""
         if not self.waiting or self._nested:
             return False
         self.advance()
         return True
 
     def advance(self) -> None:
-        """The step is over."""
+        """End the current step and begin the next one."""
         self.waiting = False
         self.watcher.on_step_end(self.step)
         self.step += 1
         self.watcher.on_step_begin(self.step)
 
     def advance_by_hand(self) -> None:
-        """The same, said by the training loop; nothing where the optimizer has ended this step already."""
+        """End the step on behalf of the training loop, unless an optimizer has ended it already."""
         by_optimizer, self.ended_by_optimizer = self.ended_by_optimizer, False
         if self.waiting or not by_optimizer:
             self.advance()

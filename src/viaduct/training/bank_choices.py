@@ -71,8 +71,8 @@ def restore_choices(training: Training, record: Mapping[str, Any], location: Loc
         )
     applied = apply_to_training(training, choices, make_step_signature(training, name).key)
     lacking = len(choices) - len(applied.choices)
-    rest = f" {lacking} of those it was begun with fit no operator now." if lacking else ""
-    return f"Tuned as the run was begun, {applied.describe()}.{rest}"
+    remainder = f" {lacking} of those it was begun with fit no operator now." if lacking else ""
+    return f"Tuned as the run was begun, {applied.describe()}.{remainder}"
 
 
 def read_banks(training: Training, location: Location) -> Stored:

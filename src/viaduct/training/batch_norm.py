@@ -107,7 +107,7 @@ def open_checkpoint(recipe: Recipe, saved: checkpoint.Saved, device: Device, tor
 
 
 def recomputable_norms(network: nn.Module) -> list[_BatchNorm]:
-    """Batch norms that have running averages and are trained; those of frozen layers keep theirs."""
+    """Return the trained batch norms that have running averages; frozen ones keep their averages."""
     network.train()
     set_frozen_norms_to_evaluation(network)
     found = [
@@ -145,7 +145,7 @@ def recompute_statistics(computation: Computation, batches: Iterable[Batch], mos
 
 
 def training_batches(stream: Stream) -> Iterator[Batch]:
-    """Batches as training has them, epoch after epoch."""
+    """Yield training batches, epoch after epoch."""
     for epoch in count():
         yield from stream.epoch(epoch)
 

@@ -112,7 +112,7 @@ class Saved:
         return dict(state)
 
     def training_state(self) -> dict[str, Any]:
-        """The state of a training, with all that it needs to continue."""
+        """Return the complete state that a training needs to resume."""
         state = self.state()
         try:
             require_fields(state, STATE_FIELDS)
@@ -220,12 +220,12 @@ def slow_digest(path: Path) -> str:  # Python 3.10 has no file_digest
 
 
 def checkpoints(folder: Path) -> list[Saved]:
-    """All checkpoints of a run, oldest first, whether whole or damaged."""
+    """Return all checkpoints of a run, oldest first, intact or damaged."""
     return [Saved(path) for path in step_folders(folder).values()]
 
 
 def newest_whole(folder: Path) -> tuple[Saved | None, list[str]]:
-    """The newest checkpoint that is whole, and what is wrong with the newer ones."""
+    """Return the newest intact checkpoint, and what is wrong with the newer ones."""
     damaged: list[str] = []
     for saved in reversed(checkpoints(folder)):
         damage = saved.damage()

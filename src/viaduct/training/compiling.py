@@ -49,7 +49,7 @@ class Compilation:
 
     def __init__(self, whole: nn.Module, network: nn.Module, how: How, device_graphs: bool, named: str = "") -> None:
         self.whole = whole  # what is called: the network, or what wraps it for several ranks
-        self.parts = [] if how in ("whole", "off") else regions(network)
+        self.parts = [] if how in ("whole", "off") else find_regions(network)
         fused = any(is_fused(module) for module in network.modules())
         if named and how != "off":
             self.parts, how = find_named_parts(network, named), "regional"
@@ -92,20 +92,20 @@ class Compilation:
         return self.whole
 
     @contextmanager
-    def eagerly(self) -> Iterator[None]:
-        """Meanwhile blocks run as they are written."""
+    def run_uncompiled(self) -> Iterator[None]:
+        """Run the compiled blocks in eager mode within the block."""
         if not self.parts:
             yield
             return
         with run_eagerly(self.parts):
             yield
 
-    def news(self) -> str | None:
-        """Once, after the first step: what was compiled, and how long that took."""
+    def describe_compilation(self) -> str | None:
+        """Return what was compiled and how long it took; only the first call after a step returns text."""
         if self._told:
             return None
         self._told = True
-        seconds, forms = spent()
+        seconds, forms = measure_compile_time()
         if not seconds:
             return None
         blocks = f"{len(self.parts)} blocks of the network, {forms} of them different," if self.parts else "the network"
@@ -117,8 +117,8 @@ def on_cpu(network: nn.Module) -> bool:
     return all(parameter.device.type == "cpu" for parameter in network.parameters())
 
 
-def regions(network: nn.Module) -> list[nn.Module]:
-    """The outermost blocks: classes that are not torch's and occur again, and whatever stands alone beside them."""
+def find_regions(network: nn.Module) -> list[nn.Module]:
+    """Return the outermost blocks to compile: repeated classes that are not torch's, and single modules beside them."""
     counts = Counter(type(module) for module in network.modules() if is_block(module))
 
     def repeats(module: nn.Module) -> bool:
@@ -222,8 +222,8 @@ def chosen_by_torch(folder: str) -> bool:
     return folder == default_compile_cache()
 
 
-def spent() -> tuple[float, int]:
-    """Seconds that compiling has taken in this process so far, and how many graphs came of it."""
+def measure_compile_time() -> tuple[float, int]:
+    """Return the seconds that compiling has taken in this process, and the number of graphs."""
     from torch._dynamo import utils
 
     return compile_seconds(), utils.counters["stats"]["unique_graphs"]

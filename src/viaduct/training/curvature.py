@@ -55,7 +55,7 @@ class Layer:
 
 
 def find_layers(model: nn.Module, block: int) -> list[Layer]:
-    """The trainable weights of all convolutions and dense layers, in the order of the modules, each once."""
+    """Return the trainable weights of all convolutions and dense layers, in module order, each once."""
     found: list[Layer] = []
     for name, module in model.named_modules():
         shared = any(layer.weight is getattr(module, "weight", None) for layer in found)
@@ -138,7 +138,7 @@ class Use:
     groups: int = 1
 
     def patches(self) -> Tensor:
-        """A view of the input, padded: image, group, channel, kernel row and column, output row and column."""
+        """Return a view of the padded input: image, group, channel, kernel row and column, output row and column."""
         kernel, stride, dilation = tuple(self.weight.shape[2:]), pair(self.stride), pair(self.dilation)
         x = self.input
         if any(self.margins(kernel, dilation)):
@@ -153,7 +153,7 @@ class Use:
         return x.as_strided((*x.shape[:3], *kernel, *positions), (*outer, *steps))
 
     def margins(self, kernel: tuple[int, ...], dilation: tuple[int, int]) -> tuple[int, ...]:
-        """Cells to add left, right, above and below."""
+        """Return the padding left, right, above and below."""
         if self.padding == "valid":
             return (0, 0, 0, 0)
         if self.padding == "same":
@@ -170,7 +170,7 @@ def pair(value: int | Sequence[int]) -> tuple[int, int]:
 
 
 def as_patches(gradient_NCHW: Tensor, groups: int) -> Tensor:
-    """The gradient as if it were the patches of a 1x1 kernel."""
+    """Return the gradient in the shape of patches of a 1x1 kernel."""
     return by_group(gradient_NCHW, groups)[:, :, :, None, None]
 
 
@@ -180,7 +180,7 @@ def by_group(x_NCHW: Tensor, groups: int) -> Tensor:
 
 
 def convolution_factor(form: Form, patches: Tensor, cut: Cut, size: float) -> Factor:
-    """X^T X over the rows R, one for each image and place; `gpu` averages over the batch first."""
+    """Return X^T X over all images and output positions; form `gpu` averages over the batch first."""
     batch, positions = patches.shape[0], patches.shape[-2] * patches.shape[-1]
     damping, inverse_scale = math.sqrt(1 / positions), math.sqrt(1 / positions)
     if form == "gpu":
@@ -198,7 +198,7 @@ def dense_factor(rows: Tensor, cut: Cut, size: float) -> Factor:
 
 
 def block_covariance(patches: Tensor, cut: Cut) -> Tensor:
-    """The diagonal blocks of the sum of x x^T over images and places, for each group."""
+    """Return the diagonal blocks of the sum of x x^T over images and output positions, for each group."""
     groups = patches.shape[1]
     depth = patches.shape[-2] * patches.shape[-1]
     total = torch.zeros(groups, cut.blocks, cut.edge, cut.edge, device=patches.device)
@@ -216,7 +216,7 @@ def divisor_up_to(number: int, limit: int) -> int:
 
 
 def as_columns(patches: Tensor, cut: Cut) -> Tensor:
-    """Float32 columns, (parts, groups, padded size, images * places), in the order of the weight: channel, kernel."""
+    """Return float32 columns (parts, groups, padded size, images * positions), ordered like the weight."""
     parts, images, groups, channels, *kernel, rows, columns = patches.shape
     make = torch.empty if cut.size == cut.padded_size else torch.zeros
     made = make((parts, groups, cut.padded_size, images * rows * columns), dtype=torch.float32, device=patches.device)
@@ -226,7 +226,7 @@ def as_columns(patches: Tensor, cut: Cut) -> Tensor:
 
 
 def invert(factors: Sequence[Tensor], old: Sequence[Tensor], scales: Sequence[float]) -> list[Tensor]:
-    """The inverse of each block times its scale, by Cholesky; a block that is not positive definite keeps the old."""
+    """Return the inverse of each block times its scale, by Cholesky; `old` for one that is not positive definite."""
     by_edge: defaultdict[int, list[int]] = defaultdict(list)
     for index, factor in enumerate(factors):
         by_edge[factor.shape[-1]].append(index)
@@ -242,7 +242,7 @@ def invert(factors: Sequence[Tensor], old: Sequence[Tensor], scales: Sequence[fl
 
 
 def cholesky_inverse(blocks: Tensor) -> tuple[Tensor, Tensor]:
-    """L^-T L^-1 of each block, and whether it may be used."""
+    """Return L^-T L^-1 of each block, and True for each that is finite and positive definite."""
     lower, failed = torch.linalg.cholesky_ex(blocks)
     eye = torch.eye(blocks.shape[-1], device=blocks.device).expand_as(blocks)
     root = torch.linalg.solve_triangular(lower, eye, upper=False)
@@ -263,7 +263,7 @@ class Stack:
         return eye.repeat(len(self.layers) * self.groups, cut.blocks, 1, 1)
 
     def inverses(self) -> Iterator[tuple[Layer, tuple[Tensor, Tensor]]]:
-        """Each layer with views of the inverses of its A and its G."""
+        """Yield each layer with views of the inverses of its A and its G."""
         inputs, outputs = (
             torch.split(matrices, self.groups) for matrices in (self.input_inverses, self.output_inverses)
         )
@@ -280,7 +280,7 @@ class Stack:
         torch._foreach_copy_(gradients, results.unbind())
 
     def product(self, gradients: Tensor) -> Tensor:
-        """As matrices of outputs by inputs, block by block; what pads the last blocks is cut off again."""
+        """Return G^-1 g A^-1 for matrices of outputs by inputs, block by block, without padding."""
         outputs, inputs = self.outputs, self.inputs
         matrices = gradients.reshape(-1, outputs.size, inputs.size)
         if matrices.shape[1:] != (outputs.padded_size, inputs.padded_size):

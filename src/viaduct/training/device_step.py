@@ -98,7 +98,7 @@ class DeviceStep:
         return self.scale.value if self.scale else self.step.scale.value
 
     def remove_scale(self) -> bool:
-        """Always True: the optimizer skips the step by itself where `scale.found` says so."""
+        """Return True always: the optimizer itself skips the step if `scale.found` is set."""
         parameters = self.step.parameters
         if self.scale is None:
             unscale(parameters, self.step.scale.value)
@@ -154,7 +154,7 @@ class DeviceStep:
         self.step.progress.step += 1
 
     def finish(self, steps: int) -> None:
-        """Hand over the results of so many steps; only a loss scale is read at once."""
+        """Hand over the results of `steps` steps; only a loss scale is read from the device at once."""
         # Copies: the same rows are written again before anybody may have read these.
         losses, hits = self.losses[:steps].clone(), self.hits[:steps].clone()
         self.step.results.extend(zip(losses.unbind(), hits.unbind(), strict=True))

@@ -207,7 +207,7 @@ def leave_ranks() -> None:
 
 
 def share_cores(device: str, group: Group) -> None:
-    """On the CPU ranks that each take all cores would slow one another down many times over."""
+    """Divide the cores among the ranks of a machine on the CPU: ranks that each use all cores slow one another down."""
     if device == "cpu" and group.local_ranks > 1 and "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // group.local_ranks))
 
@@ -229,11 +229,11 @@ def join_rendezvous(group: Group, backend: str, seconds: float) -> None:
 
 
 def join(group: Group, backend: str, timeout: timedelta) -> None:
-    """The store at the meeting place outlives a restart: each start has a corner of its own, free of old addresses."""
+    """Join the process group, with a key prefix for each start: the rendezvous store outlives a restart."""
     store, *_ = next(rendezvous("env://", timeout=timeout))
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    corner = distributed.PrefixStore(f"viaduct/{name_job_prefix()}/start_{attempt}", store)  # type: ignore[attr-defined]
-    distributed.init_process_group(backend, store=corner, rank=group.rank, world_size=group.ranks, timeout=timeout)
+    prefixed = distributed.PrefixStore(f"viaduct/{name_job_prefix()}/start_{attempt}", store)  # type: ignore[attr-defined]
+    distributed.init_process_group(backend, store=prefixed, rank=group.rank, world_size=group.ranks, timeout=timeout)
     # A thread of gloo that still waits for Python when Python ends is aborted, and the process with it (SIGABRT).
     atexit.register(time.sleep, 0.2)
 
@@ -278,8 +278,8 @@ def is_lost_connection(error: RuntimeError) -> bool:
 class Agreement:
     """Requests of single ranks that all ranks act on after the same step: stop for a signal, save now, end the run.
 
-    The wishes of a step travel while the next one is computed, and hold after it: no rank waits for the slowest, and
-    no host is more than a step ahead of another. Alone, a wish holds at once.
+    The requests of a step are sent while the next step is computed, and take effect after it: no rank waits for the
+    slowest, and no host is more than a step ahead of another. With a single rank a request takes effect at once.
     """
 
     def __init__(self, group: Group, asked: Callable[[], int]) -> None:
@@ -291,25 +291,25 @@ class Agreement:
         self._sent: tuple[Tensor, Any] | None = None
 
     def signal(self) -> int:
-        """The number of the signal that all ranks know of; 0: none."""
+        """Return the number of the signal that all ranks know of; 0 for none."""
         return int(self._asked()) if self.group.ranks == 1 else self._signal
 
     def exchange(self) -> None:
-        """After each step, and each batch of an evaluation: hear the last wishes, and send the new ones."""
+        """Receive the requests of the last step and send the new ones; called after each step and evaluation batch."""
         if self.group.ranks == 1:
             return
         self.settle()
-        wishes = torch.tensor([int(self._asked()), int(self.want_save), int(self.want_end)], dtype=torch.int32)
-        self._sent = wishes, distributed.all_reduce(wishes, distributed.ReduceOp.MAX, async_op=True)
+        requests = torch.tensor([int(self._asked()), int(self.want_save), int(self.want_end)], dtype=torch.int32)
+        self._sent = requests, distributed.all_reduce(requests, distributed.ReduceOp.MAX, async_op=True)
 
     def settle(self) -> None:
-        """Hear what is still on its way."""
+        """Wait for the requests that are still being sent."""
         if self._sent is None:
             return
-        wishes, work = self._sent
+        requests, work = self._sent
         work.wait()
         self._sent = None
-        number, save, end = wishes.tolist()
+        number, save, end = requests.tolist()
         self._signal = max(self._signal, number)
         self.save = bool(save) and not self._stale
         self.end = self.end or bool(end)
@@ -331,7 +331,7 @@ class Agreement:
 def wrap_network(
     network: nn.Module, part: Parallel, deterministic: bool, group: Group, apart: tuple[type[nn.Module], ...] = ()
 ) -> nn.Module:
-    """The network whose gradients are means over the ranks, sent in buckets while others are still computed.
+    """Return the network wrapped so that gradients are averaged over the ranks, in buckets during the backward pass.
 
     After the first step torch sorts the buckets anew, by the order in which gradients come; sums over more than two
     ranks then round differently. A resumed run begins with a first step again: to get the same bits it must not sort.
@@ -354,7 +354,7 @@ def wrap_network(
             gradient_as_bucket_view=True,
         )
     if part.compress != "none":
-        wrapped.register_comm_hook(SENT_AS[part.compress], lambda dtype, bucket: send_as(dtype, bucket))
+        wrapped.register_comm_hook(SENT_AS[part.compress], lambda dtype, bucket: compress_bucket(dtype, bucket))
     return wrapped
 
 
@@ -374,7 +374,7 @@ def leave_unsynchronized(network: nn.Module, parameters: list[nn.Parameter]) -> 
 
 @contextmanager
 def freeze_layers(network: nn.Module, kinds: tuple[type[nn.Module], ...]) -> Iterator[list[nn.Parameter]]:
-    """Meanwhile the layers of these kinds do not learn: DistributedDataParallel takes what does when it is made."""
+    """Freeze the layers of these kinds within the block, so that DistributedDataParallel does not take them."""
     layers = [layer for layer in network.modules() if isinstance(layer, kinds)]
     learning = [parameter for layer in layers for parameter in layer.parameters() if parameter.requires_grad]
     for parameter in learning:
@@ -386,8 +386,8 @@ def freeze_layers(network: nn.Module, kinds: tuple[type[nn.Module], ...]) -> Ite
             parameter.requires_grad_(True)
 
 
-def send_as(dtype: torch.dtype, bucket: Any) -> torch.futures.Future[Tensor]:
-    """A bucket of gradients travels in fewer bits. torch's own hook for bf16 refuses all backends but NCCL."""
+def compress_bucket(dtype: torch.dtype, bucket: Any) -> torch.futures.Future[Tensor]:
+    """Send a bucket of gradients in a smaller dtype. torch's own hook for bf16 refuses all backends but NCCL."""
     message = bucket.buffer().to(dtype).div_(distributed.get_world_size())
     work = distributed.all_reduce(message, async_op=True)
     assert work is not None

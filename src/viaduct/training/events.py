@@ -73,7 +73,7 @@ def doubles(field: int, values: list[float]) -> bytes:
 
 
 def histogram(found: dict[str, Any]) -> bytes:
-    """TensorFlow's HistogramProto: each bin has a count and its upper edge, and the first begins at the minimum."""
+    """Return TensorFlow's HistogramProto: each bin has a count and its upper edge; the first begins at the minimum."""
     counts, low, high = found["counts"], found["min"], found["max"]
     width = (high - low) / len(counts)
     edges = [low + width * (number + 1) for number in range(len(counts))]

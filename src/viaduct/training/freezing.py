@@ -26,7 +26,7 @@ ALL_BUT = "all but "
 
 
 def matching(patterns: str, names: Iterable[str], flag: str, foreign: Mapping[str, str] | None = None) -> set[str]:
-    """The names that one of the patterns means; a pattern that means none is an error.
+    """Return the names that match one of the patterns; a pattern without a match is an error.
 
     `foreign` has other frameworks' names of the same tensors: fp32_vars/dense, as TensorFlow's restore_exclude has it,
     means all that begins so.
@@ -54,7 +54,7 @@ def means_foreign(pattern: str, name: str) -> bool:
 
 
 def closest(pattern: str, known: list[str]) -> str:
-    """The names nearest to a pattern, seen as modules: `heads.*` is close to `head`."""
+    """Return the module names nearest to a pattern: `heads.*` is close to `head`."""
     words = pattern.rstrip("*?.")
     modules = list(dict.fromkeys(part for name in known for part in (name, *parents(name))))
     near = difflib.get_close_matches(words, modules, n=3, cutoff=0.5)
@@ -63,7 +63,7 @@ def closest(pattern: str, known: list[str]) -> str:
 
 
 def parents(name: str) -> list[str]:
-    """`a.b.weight` is in `a.b` and in `a`."""
+    """Return the modules that contain a name: `a.b` and `a` for `a.b.weight`."""
     words = name.split(".")
     return [".".join(words[:length]) for length in range(len(words) - 1, 0, -1)]
 

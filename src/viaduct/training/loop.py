@@ -292,8 +292,8 @@ class Training:
         self.train_step.marks.end_step()
         self.progress.step += 1
         self.pulse.at("the end", self.progress.step)
-        if news := self.computation.compilation.news():
-            self.print_note(news)
+        if line := self.computation.compilation.describe_compilation():
+            self.print_note(line)
 
     def exchange_requests(self) -> None:
         """Send this rank's requests to the others after a step, and act on theirs."""

@@ -84,7 +84,7 @@ def evaluate(
     judge: Judge | None = None,
     own: Mapping[str, Metric] | None = None,
 ) -> Score | None:
-    """The score over all images; None if `after_batch`, told how many are done, asks to give up.
+    """Return the score over all images; None if `after_batch`, called with the number done, asks to stop.
 
     Of several ranks each looks at its share, and all get the score of the whole: sums are added up, not averages.
     Where the logits are not those of all classes, `judge` knows what to make of them. `own` are the recipe's metrics:

@@ -12,7 +12,7 @@ from viaduct.training.precision import Plan
 
 
 def obstacle_to_kernels(recipe: Recipe, plan: Plan, device: str, closely: bool, mode: str) -> str | None:
-    """Why this run cannot have them; None if nothing is known against it."""
+    """Return why this run cannot use our kernels; None if it can."""
     reasons = {
         f"they are for cuda, and this run is on {device}": device != "cuda",
         "they are written in Triton, which is not installed": find_spec("triton") is None,

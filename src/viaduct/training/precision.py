@@ -149,11 +149,11 @@ class Computation:
         self.graphs, self.run = self.compilation.device_graphs, self.compilation.run
 
     def __call__(self, images: Tensor) -> Tensor:
-        """Logits in fp32."""
+        """Return the logits in fp32."""
         return self.outputs(images)[0]
 
     def outputs(self, images: Tensor) -> tuple[Tensor, ...]:
-        """Logits in fp32; in training, those of the network's auxiliary heads after them."""
+        """Return the logits in fp32; in training, followed by those of the auxiliary heads."""
         if self.graphs:
             torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
         if self.plan.cast_network:
@@ -164,18 +164,18 @@ class Computation:
         return tuple(logits.float() for logits in (made if isinstance(made, tuple) else (made,)))
 
     @contextmanager
-    def eagerly(self) -> Iterator[nn.Module]:
-        """Meanwhile the network runs as it is written, not compiled; it is handed over to be looked at."""
+    def run_uncompiled(self) -> Iterator[nn.Module]:
+        """Run the network uncompiled within the block; yields the network."""
         compiled, self.run = self.run, self.whole
         try:
-            with self.compilation.eagerly():
+            with self.compilation.run_uncompiled():
                 yield self.network
         finally:
             self.run = compiled
 
     @contextmanager
     def part(self, last: bool) -> Iterator[None]:
-        """One of the parts that a step is worked through in: gradients travel with the last."""
+        """Run one part of an accumulated step; ranks exchange gradients only in the last one."""
         if last or not isinstance(self.whole, DistributedDataParallel):
             yield
             return
@@ -197,21 +197,21 @@ class Computation:
 
     @torch.no_grad()
     def publish_weights(self) -> None:
-        """After an optimizer step or a resume: the network computes with the new master weights."""
+        """Copy the master weights to the network, after an optimizer step or a resume."""
         if self.network is not self.master:
             for working, master in zip(self.network.parameters(), self.master.parameters(), strict=True):
                 working.copy_(master)
 
     @torch.no_grad()
     def publish_statistics(self) -> None:
-        """After a resume: the network continues from the master's batch norm statistics."""
+        """Copy the master's batch norm statistics to the network, after a resume."""
         if self.network is not self.master:
             for working, master in zip(self.network.buffers(), self.master.buffers(), strict=True):
                 working.copy_(master)
 
     @torch.no_grad()
     def gather_statistics(self) -> None:
-        """Before a checkpoint: the master holds the network's batch norm statistics."""
+        """Copy the network's batch norm statistics to the master, before a checkpoint."""
         if self.network is not self.master:
             for master, working in zip(self.master.buffers(), self.network.buffers(), strict=True):
                 master.copy_(working)

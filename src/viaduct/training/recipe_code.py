@@ -48,7 +48,9 @@ def explain_part_errors(what: str, function: Any) -> Iterator[None]:
     except (Exception, SystemExit) as error:
         if lacks_memory(error):
             raise
-        raise BadValue(f"the recipe's {what} fails: {first_line(error)}", *place_of(error, [function])) from error
+        raise BadValue(
+            f"the recipe's {what} fails: {first_line(error)}", *find_author_line(error, [function])
+        ) from error
 
 
 @contextmanager
@@ -70,7 +72,7 @@ def explain_recipe_errors(recipe: Recipe, step: int | None) -> Iterator[None]:
             error
         ):  # another rank is gone, which a layer was the first to see
             raise
-        evidence = [*layer_of(error, own.get("model")), *place_of(error, list(own.values()))]
+        evidence = [*describe_failing_layer(error, own.get("model")), *find_author_line(error, list(own.values()))]
         if step != 0 and not evidence and not (is_in_optimizer(error) and "optimizer" in own):
             raise
         source = recipe.data
@@ -82,9 +84,9 @@ def explain_recipe_errors(recipe: Recipe, step: int | None) -> Iterator[None]:
         ) from error
 
 
-def layer_of(error: BaseException, model: Callable[..., Any] | None) -> list[str]:
-    """The innermost layer of the author's network that was being computed, by its name, and what it was given."""
-    calls = [frame.f_locals for frame in frames_of(error) if isinstance(frame.f_locals.get("self"), nn.Module)]
+def describe_failing_layer(error: BaseException, model: Callable[..., Any] | None) -> list[str]:
+    """Return the name and inputs of the innermost layer of the author's network that raised the error."""
+    calls = [frame.f_locals for frame in list_frames(error) if isinstance(frame.f_locals.get("self"), nn.Module)]
     if model is None or not calls:
         return []
     names = {id(layer): name for name, layer in calls[0]["self"].named_modules()}
@@ -95,10 +97,10 @@ def layer_of(error: BaseException, model: Callable[..., Any] | None) -> list[str
     where = f"in layer {name!r}" if name else "in the network itself"
     kind = first_line_of(repr(layer)) if not list(layer.children()) else type(layer).__name__
     line = f"{where}, {kind}" + (f", given {' and '.join(shapes)}" if shapes else "")
-    return [line + made_in(model)]
+    return [line + describe_builder(model)]
 
 
-def made_in(model: Callable[..., Any]) -> str:
+def describe_builder(model: Callable[..., Any]) -> str:
     """Return where the network is built: a layer that is only listed there has no line of its own in a traceback."""
     code = code_of(model)
     return f"; the network is made in {code.co_filename}, line {code.co_firstlineno}" if code else ""
@@ -113,21 +115,21 @@ def first_line_of(text: str) -> str:
 
 
 def is_in_optimizer(error: BaseException) -> bool:
-    return any(isinstance(frame.f_locals.get("self"), torch.optim.Optimizer) for frame in frames_of(error))
+    return any(isinstance(frame.f_locals.get("self"), torch.optim.Optimizer) for frame in list_frames(error))
 
 
-def frames_of(error: BaseException) -> list[FrameType]:
-    """The frames that the error has passed through, the outermost first; also those of what it was made from."""
+def list_frames(error: BaseException) -> list[FrameType]:
+    """Return the frames of the error, outermost first, followed by those of its cause."""
     found, trace = list[FrameType](), error.__traceback__
     while trace is not None:
         found.append(trace.tb_frame)
         trace = trace.tb_next
     cause = error.__cause__ or error.__context__
-    return [*found, *(frames_of(cause) if cause is not None else [])]
+    return [*found, *(list_frames(cause) if cause is not None else [])]
 
 
-def place_of(error: BaseException, functions: list[Callable[..., Any]]) -> list[str]:
-    """The last line of the author's file that took part, if one did."""
+def find_author_line(error: BaseException, functions: list[Callable[..., Any]]) -> list[str]:
+    """Return the last line of the author's file in the traceback, if there is one."""
     files = {code.co_filename for function in functions if (code := code_of(function))}
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files]
     return [f"{frames[-1].filename}, line {frames[-1].lineno}: {frames[-1].line}"] if frames else []

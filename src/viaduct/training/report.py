@@ -153,7 +153,7 @@ def tiles(loaded: Loaded, training: Training, summary: dict[str, Any], at_end: b
 
 
 def top1_tile(expects: Top1 | None, score: Score, step: str) -> Tile:
-    """The accuracy beside what the recipe expects of its last step; one from before that is not judged."""
+    """Return the tile of the accuracy and the recipe's expectation; accuracies before the last step are not judged."""
     if expects is None:
         return Tile("validation top-1", write_percent(score.top1), step)
     expected = f"expected {expects.percent:g} %" + (f" ± {expects.within:g}" if expects.within else "")
@@ -192,7 +192,7 @@ def profile_section(training: Training) -> Section | None:
 
 
 def restarts(training: Training) -> Section:
-    """Ranks were lost: which steps were done twice."""
+    """Return which steps were repeated after ranks were lost."""
     rows = [
         [f"{restart['first']}–{restart['last']}", restart["step"], restart["ranks"]]
         for restart in training.run.restarts()

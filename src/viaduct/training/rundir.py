@@ -82,11 +82,11 @@ class RunDir:
         return read_recipe_record(self.path)
 
     def summary(self) -> dict[str, Any] | None:
-        """summary.json, if the run has finished."""
+        """Return summary.json; None if the run has not finished."""
         return read_summary(self.path)
 
     def recipe(self, file: Path | None = None) -> Loaded:
-        """The recipe that this run was begun with: one of ours, the run's own copy, or the file that the user names."""
+        """Load the run's recipe: one of ours, the run's own copy, or the file that the user names."""
         record = self.read_recipe()
         if file is not None:
             base = load_file(file)
@@ -149,7 +149,7 @@ class RunDir:
                 f"{changed_file} has changed since {str(self.path)!r} was begun with it.",
                 f"`viaduct train --run {self.path}` continues with its own copy; for a new run give another --run.",
             )
-        begun_with = with_younger_fields(record["recipe"], loaded.recipe)
+        begun_with = add_new_fields(record["recipe"], loaded.recipe)
         changed = {
             path: values
             for path, values in differences(begun_with, to_record(loaded.recipe)).items()
@@ -184,10 +184,10 @@ class RunDir:
             try:
                 yield
             finally:
-                self.leave_nothing_of_a_false_start()
+                self.remove_empty_run()
 
-    def leave_nothing_of_a_false_start(self) -> None:
-        """A run that was refused before it was begun leaves no directory behind."""
+    def remove_empty_run(self) -> None:
+        """Remove the directory of a run that was refused before it began."""
         if not self.begun:
             (self.path / ".lock").unlink(missing_ok=True)
             with contextlib.suppress(OSError):
@@ -208,7 +208,7 @@ class RunDir:
         return list({record["step"]: record for record in read_metrics(self.path, kind)}.values())
 
     def restarts(self) -> list[dict[str, Any]]:
-        """Each time that ranks were lost and steps had to be done again: first, last, and from which step."""
+        """Return each restart after lost ranks: the first and last repeated step, and the step resumed from."""
         return read_metrics(self.path, "restart")
 
     def read_reached_step(self) -> int:
@@ -227,7 +227,7 @@ class RunDir:
 
 
 def take_lock(lock: IO[str]) -> None:
-    """Lock a run's file; an OSError where another process has it for longer than `viaduct runs` needs to look."""
+    """Lock a run's file; raise OSError if another process holds it for longer than `viaduct runs` does."""
     for _ in range(LOCK_ATTEMPTS - 1):
         try:
             return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -236,14 +236,14 @@ def take_lock(lock: IO[str]) -> None:
     return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def with_younger_fields(record: Any, part: Any) -> Any:
-    """A stored part as it would have been stored today: fields that did not exist then have their defaults."""
+def add_new_fields(record: Any, part: Any) -> Any:
+    """Return a stored part with the defaults of fields that did not exist when it was stored."""
     if not isinstance(record, dict) or record.get("is") != type(part).__name__:
         return record
     completed = dict(record)
     for entry in dataclasses.fields(part):
         if entry.name in record:
-            completed[entry.name] = with_younger_fields(record[entry.name], getattr(part, entry.name))
+            completed[entry.name] = add_new_fields(record[entry.name], getattr(part, entry.name))
         elif entry.default is not dataclasses.MISSING:
             completed[entry.name] = to_record(entry.default)
         elif entry.default_factory is not dataclasses.MISSING:

@@ -64,7 +64,7 @@ def find_pace(recipe: Recipe, images: int) -> Pace:
 
 
 def learning_rate(recipe: Recipe | str, step: int, images: int | None = None) -> float:
-    """The learning rate at a step, counted from 0, of a recipe or of the one with that name.
+    """Return the learning rate of a recipe, or of the recipe with that name, at a step counted from 0.
 
     `images` is the number of training images; left out, it is that of the data set the recipe is for.
     """
@@ -91,7 +91,7 @@ def check_count(value: Any, name: str) -> int:
 
 
 def training_images(data: Source) -> int:
-    """How many images the data set has that the source was written for."""
+    """Return the number of training images of the dataset that the source was written for."""
     match data:
         case Cifar10():
             return CIFAR10_IMAGES
@@ -235,7 +235,7 @@ def lars(schedule: LarsPolynomial, step: int, pace: Pace, steps: float) -> float
 
 
 def lars_peak(global_batch: int) -> tuple[float, float]:
-    """The peak and the epochs of warm-up that TF official takes for a batch."""
+    """Return the peak rate and warm-up epochs that TF official uses for a batch size."""
     for below, peak in ((8192, 5.0), (16384, 10.0), (32768, 25.0)):
         if global_batch < below:
             return peak, 5

@@ -45,7 +45,7 @@ def score_checkpoints(
     recompute: int = 0,
     save: Path | None = None,
 ) -> list[dict[str, Any]]:
-    """One row per checkpoint: the latest, the one of a step, or all of them, oldest first.
+    """Return one row per checkpoint: the latest, the one of a step, or all of them, oldest first.
 
     `file` is executed instead of the run's own copy of its recipe. With `recompute` the running averages of the batch
     norms are first computed anew from so many training batches; `save` is where the weights with these averages go. Of
@@ -73,7 +73,7 @@ def score_weights(
     recompute: int = 0,
     save: Path | None = None,
 ) -> list[dict[str, Any]]:
-    """One row for weights that no run of ours trained, or with `every` for each of a folder.
+    """Return one row for weights that no run of ours trained; with `every`, one for each file of a folder.
 
     `loaded` says the network and how its images are prepared. `ema`: averages of the weights or the weights; None:
     averages where the recipe has them and they are there.

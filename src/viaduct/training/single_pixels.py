@@ -28,15 +28,15 @@ def _forward(layer: nn.Conv2d, usual: Forward, x_NCHW: Tensor) -> Tensor:
     if tuple(x_NCHW.shape[2:]) != (1, 1) or not meets_once(layer):
         made: Tensor = usual(x_NCHW)
         return made
-    down, across = cells_before(layer)  # the one cell of the kernel that meets the pixel
+    down, across = compute_padding(layer)  # the one cell of the kernel that meets the pixel
     weight = layer.weight[:, :, down : down + 1, across : across + 1]
     with torch.autocast(x_NCHW.device.type, enabled=False):
         full = torch.conv2d(x_NCHW.float(), weight.float(), None, groups=layer.groups)
     return full.to(torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else x_NCHW.dtype)
 
 
-def cells_before(layer: nn.Conv2d) -> tuple[int, int]:
-    """The padding above and to the left of a single pixel."""
+def compute_padding(layer: nn.Conv2d) -> tuple[int, int]:
+    """Return the padding above and to the left of a single pixel."""
     if isinstance(layer, SameConv2d):
         down, across = (same_padding(1, *both)[0] for both in zip(layer.kernel_size, layer.stride, strict=True))
         return down, across
@@ -48,5 +48,5 @@ def meets_once(layer: nn.Conv2d) -> bool:
     """Return True if the output is a single pixel too, so that one cell of the kernel meets the input."""
     if isinstance(layer, SameConv2d):
         return True
-    sizes = zip(layer.kernel_size, layer.stride, cells_before(layer), strict=True)
+    sizes = zip(layer.kernel_size, layer.stride, compute_padding(layer), strict=True)
     return layer.dilation == (1, 1) and all(0 <= 1 + 2 * cells - size < stride for size, stride, cells in sizes)

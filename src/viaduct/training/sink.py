@@ -52,7 +52,7 @@ class Host(Protocol):
         """Take one step that the host drives."""
 
     def exchange_requests(self) -> None:
-        """Hear the other ranks."""
+        """Receive the requests of the other ranks."""
 
     def is_stopping(self) -> bool:
         """Return True if no further step is to be begun."""

@@ -78,7 +78,7 @@ def machine(device: Device) -> dict[str, Any]:
 
 
 def commit() -> str:
-    """The commit of this source tree; VIADUCT_COMMIT names it where the tree travelled without its history."""
+    """Return the commit of this source tree, or VIADUCT_COMMIT for a tree without git history."""
     if named := os.environ.get("VIADUCT_COMMIT"):
         return named
     try:

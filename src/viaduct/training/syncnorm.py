@@ -27,25 +27,30 @@ class Normalise(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, weight: Tensor | None, bias: Tensor | None, epsilon: float) -> Any:
         total, mean, variance = merge_statistics(x)
         scale = torch.rsqrt(variance + epsilon)
-        normed = (exact(x) - wide(mean, x)) * wide(scale, x)
+        normed = (exact(x) - broadcast_channels(mean, x)) * broadcast_channels(scale, x)
         ctx.save_for_backward(normed, scale, weight)
         ctx.total, ctx.with_bias = total, bias is not None
         ctx.mark_non_differentiable(mean, variance)
         # Not `normed` itself, which is needed backward: the next layer may work in place.
-        result = normed.clone() if weight is None else normed * wide(exact(weight), x)
-        result = result if bias is None else result + wide(exact(bias), x)
+        result = normed.clone() if weight is None else normed * broadcast_channels(exact(weight), x)
+        result = result if bias is None else result + broadcast_channels(exact(bias), x)
         return result.to(x.dtype), mean, variance, total
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
         normed, scale, weight = ctx.saved_tensors
         gradient = exact(gradients[0])
-        own = torch.stack([gradient.sum(places(gradient)), (gradient * normed).sum(places(gradient))])
+        own = torch.stack(
+            [
+                gradient.sum(list_reduced_dimensions(gradient)),
+                (gradient * normed).sum(list_reduced_dimensions(gradient)),
+            ]
+        )
         sums = own.clone()
         distributed.all_reduce(sums)
         plain, tilted = (sums / ctx.total).unbind()
-        back = gradient - wide(plain, gradient) - normed * wide(tilted, gradient)
-        back = back * wide(scale if weight is None else scale * exact(weight), gradient)
+        back = gradient - broadcast_channels(plain, gradient) - normed * broadcast_channels(tilted, gradient)
+        back = back * broadcast_channels(scale if weight is None else scale * exact(weight), gradient)
         # The weight's and the bias's own gradients are averaged later, with those of all the others.
         of_weight = None if weight is None else own[1].to(weight.dtype)
         of_bias = own[0].to(weight.dtype if weight is not None else own.dtype) if ctx.with_bias else None
@@ -55,7 +60,7 @@ class Normalise(torch.autograd.Function):
 def merge_statistics(x: Tensor) -> tuple[float, Tensor, Tensor]:
     """Return the number of values a channel has over all ranks, their mean and their biased variance."""
     own = exact(x)
-    variance, mean = torch.var_mean(own, places(x), correction=0)
+    variance, mean = torch.var_mean(own, list_reduced_dimensions(x), correction=0)
     count = own.numel() // own.shape[1]
     message = torch.stack([torch.full_like(mean, count), mean, variance * count])
     received = [torch.empty_like(message) for _ in range(distributed.get_world_size())]
@@ -72,13 +77,13 @@ def exact(x: Tensor) -> Tensor:
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
-def places(x: Tensor) -> list[int]:
-    """All dimensions but the channel's."""
+def list_reduced_dimensions(x: Tensor) -> list[int]:
+    """Return all dimensions but the channel's."""
     return [dimension for dimension in range(x.ndim) if dimension != 1]
 
 
-def wide(channels: Tensor, x: Tensor) -> Tensor:
-    """One value a channel, shaped to meet `x`."""
+def broadcast_channels(channels: Tensor, x: Tensor) -> Tensor:
+    """Return values of the channels in a shape that broadcasts with `x`."""
     return channels.view(1, -1, *([1] * (x.ndim - 2)))
 
 
@@ -93,13 +98,13 @@ class OverRanks(_BatchNorm):
         result, mean, variance, total = Normalise.apply(  # type: ignore[no-untyped-call]
             input, self.weight, self.bias, self.eps
         )
-        self.remember(mean, variance, total)
+        self.update_running_statistics(mean, variance, total)
         normed: Tensor = result
         return normed
 
     @torch.no_grad()
-    def remember(self, mean: Tensor, variance: Tensor, total: float) -> None:
-        """The running statistics; their variance is divided by one less than the number of values."""
+    def update_running_statistics(self, mean: Tensor, variance: Tensor, total: float) -> None:
+        """Update the running statistics, with the unbiased variance."""
         if not self.track_running_stats or self.running_mean is None or self.running_var is None:
             return
         assert self.num_batches_tracked is not None

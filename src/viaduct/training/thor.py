@@ -74,7 +74,7 @@ class ThorSupport(OptimizerSupport):
         if not self.optimizer.refreshing:
             yield
             return
-        with computation.eagerly() as network, self.optimizer.watching(network, scale):
+        with computation.run_uncompiled() as network, self.optimizer.watching(network, scale):
             yield
 
 

@@ -28,14 +28,14 @@ LOGGED = ("loss", "total_loss", "top1", "lr", "images_per_s", "loss_scale")
 
 
 class Client(Protocol):
-    """What a tracker's package is asked to do."""
+    """Interface to a tracker's package."""
 
-    def begin(self, name: str, earlier: str | None, parameters: dict[str, str]) -> str:
-        """Begin a run, or go on with an earlier one; return its identity."""
+    def start_run(self, name: str, earlier: str | None, parameters: dict[str, str]) -> str:
+        """Start a run or resume an earlier one; return its id."""
         ...
 
     def write(self, values: dict[str, float], step: int) -> None: ...
-    def end(self, finished: bool) -> None: ...
+    def finish_run(self, finished: bool) -> None: ...
 
 
 class MlflowClient:
@@ -44,7 +44,7 @@ class MlflowClient:
     def __init__(self) -> None:
         self.mlflow = import_tracker("mlflow")
 
-    def begin(self, name: str, earlier: str | None, parameters: dict[str, str]) -> str:
+    def start_run(self, name: str, earlier: str | None, parameters: dict[str, str]) -> str:
         run = self.mlflow.start_run(run_id=earlier) if earlier else self.mlflow.start_run(run_name=name)
         if not earlier:
             self.mlflow.log_params(parameters)
@@ -53,7 +53,7 @@ class MlflowClient:
     def write(self, values: dict[str, float], step: int) -> None:
         self.mlflow.log_metrics(values, step=step)
 
-    def end(self, finished: bool) -> None:
+    def finish_run(self, finished: bool) -> None:
         self.mlflow.end_run(status="FINISHED" if finished else "KILLED")
 
 
@@ -63,14 +63,14 @@ class WandbClient:
     def __init__(self) -> None:
         self.wandb = import_tracker("wandb")
 
-    def begin(self, name: str, earlier: str | None, parameters: dict[str, str]) -> str:
+    def start_run(self, name: str, earlier: str | None, parameters: dict[str, str]) -> str:
         self.run = self.wandb.init(project="viaduct", name=name, id=earlier, resume="allow", config=parameters)
         return str(self.run.id)
 
     def write(self, values: dict[str, float], step: int) -> None:
         self.run.log(values, step=step)
 
-    def end(self, finished: bool) -> None:
+    def finish_run(self, finished: bool) -> None:
         self.run.finish(exit_code=0 if finished else 1)
 
 
@@ -90,7 +90,7 @@ class Tracking(Callback):
         known = read_json_object(file) if file.is_file() else {}
         path, parameters = training.run.path, flatten(to_record(training.recipe))
         earlier = known.get(self.name) if training.step else None
-        known[self.name] = self.client.begin(path.resolve().name, earlier, parameters)
+        known[self.name] = self.client.start_run(path.resolve().name, earlier, parameters)
         write_json(file, known)
 
     def log(self, training: Training, record: LogRecord) -> None:
@@ -103,7 +103,7 @@ class Tracking(Callback):
         self.client.write(values, training.step)
 
     def end(self, training: Training, outcome: str) -> None:
-        self.client.end(outcome == "finished")
+        self.client.finish_run(outcome == "finished")
 
 
 def build_trackers(recipe: Recipe) -> list[Callback]:

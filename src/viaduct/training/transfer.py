@@ -144,7 +144,7 @@ def whole_model(training: Training) -> nn.Module:
 
 
 def fitting(stored: Stored, shapes: dict[str, tuple[int, ...]], excluded: set[str]) -> tuple[list[str], list[str]]:
-    """The tensors to take, and notes; an auxiliary head that only one side has is passed over."""
+    """Return the tensors to load, and notes; an auxiliary head that only one side has is skipped."""
     here = {name: shape for name, shape in shapes.items() if name not in excluded}
     there = {name: shape for name, shape in stored.shapes.items() if name not in excluded}
     notes = []
@@ -167,24 +167,29 @@ def refuse_what_does_not_fit(
     biases = [name for name in misshaped if recognise.is_head(name) and len(there[name]) == len(here[name]) == 1]
     if not missing and not extra and biases and all(map(recognise.is_head, misshaped)):
         classes = there[biases[0]][0], here[biases[0]][0]
-        raise BadData(f"{stored.path} has {classes[0]:,} classes, this network {classes[1]:,}.", how_to(misshaped))
+        raise BadData(
+            f"{stored.path} has {classes[0]:,} classes, this network {classes[1]:,}.", suggest_exclusion(misshaped)
+        )
     if missing or extra or misshaped:
         kinds = {"missing there": missing, "not in this network": extra, "of another shape": misshaped}
         lines = [f"{title}, {len(names):,}: {some(names)}" for title, names in kinds.items() if names]
         raise BadData(
-            f"{stored.path} does not hold this network.", *lines, *looks_like(stored), how_to(missing + misshaped)
+            f"{stored.path} does not hold this network.",
+            *lines,
+            *describe_likely_network(stored),
+            suggest_exclusion(missing + misshaped),
         )
 
 
-def how_to(names: list[str]) -> str:
-    """How to begin without these."""
+def suggest_exclusion(names: list[str]) -> str:
+    """Return the hint to exclude these tensors."""
     modules = list(dict.fromkeys(name.rpartition(".")[0] + ".*" for name in names))
     if not modules or len(modules) > 3:
         return "Leave tensors out with --init-exclude, for instance --init-exclude 'head.*'."
     return f"To begin without them: --init-exclude '{','.join(modules)}'"
 
 
-def looks_like(stored: Stored) -> list[str]:
+def describe_likely_network(stored: Stored) -> list[str]:
     name = stored.facts.model or next((guess.model for guess in stored.guesses() if guess.share > 0.9), "")
     return [f"It looks like {name}."] if name else []
 
@@ -209,7 +214,7 @@ def continue_from(donor: Donor, source: Path, training: Training) -> list[str]:
 
 
 def warnings(donor: Donor, source: Path, recipe: Recipe) -> list[str]:
-    """Seed 004: batch, ranks and precision must be those that the checkpoint was trained with."""
+    """Return a warning for each of batch, ranks and precision that differs from the checkpoint's (seed 004)."""
     now = {"global_batch": str(recipe.data.global_batch), "precision": recipe.precision.compute}
     lines = [
         f"Warning: {source} was trained with {name.replace('_', ' ')} {before}, this run has {now[name]}; "
@@ -301,7 +306,7 @@ def state_of_run(folder: Path, training: Training) -> tuple[State, str]:
 
 
 def refuse_damaged(saved: checkpoint.Saved) -> None:
-    """The weights were looked at when they were opened; the optimizer's state was not."""
+    """Raise if the optimizer's state is damaged; the weights were verified when they were opened."""
     damage = saved.damage()
     if damage is not None:
         hint = "Name an older checkpoint of the run, or begin with a fresh optimizer: --init-schedule restart."
@@ -309,6 +314,6 @@ def refuse_damaged(saved: checkpoint.Saved) -> None:
 
 
 def trained_names(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[str]:
-    """The optimizer's parameters in its own order."""
+    """Return the names of the optimizer's parameters in its own order."""
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     return [names[id(parameter)] for group in optimizer.param_groups for parameter in group["params"]]

@@ -51,7 +51,7 @@ NO_GAIN = "not installed: no gain in the whole step"
 
 @dataclass(frozen=True)
 class TuneRequest:
-    """What a user asked for."""
+    """Options of a tuning run."""
 
     loaded: Loaded
     location: Location
@@ -66,7 +66,7 @@ class TuneRequest:
 
 @dataclass
 class TuneReport:
-    """What a tuning run found."""
+    """Result of a tuning run."""
 
     request: TuneRequest
     fingerprint: Fingerprint
@@ -185,7 +185,7 @@ class Session:
         """Go from the first step to the verdict."""
         began = time.monotonic()
         self.tell(f"{self.request.loaded.name} on {self.report.fingerprint.describe()}")
-        observed = self.ask({"do": "observe"}, OBSERVING_LIMIT_S, "observing a step")
+        observed = self.request_answer({"do": "observe"}, OBSERVING_LIMIT_S, "observing a step")
         self.report.step_us = float(observed["step_us"])
         starting = time.monotonic() - began
         operators = self.list_operators(observed)
@@ -204,10 +204,10 @@ class Session:
         self.refuse_too_small(starting)
         self.judge(decode_signature(observed["threads"]))
 
-    def ask(self, request: dict[str, Any], seconds: float, doing: str) -> dict[str, Any]:
+    def request_answer(self, request: dict[str, Any], seconds: float, doing: str) -> dict[str, Any]:
         """Ask the worker for something that must work; a failure is an error with what the worker said."""
         try:
-            answer = self.worker.ask(request, seconds)
+            answer = self.worker.send_request(request, seconds)
         except WorkerFailed as error:
             raise ViaductError(f"{doing} failed: the process that measures was lost ({error}).") from None
         if "error" in answer:
@@ -248,8 +248,8 @@ class Session:
         wanted.sort(key=lambda row: -Outcome(row[0], default_us=row[1]).share(step_us))
         wanted.sort(key=lambda row: row[0].signature.kind == THREADS)  # last: it takes whole steps
         end = self.end - self.reserve_for_verdict()
-        for place, (operator, default_us) in enumerate(wanted):
-            shares = {row[0].signature.key: Outcome(row[0], default_us=row[1]).share(step_us) for row in wanted[place:]}
+        for index, (operator, default_us) in enumerate(wanted):
+            shares = {row[0].signature.key: Outcome(row[0], default_us=row[1]).share(step_us) for row in wanted[index:]}
             seconds = divide_budget(shares, end - time.monotonic())[operator.signature.key]
             self.tell(f"{operator.signature.kind} {operator.signature.shapes}: {operator.space.size} variants")
             outcomes.append(self.tuner.tune(operator, default_us, seconds))
@@ -285,7 +285,9 @@ class Session:
         self.tell("measuring the whole step without and with the choices")
         seconds = max(5.0, min(60.0, self.end - time.monotonic()))
         try:
-            answer = self.worker.ask({"do": "judge", "choices": plain(choices), "seconds": seconds}, VERDICT_LIMIT_S)
+            answer = self.worker.send_request(
+                {"do": "judge", "choices": plain(choices), "seconds": seconds}, VERDICT_LIMIT_S
+            )
         except WorkerFailed as error:
             answer = {"error": str(error)}
         if "error" in answer:

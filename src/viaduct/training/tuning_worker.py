@@ -48,12 +48,12 @@ class RecipeStep:
 
     @cached_property
     def training(self) -> Training:
-        own, place = devices.pick(self.order.device)
-        recipe, _ = prepare_recipe(self.order, place.type, 1)
+        own, torch_device = devices.pick(self.order.device)
+        recipe, _ = prepare_recipe(self.order, torch_device.type, 1)
         run = RunDir(Path(self.folder.name))
         with explain_limits(run, recipe):
             images = load_images(recipe.data, self.order.data)
-            return Training(recipe, run, images, own, place, callbacks=[])
+            return Training(recipe, run, images, own, torch_device, callbacks=[])
 
     @cached_property
     def batches(self) -> Iterator[Batch]:
@@ -116,7 +116,7 @@ class RecipeStep:
         fused = bool(training.computation.fused)
         applied = apply_choices(self.calls, training.optimizer, request["choices"], key, fused)
 
-        def switched(on: bool) -> Any:
+        def make_step(on: bool) -> Any:
             def run() -> None:
                 applied.switch(on)
                 self.take_step()
@@ -124,7 +124,7 @@ class RecipeStep:
             return run
 
         clock = Clock(training.device, training.torch_device.type)
-        works = {"without": switched(False), "with": switched(True)}
+        works = {"without": make_step(False), "with": make_step(True)}
         try:
             race = take_turns_until_significant(
                 works, clock, ("with", "without"), VERDICT_FEWEST, VERDICT_MOST, float(request["seconds"])
@@ -220,10 +220,10 @@ def find_module_obstacle(training: Training) -> str | None:
 
 def main() -> None:
     order = Order.decode(Path(sys.argv[1]).read_text())
-    _, place = devices.pick(order.device)
+    _, torch_device = devices.pick(order.device)
     step = RecipeStep(order)
     kinds = {**list_kinds(), THREADS: ThreadCounts(step)}
-    handlers = {**Measuring(place.type, kinds).list_handlers(), "observe": step.observe, "judge": step.judge}
+    handlers = {**Measuring(torch_device.type, kinds).list_handlers(), "observe": step.observe, "judge": step.judge}
     serve(handlers)
     sys.stdout.flush()
     os._exit(0)  # loader threads are not waited for

@@ -40,12 +40,12 @@ class Pulse:
     """Position of a rank: how many points it has passed, and the last of them."""
 
     def __init__(self) -> None:
-        self.count, self.place, self.step = 0, "the start", 0
+        self.count, self.point, self.step = 0, "the start", 0
         self.since = time.monotonic()
         self.steady = False  # the first step is done
 
-    def at(self, place: str, step: int) -> None:
-        self.count, self.place, self.step = self.count + 1, place, step
+    def at(self, point: str, step: int) -> None:
+        self.count, self.point, self.step = self.count + 1, point, step
         self.since = time.monotonic()
 
 
@@ -54,11 +54,11 @@ class Sign:
     """Position that a rank last published."""
 
     count: int
-    place: str
+    point: str
     step: int
 
     def words(self) -> str:
-        return f"{self.place} of step {self.step}"
+        return f"{self.point} of step {self.step}"
 
 
 NO_SIGN = Sign(0, "the start", 0)
@@ -97,14 +97,14 @@ class Watchdog:
                 self._give_up()
 
     def _publish(self) -> None:
-        sign = Sign(self.pulse.count, self.pulse.place, self.pulse.step)
+        sign = Sign(self.pulse.count, self.pulse.point, self.pulse.step)
         self.store.set(f"sign/{self.group.rank}", json.dumps(asdict(sign)))
 
     def _give_up(self) -> None:
         try:
             time.sleep(2 * self.every)  # what the others say of themselves may be so old
             signs = self._signs()
-            behind = behind_of(signs)
+            behind = find_ranks_behind(signs)
             if self.group.rank in behind:
                 self._show_stack()
             if self.group.first:
@@ -125,7 +125,7 @@ class Watchdog:
         main = sys._current_frames().get(threading.main_thread().ident or 0)
         stack = "".join(traceback.format_stack(main)) if main else "(it cannot be seen)\n"
         self.store.set(f"stack/{self.group.rank}", stack)
-        print(f"rank {self.group.rank} hangs at {self.pulse.place} of step {self.pulse.step}:", file=sys.stderr)
+        print(f"rank {self.group.rank} hangs at {self.pulse.point} of step {self.pulse.step}:", file=sys.stderr)
         faulthandler.dump_traceback(file=sys.stderr, all_threads=True)
 
     def _explain(self, signs: dict[int, Sign], behind: list[int]) -> None:
@@ -142,8 +142,8 @@ class Watchdog:
         return {rank: bytes(self.store.get(key)).decode() for rank, key in keys.items() if self.store.check([key])}
 
 
-def behind_of(signs: dict[int, Sign]) -> list[int]:
-    """The ranks that have passed fewer places than the others; none if all are equally far."""
+def find_ranks_behind(signs: dict[int, Sign]) -> list[int]:
+    """Return the ranks that have passed fewer points than the others; none if all are equal."""
     counts = {rank: sign.count for rank, sign in signs.items()}
     least, most = min(counts.values()), max(counts.values())
     return [rank for rank, count in counts.items() if count == least] if least < most else []
@@ -162,7 +162,7 @@ def explanation(signs: dict[int, Sign], behind: list[int], stacks: dict[int, str
 
 
 def open_store() -> Any:
-    """A connection of our own to where the ranks met: the other one may be in use when the run hangs."""
+    """Open a separate connection to the rendezvous store: the first one may be in use when the run hangs."""
     host, port = (os.environ[name] for name in ADDRESS)
     timeout = timedelta(seconds=SECONDS_FOR_STORE)
     store = distributed.TCPStore(host, int(port), is_master=False, wait_for_workers=False, timeout=timeout)  # type: ignore[attr-defined]

@@ -86,7 +86,7 @@ def find_weights(path: Path, every: bool) -> list[WeightsFile]:
     found = prefixes(path) or [file for file in path.iterdir() if file.suffix in FILES]
     if not found:
         raise BadData(f"{path} holds no weights: no .index of a TensorFlow checkpoint, no {', '.join(FILES)}.")
-    return [WeightsFile(path) for path in sorted(found, key=order_of)]
+    return [WeightsFile(path) for path in sorted(found, key=extract_order)]
 
 
 def check_file(path: Path) -> Path:
@@ -99,8 +99,8 @@ def check_file(path: Path) -> Path:
         return path
 
 
-def order_of(path: Path) -> tuple[int, int, str]:
-    """By the last number in the name: model.ckpt-900 comes before model.ckpt-1000; MindSpore's by epoch and step."""
+def extract_order(path: Path) -> tuple[int, int, str]:
+    """Return the sort key of a file: the last number in its name, for MindSpore epoch and step."""
     name = path.name.removesuffix(path.suffix) if path.suffix in FILES else path.name
     if path.suffix == ".ckpt" and (match := EPOCH.search(name)):
         return (int(match[1]), int(match[2]), path.name)

@@ -48,7 +48,7 @@ class DamagedBank(BadBank):
 
 @dataclass(frozen=True)
 class Entry:
-    """What was found out about one operator."""
+    """Stored result of tuning one operator."""
 
     signature: Signature
     choice: Choice
@@ -192,7 +192,7 @@ class Bank:
         return found
 
     def update(self, fingerprint: Fingerprint, change: Callable[[Stored], Stored]) -> Stored:
-        """Change the file of this device, with what others have written meanwhile; nobody else writes while we do."""
+        """Change this device's file under a lock, after reading what other processes have written."""
         with self.lock():
             changed = change(self.read(fingerprint))
             write_file(self.find_file(fingerprint), changed.encode().encode())

@@ -21,7 +21,7 @@ because waiting for a thread that others hold up makes one thread look best."""
 
 @dataclass(frozen=True)
 class Status:
-    """What happened to an operator's record, as the result file has it."""
+    """Change of an operator's record, as the result file states it."""
 
     bank_append: bool = False
     bank_hit: bool = False

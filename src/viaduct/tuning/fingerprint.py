@@ -12,7 +12,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """What decides which variant of an operator is fastest, beside the operator."""
+    """Facts beside the operator that decide which of its variants is fastest."""
 
     device: str
     name: str

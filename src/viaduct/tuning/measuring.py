@@ -174,7 +174,7 @@ def take_turns_until_significant(
 
 
 class OtherPrograms:
-    """What other programs take of the processors from now on, by the kernel's own count; 0 where it does not say."""
+    """CPU use of other programs since its creation, from the kernel's counters; 0 if they are not available."""
 
     def __init__(self) -> None:
         self.before = self.read()
@@ -182,7 +182,7 @@ class OtherPrograms:
     def read(self) -> tuple[float, float, float]:
         """Return seconds of all processors since the start: all of them, busy ones, those of this process."""
         try:
-            numbers = [int(word) for word in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+            numbers = [int(field) for field in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
         except (OSError, ValueError, IndexError):
             return 0.0, 0.0, 0.0
         tick = os.sysconf("SC_CLK_TCK")

@@ -32,7 +32,7 @@ class Signature:
 
     @property
     def shapes(self) -> str:
-        """What a table shows of it."""
+        """Short form of the signature for tables."""
         values = dict(self.fields)
         text = str(values.get("shown", ""))
         if self.kind in ("conv2d", "linear") and {"x", "w"} <= values.keys():

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Report(Protocol):
-    """What is printed of a tuning run."""
+    """Printed report of a tuning run."""
 
     outcomes: list[Outcome]
     step_us: float

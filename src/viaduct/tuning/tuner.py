@@ -44,7 +44,7 @@ class Operator:
 
 @dataclass
 class Outcome:
-    """What became of an operator."""
+    """Result of tuning one operator."""
 
     operator: Operator
     status: Status = field(default_factory=Status)
@@ -237,7 +237,7 @@ class Tuner:
         }
         compiled = point.get("implementation") == "compiled"
         try:
-            answer = self.worker.ask(request, COMPILING_LIMIT_S if compiled else MEASUREMENT_LIMIT_S)
+            answer = self.worker.send_request(request, COMPILING_LIMIT_S if compiled else MEASUREMENT_LIMIT_S)
         except WorkerFailed as error:
             answer = {"failed": str(error)}
         self.measurements += 1
@@ -266,8 +266,8 @@ class Tuner:
 
 def divide_budget(shares: Mapping[str, float], seconds: float) -> dict[str, float]:
     """Return seconds for each operator, in proportion to its share of the step."""
-    whole = sum(shares.values())
-    return {key: seconds * share / whole for key, share in shares.items()} if whole else {}
+    total = sum(shares.values())
+    return {key: seconds * share / total for key, share in shares.items()} if total else {}
 
 
 def collect_choices(outcomes: Sequence[Outcome]) -> dict[str, Choice]:

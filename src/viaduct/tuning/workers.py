@@ -34,7 +34,7 @@ class Worker:
         self.process: subprocess.Popen[bytes] | None = None
         self.starts = 0
 
-    def ask(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
+    def send_request(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
         """Return the answer; WorkerFailed where there is none, after which the next request has a new process."""
         process = self.start()
         assert process.stdin is not None

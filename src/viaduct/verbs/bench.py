@@ -15,11 +15,11 @@ from viaduct.verbs.train import merge_changes
 
 if TYPE_CHECKING:
     from viaduct.benching.peers import Peer
-    from viaduct.benching.starts import Started
+    from viaduct.benching.starts import StartResults
     from viaduct.recipes import Loaded, Recipe
 
 CPU_BATCH = 8
-NAMED = {"data.global_batch": "batch", "data.size": "size", "precision.compute": "precision"}  # field -> its flag
+FLAGS = {"data.global_batch": "batch", "data.size": "size", "precision.compute": "precision"}  # field -> its flag
 
 
 def main(
@@ -104,10 +104,10 @@ def run_bench(given: dict[str, Any]) -> None:
     loaded = load(given["recipe"])
     loaded = replace(loaded, recipe=change_recipe(loaded.recipe, given))
     # torch is imported from here on: mistakes above are answered at once.
-    from viaduct.benching.record import check_json_place
+    from viaduct.benching.record import check_json_path
 
     if given["json"]:
-        check_json_place(given["json"])
+        check_json_path(given["json"])
     measure(loaded, given)
 
 
@@ -121,56 +121,61 @@ def measure(loaded: Loaded, given: dict[str, Any]) -> None:
     from viaduct.benching.measure import measure as measure_once
     from viaduct.benching.ours import Setting, fix_sink
     from viaduct.benching.record import make_record, write_record
-    from viaduct.benching.table import show
+    from viaduct.benching.table import print_record
     from viaduct.training.networks import apply_source_settings
 
-    names = peers.names_in(given["peer"], peers.NAMES, "peer") if given["peer"] is not None else []
+    names = peers.parse_names(given["peer"], peers.NAMES, "peer") if given["peer"] is not None else []
     device, torch_device = devices.pick(given["device"])
-    modes = peers.ways_for(given["way"], torch_device.type)
+    modes = peers.select_modes(given["way"], torch_device.type)
     if given["way"] is not None and not names:
         print_note(f"--way {given['way']} has no say without --peer: it is how peers run.")
     recipe = apply_source_settings(loaded.recipe, keep_size=given["size"] is not None or loaded.file is not None)
-    recipe = fix_sink(small_on_cpu(recipe, torch_device.type, given["batch"]), device)
+    recipe = fix_sink(shrink_batch_on_cpu(recipe, torch_device.type, given["batch"]), device)
     lengths = Lengths.of(
         torch_device.type, fixed_length(recipe), given["steps"], given["windows"], given["warmup"], given["profile"]
     )
     with tempfile.TemporaryDirectory() as scratch:
         setting = Setting(recipe, given["data"], device, torch_device, Path(scratch))
-        setting.refuse()
-        found, absent = peers.find(names, modes, recipe)
-        started = start_apart(str(loaded.file or loaded.name), recipe, given, found) if given["starts"] else None
-        outcomes = [measure_once(setting, found, absent, lengths, print_note) for _ in range(given["repeat"])]
+        setting.check_supported()
+        found, unavailable = peers.find(names, modes, recipe)
+        started = (
+            measure_separate_starts(str(loaded.file or loaded.name), recipe, given, found) if given["starts"] else None
+        )
+        outcomes = [measure_once(setting, found, unavailable, lengths, print_note) for _ in range(given["repeat"])]
     record = make_record(loaded.name, setting, lengths, outcomes, build_command(), started)
-    kept = None
+    written = None
     try:
-        if given["json"]:  # first: nobody may be there to read the table
+        if given["json"]:  # before the table is printed: stdout may be closed
             write_record(given["json"], record)
-            kept = given["json"]
+            written = given["json"]
     finally:
-        show(record, kept)
+        print_record(record, written)
 
 
-def start_apart(recipe_name: str, recipe: Recipe, given: dict[str, Any], found: list[Peer]) -> Started:
-    """Ours and each peer in processes of their own, with the same recipe and the same changes."""
-    from viaduct.benching.starts import Order, measure
+def measure_separate_starts(recipe_name: str, recipe: Recipe, given: dict[str, Any], found: list[Peer]) -> StartResults:
+    """Measure the start of ours and of each peer in separate processes, with the same recipe and changes."""
+    from viaduct.benching.starts import StartRequest, measure_starts
 
     small = [("accumulate", str(recipe.accumulate)), ("data.global_batch", str(recipe.data.global_batch))]
-    order = Order(recipe_name, changes_in(given) + small, given["device"], str(given["data"]))
-    orders = [("viaduct", order), *((peer.title, replace(order, peer=peer.name, way=peer.way)) for peer in found)]
-    return measure(orders, print_note)
+    request = StartRequest(recipe_name, collect_changes(given) + small, given["device"], str(given["data"]))
+    requests = [
+        ("viaduct", request),
+        *((peer.title, replace(request, peer=peer.name, mode=peer.mode)) for peer in found),
+    ]
+    return measure_starts(requests, print_note)
 
 
 def change_recipe(recipe: Recipe, given: dict[str, Any]) -> Recipe:
-    """The recipe as the flags say, each checked as `viaduct train` checks it."""
+    """Return the recipe with the flags applied, each checked as `viaduct train` checks it."""
     from viaduct.recipes._fields import override
 
-    for path, text in changes_in(given):
+    for path, text in collect_changes(given):
         recipe = override(recipe, path, text)
     return recipe
 
 
-def changes_in(given: dict[str, Any]) -> list[tuple[str, str]]:
-    """Fields of the recipe, and what the flags say of them."""
+def collect_changes(given: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the recipe fields that flags change, with the flags' values."""
     fields = {
         "data.global_batch": given["batch"],
         "data.size": given["size"],
@@ -180,12 +185,12 @@ def changes_in(given: dict[str, Any]) -> list[tuple[str, str]]:
         "kernels": given["kernels"],
         "sink": given["sink"],
     }
-    flags = {NAMED.get(path, path): (path, str(value)) for path, value in fields.items() if value is not None}
+    flags = {FLAGS.get(path, path): (path, str(value)) for path, value in fields.items() if value is not None}
     return merge_changes(flags, given["settings"])
 
 
-def small_on_cpu(recipe: Recipe, kind: str, batch: int | None) -> Recipe:
-    """A batch that a processor gets through in seconds, unless one was asked for."""
+def shrink_batch_on_cpu(recipe: Recipe, kind: str, batch: int | None) -> Recipe:
+    """Return the recipe with a batch that a CPU processes in seconds, unless --batch was given."""
     if kind != "cpu" or batch is not None or recipe.data.global_batch <= CPU_BATCH:
         return recipe
     return replace(recipe, data=replace(recipe.data, global_batch=CPU_BATCH), accumulate=1)
@@ -193,10 +198,10 @@ def small_on_cpu(recipe: Recipe, kind: str, batch: int | None) -> Recipe:
 
 def build_command() -> str:
     """Return the command that repeats the measurement, without the file that gets the figures."""
-    words = sys.argv[1:]
-    kept = [
+    arguments = sys.argv[1:]
+    repeated = [
         argument
-        for index, argument in enumerate(words)
-        if not argument.startswith("--json") and (index == 0 or words[index - 1] != "--json")
+        for index, argument in enumerate(arguments)
+        if not argument.startswith("--json") and (index == 0 or arguments[index - 1] != "--json")
     ]
-    return shlex.join(["viaduct", *kept])
+    return shlex.join(["viaduct", *repeated])

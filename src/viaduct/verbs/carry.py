@@ -149,7 +149,7 @@ def main(
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Between two runs, too, Ctrl-C, SIGTERM and SIGHUP take back what was begun."""
+    """Raise Interrupted on Ctrl-C, SIGTERM and SIGHUP, also between two runs, so that files are cleaned up."""
 
     def interrupt(number: int, frame: Any) -> NoReturn:
         from viaduct.carrying.running import Interrupted
@@ -189,7 +189,7 @@ def finish(carried: Carried) -> None:
 
 
 def show(carried: Carried) -> int:
-    """The answer is the result; everything else was talk."""
+    """Print the result to stdout; progress went to stderr."""
     from viaduct.carrying.output_folder import PAGE
     from viaduct.carrying.sentences import list_remarks, make_headline
 

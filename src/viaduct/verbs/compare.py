@@ -69,7 +69,7 @@ def choose_thresholds(
     kld: str,
     workers: int | None,
 ) -> Options:
-    """The flags, checked."""
+    """Return the thresholds of the flags, checked."""
     from viaduct.comparison.drift import Options
     from viaduct.comparison.naming import parse_steps
     from viaduct.comparison.thresholds import thresholds_from_flags
@@ -111,7 +111,7 @@ def compare_dumps(left: Path, right: Path, options: Options, out: Path | None, e
 
 
 def progress(found: Iterable[Measured], total: int) -> Iterable[Measured]:
-    """A bar on stderr, where somebody sees it."""
+    """Show a progress bar on stderr if it is a terminal."""
     from rich.console import Console
     from rich.progress import track
 

@@ -227,7 +227,7 @@ BUILD_FLAGS = {"validation_share": "--validation-share", "first_label": "--first
 
 @contextlib.contextmanager
 def in_flags(flags: dict[str, str]) -> Iterator[None]:
-    """Mistakes in the words of the command line."""
+    """Report mistakes in terms of the command line's flags."""
     try:
         yield
     except BadValue as error:

@@ -85,7 +85,7 @@ def refuse_occupied(out: Path, force: bool) -> None:
 
 
 def is_tensorflow(file: Path) -> bool:
-    """By what the script and the files beside it import; a script of both is PyTorch's if it calls backward."""
+    """Return True if the script and the files beside it import TensorFlow; with both, False if it calls backward."""
     from viaduct.rehearsal.project import FRAMEWORKS, read, stage_of
 
     project = read(file)
@@ -124,7 +124,7 @@ def dump_graph(script: Script, steps: str, out: Path, only: str | None, run_on: 
 
 
 def nothing_of_graph(dump: Golden, script: Script) -> BadValue:
-    """No operator fits, or no step does."""
+    """Return the error that says that no operator or no step matches."""
     from viaduct.comparison.naming import explain_no_match
 
     if dump.written:

@@ -28,7 +28,7 @@ Command = GroupedCommand
 
 
 def parse_path(words: str) -> Path:
-    """A path that was given: pathlib would take nothing for the current folder."""
+    """Parse a path argument; an empty one is an error, though pathlib takes it for the current folder."""
     if not words:
         raise BadValue("a path is empty.", "Perhaps a variable is not set? The current folder is `.`.")
     return Path(words)
@@ -198,7 +198,7 @@ class Arguments:
 
 
 def asked_for(given: dict[str, Any]) -> Arguments:
-    """The flags, sorted: what the migration is to know, and what this verb does with its outcome."""
+    """Split the flags into the options of the migration and those of this verb."""
     from viaduct.migration.checks import check_options
     from viaduct.migration.options import Options
     from viaduct.migration.profiling_points import read_points

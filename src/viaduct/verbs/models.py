@@ -138,7 +138,7 @@ def format_part(part: Part) -> tuple[str, ...]:
 
 
 def align_columns(rows: Sequence[Sequence[str]], words: Sequence[int]) -> list[str]:
-    """One line a row; columns of words stand to the left, figures to the right."""
+    """Return one line per row; text columns are left-aligned, numbers right-aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     signs = ["<" if index in words else ">" for index in range(len(widths))]
     return [

@@ -234,7 +234,7 @@ def print_summary(summary: dict[str, Any]) -> None:
 
 
 def printable(name: str) -> str:
-    """A name from somebody's file must not steer the terminal."""
+    """Escape control characters in a name from a file."""
     return "".join(letter if letter.isprintable() else f"\\x{ord(letter):02x}" for letter in name)
 
 

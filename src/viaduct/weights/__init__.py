@@ -1,11 +1,11 @@
-"""Weights of other origin: checkpoints of TensorFlow and MindSpore, without either, and safetensors files.
+"""Foreign weights: checkpoints of TensorFlow and MindSpore, read without either, and safetensors files.
 
     from viaduct.weights import import_tf_checkpoint
     done = import_tf_checkpoint(model, "dir/model.ckpt-601000")
 
-`bundle` and `table` are TensorFlow's format, `mindspore` is MindSpore's, `maps/` the names in each reference,
-`importing` and `exporting` the ways in and out, `stored` whatever file or folder a person points at, `recognise` which
-network it is of.
+`bundle` and `table` read and write TensorFlow's format, `mindspore` MindSpore's. `maps/` has the names of each
+reference, `importing` and `exporting` convert weights, `stored` opens any file or folder of weights, and `recognise`
+finds the network that it holds.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["Imported", "import_tf_checkpoint"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import torch when values are wanted: names and shapes are had without."""
+    """Import torch only when values are used: names and shapes do not need it."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from viaduct.weights import importing

@@ -73,7 +73,7 @@ NUMBERS = {dtype: number for number, dtype in DTYPES.items()}
 
 @dataclass(frozen=True)
 class Stored:
-    """What the index says of one variable."""
+    """Index entry of one variable."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -93,7 +93,7 @@ class Stored:
 
 
 class Bundle:
-    """A checkpoint that is open for reading."""
+    """Checkpoint that is open for reading."""
 
     def __init__(self, path: Path | str) -> None:
         self.prefix = find_prefix(Path(path))
@@ -101,7 +101,7 @@ class Bundle:
         self.shards = 0
         self.entries: dict[str, Stored] = {}
         self._open: dict[int, BufferedReader] = {}
-        with self.damage_named():
+        with self.name_damaged_index():
             self._read_index()
 
     def __enter__(self) -> Bundle:
@@ -116,12 +116,12 @@ class Bundle:
         return name in self.entries
 
     def read(self, name: str) -> Tensor:
-        """The values of one variable, their checksum looked at."""
+        """Return the values of one variable after its checksum was verified."""
         content = self.content(name)
         return as_tensor(content, self.entries[name])
 
     def content(self, name: str) -> bytearray:
-        """The bytes of one variable, their checksum looked at."""
+        """Return the bytes of one variable after its checksum was verified."""
         if name not in self.entries:
             raise UnknownName(f"variable in {self.prefix}", name, self.entries)
         stored = self.entries[name]
@@ -129,8 +129,10 @@ class Bundle:
         file, shard = self._shard(stored.shard)
         available = os.fstat(file.fileno()).st_size
         if stored.offset + stored.size > available:
-            place = f"{stored.size:,} bytes at byte {stored.offset:,}"
-            raise BadData(f"{shard}: {name} should be {place}, but the file has {available:,} bytes: it was cut short.")
+            extent = f"{stored.size:,} bytes at byte {stored.offset:,}"
+            raise BadData(
+                f"{shard}: {name} should be {extent}, but the file has {available:,} bytes: it was cut short."
+            )
         file.seek(stored.offset)
         content = bytearray(stored.size)
         if file.readinto(content) != stored.size or masked_crc32c(content) != stored.checksum:
@@ -138,7 +140,7 @@ class Bundle:
         return content
 
     def scalar(self, name: str) -> int | None:
-        """A whole number that is stored by itself, such as global_step; None where there is none."""
+        """Return an integer variable with a single value, such as global_step; None if there is none."""
         stored = self.entries.get(name)
         if stored is None or stored.count != 1 or DTYPES.get(stored.number) not in ("int64", "int32"):
             return None
@@ -166,7 +168,7 @@ class Bundle:
         return []
 
     def shortages(self) -> Iterator[str]:
-        """What is missing of the data files, by their lengths alone."""
+        """Yield a line for each data file that is shorter than the index requires."""
         ends: dict[int, list[int]] = {}
         for stored in self.entries.values():
             if stored.shard < self.shards and not stored.sliced:
@@ -180,8 +182,8 @@ class Bundle:
                 yield f"{path} was cut short ({length}): {lost:,} of its {len(needed):,} variables cannot be read"
 
     @contextlib.contextmanager
-    def damage_named(self) -> Iterator[None]:
-        """What is found wrong in the index is told with the file's name."""
+    def name_damaged_index(self) -> Iterator[None]:
+        """Add the index file's name to errors about its content."""
         try:
             yield
         except BadData as error:
@@ -206,7 +208,7 @@ class Bundle:
         self._refuse_shared_bytes()
 
     def _refuse_shared_bytes(self) -> None:
-        """Values that lie in the same bytes would be read, and kept, once for each of their names."""
+        """Reject an index in which variables share bytes: they would be read once for each name."""
         extents = sorted(
             (stored.shard, stored.offset, stored.size, name) for name, stored in self.entries.items() if stored.size
         )
@@ -244,6 +246,7 @@ def shard_name(prefix: str, number: int, count: int) -> str:
 
 
 def as_tensor(content: bytearray, stored: Stored) -> Tensor:
+    """Return bytes as a tensor of the dtype and shape that the index states."""
     import torch
 
     dtype = getattr(torch, DTYPES[stored.number])
@@ -261,13 +264,14 @@ def type_of(tensor: Tensor) -> str:
 
 
 def dtype_name(number: int) -> str:
+    """Return the name of a TensorFlow dtype number, known or not."""
     if number in DTYPES:
         return DTYPES[number]
     return OTHER_DTYPES.get(number, f"type {number}")
 
 
 def read_header(value: memoryview) -> int:
-    """The number of shards; a checkpoint that was written the other way round is refused."""
+    """Return the number of shards; a big-endian checkpoint is refused."""
     shards = endianness = oldest_reader = 0
     for number, wire, begin, end in fields(value, 0, len(value)):
         if (number, wire) == (1, VARINT):
@@ -286,6 +290,7 @@ def read_header(value: memoryview) -> int:
 
 
 def number_in(message: memoryview, wanted: int) -> int:
+    """Return the varint of field `wanted` in a protobuf message; 0 if it is not there."""
     found = 0
     for number, wire, begin, end in fields(message, 0, len(message)):
         if (number, wire) == (wanted, VARINT):
@@ -294,6 +299,7 @@ def number_in(message: memoryview, wanted: int) -> int:
 
 
 def read_entry(value: memoryview) -> Stored:
+    """Parse the BundleEntryProto of one variable."""
     numbers = dict.fromkeys((1, 3, 4, 5), 0)
     shape: tuple[int, ...] = ()
     checksum, sliced = 0, False
@@ -343,7 +349,7 @@ def write_bundle(path: Path | str, tensors: Mapping[str, Tensor]) -> Path:
 
 
 def write_values(file: BinaryIO, tensors: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[bytes, bytes]]:
-    """Writes values one after another; gives each name with its entry."""
+    """Write the values one after another; yield each name with its index entry."""
     import torch
 
     offset = 0
@@ -355,11 +361,13 @@ def write_values(file: BinaryIO, tensors: Iterable[tuple[str, Tensor]]) -> Itera
 
 
 def header() -> bytes:
+    """Return the BundleHeaderProto of a checkpoint with one shard."""
     version = pack_varint(1 << 3) + pack_varint(VERSION)
     return pack_varint(1 << 3) + pack_varint(1) + field(3, version)
 
 
 def entry(tensor: Tensor, offset: int, content: bytes) -> bytes:
+    """Return the BundleEntryProto of one variable."""
     shape = b"".join(field(2, pack_varint(1 << 3) + pack_varint(extent)) for extent in tensor.shape)
     message = pack_varint(1 << 3) + pack_varint(NUMBERS[type_of(tensor)]) + field(2, shape)
     if offset:

@@ -1,4 +1,4 @@
-"""Ways between files: a TensorFlow or MindSpore checkpoint into a safetensors file, and our weights into any of them.
+"""Conversion of weights: TensorFlow or MindSpore checkpoints to safetensors, and our weights to each of the three.
 
 A safetensors file written here says in its metadata what it holds: model, classes, global_step, source and, for
 AmoebaNet, the options it is built with. Optimizer slots go into a second file, NAME.slots.safetensors, under
@@ -34,7 +34,7 @@ LARGEST_STEP = (1 << 31) - 1  # MindSpore counts in int32
 
 @dataclass(frozen=True)
 class Converted:
-    """What was written."""
+    """Result of a conversion."""
 
     model: str
     classes: int
@@ -53,21 +53,21 @@ def import_file(
 ) -> Converted:
     """Write a TensorFlow or MindSpore checkpoint as a safetensors file; find network and classes if not given."""
     with open_foreign(source) as checkpoint:
-        guess = choose(model, classes, checkpoint)
+        guess = choose_network(model, classes, checkpoint)
         network = network_of(guess, checkpoint.prefix)
         values = read_values(network, checkpoint, ema=ema, slots=slots)
         if slots and not values.done.slots:
             raise BadData(f"{checkpoint.prefix} holds no optimizer slots.", "Leave out --slots.")
         metadata = describe(guess, values.done.global_step, str(source), ema=ema)
-    write_safetensors(out, with_counters(network, values), metadata)
+    write_safetensors(out, add_counters(network, values), metadata)
     if slots:
-        named = {f"{slot}/{name}": value for slot, held in values.done.slots.items() for name, value in held.items()}
-        write_safetensors(slots_beside(out), named, metadata)
+        tensors = {f"{slot}/{name}": value for slot, held in values.done.slots.items() for name, value in held.items()}
+        write_safetensors(slots_beside(out), tensors, metadata)
     return Converted(guess.model, guess.classes, len(values.tensors), not model, values.done)
 
 
-def choose(model: str, classes: int, checkpoint: Checkpoint) -> Guess:
-    """The network and classes that were asked for, or those that the checkpoint shows."""
+def choose_network(model: str, classes: int, checkpoint: Checkpoint) -> Guess:
+    """Return the requested network and number of classes, or those that the checkpoint implies."""
     guesses = checkpoint.guesses()
     if not model:
         if not guesses or not guesses[0].certain:
@@ -82,23 +82,24 @@ def choose(model: str, classes: int, checkpoint: Checkpoint) -> Guess:
     return Guess(model, classes or found.classes, found.share, found.layout, found.options)
 
 
-def with_counters(network: nn.Module, values: Values) -> dict[str, Tensor]:
-    """The tensors and, for norms, the counters that a state dict has and TensorFlow has not."""
+def add_counters(network: nn.Module, values: Values) -> dict[str, Tensor]:
+    """Return the tensors with num_batches_tracked of each batch norm, which TensorFlow does not have."""
     counters = {name for name, _ in network.named_buffers() if name.endswith("num_batches_tracked")}
-    there = {name for name in counters if name.replace("num_batches_tracked", "running_mean") in values.tensors}
-    return {**values.tensors, **{name: torch.tensor(0) for name in there}}
+    present = {name for name in counters if name.replace("num_batches_tracked", "running_mean") in values.tensors}
+    return {**values.tensors, **{name: torch.tensor(0) for name in present}}
 
 
 def describe(guess: Guess, step: int | None, source: str, **more: Any) -> dict[str, str]:
-    """The metadata of a safetensors file: words, all of them."""
+    """Return the metadata of a safetensors file; all values are strings."""
     facts = {"model": guess.model, "classes": guess.classes, STEP: step, "source": source, **more}
-    words = {name: str(value) for name, value in facts.items() if value not in (None, False)}
+    strings = {name: str(value) for name, value in facts.items() if value not in (None, False)}
     if guess.options:
-        words["options"] = json.dumps(dict(guess.options))
-    return {"format": "pt", **words}
+        strings["options"] = json.dumps(dict(guess.options))
+    return {"format": "pt", **strings}
 
 
 def slots_beside(file: Path) -> Path:
+    """Return the path of the optimizer slots that belong to a safetensors file."""
     return file.with_name(f"{file.stem}.slots.safetensors")
 
 
@@ -115,26 +116,27 @@ def write_safetensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[
 
 
 def export_safetensors(stored: Stored, out: Path, model: str = "") -> Converted:
+    """Write our weights as one safetensors file with the network's own names."""
     guess = named_network(stored, model)
     tensors = {name: stored.read(name) for name in stored.infos}
     write_safetensors(out, tensors, describe(guess, stored.facts.step, str(stored.path), **stored.facts.trained))
-    return Converted(guess.model, guess.classes, len(tensors), recognised(stored, model), step=stored.facts.step)
+    return Converted(guess.model, guess.classes, len(tensors), is_recognised(stored, model), step=stored.facts.step)
 
 
 def export_tf_checkpoint(
     stored: Stored, prefix: Path, *, model: str = "", layout: str = "", averages: Stored | None = None
 ) -> Converted:
-    """Our weights under the names of the network's reference, for TensorFlow's Saver; `averages` become its shadows."""
+    """Write our weights under the reference's names, for TensorFlow's Saver; `averages` become its shadow variables."""
     guess = named_network(stored, model)
     network = network_of(guess, stored.path)
-    links = chosen_links(network, layout, guess.model)
+    links = select_links(network, layout, guess.model)
     refuse_another_network(network, stored, guess)
     variables = variables_from(stored, links)
     if averages is not None:
         variables |= {name + SHADOW: value for name, value in variables_from(averages, links).items()}
     step = stored.facts.step if stored.facts.step is not None else step_in_name(prefix)
     write_bundle(prefix, {**variables, STEP: torch.tensor(step, dtype=torch.int64)})
-    return Converted(guess.model, guess.classes, len(variables) + 1, recognised(stored, model), step=step)
+    return Converted(guess.model, guess.classes, len(variables) + 1, is_recognised(stored, model), step=step)
 
 
 def export_mindspore(stored: Stored, out: Path, *, model: str = "", layout: str = "") -> Converted:
@@ -156,12 +158,12 @@ def export_mindspore(stored: Stored, out: Path, *, model: str = "", layout: str 
     if layout == "own":
         notes = ["MindSpore has no such network; parameters have our names, and its gamma, beta, moving_mean, …"]
     return Converted(
-        guess.model, guess.classes, len(parameters), recognised(stored, model), step=step, notes=tuple(notes)
+        guess.model, guess.classes, len(parameters), is_recognised(stored, model), step=step, notes=tuple(notes)
     )
 
 
 def named_network(stored: Stored, model: str) -> Guess:
-    """The network that was named, the one that the file names, or the only one it can be."""
+    """Return the network named by `model` or by the file, or the only one that the tensors fit."""
     name, options = model or stored.facts.model, tuple(stored.facts.options.items())
     if name and sources.is_foreign(name) and stored.facts.classes:
         return Guess(name, stored.facts.classes, 1.0, options=options)
@@ -171,13 +173,16 @@ def named_network(stored: Stored, model: str) -> Guess:
     guesses = [guess for guess in stored.guesses() if guess.certain]
     if len(guesses) == 1:
         return guesses[0]
-    could = f"It may be {', '.join(guess.model for guess in guesses)}." if guesses else ""
+    candidates = f"It may be {', '.join(guess.model for guess in guesses)}." if guesses else ""
     raise BadValue(
-        f"{stored.path} does not say which network it is of.", *([could] if could else []), "Say it: --model NAME."
+        f"{stored.path} does not say which network it is of.",
+        *([candidates] if candidates else []),
+        "Say it: --model NAME.",
     )
 
 
 def network_of(guess: Guess, where: Path) -> nn.Module:
+    """Build the guessed network on the meta device; raise if its options do not fit together."""
     try:
         return recognise.sketch(guess.model, guess.classes, guess.options)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -185,11 +190,13 @@ def network_of(guess: Guess, where: Path) -> nn.Module:
         raise BadData(f"{where}: no {guess} can be built{options}: {str(error).splitlines()[0]}") from None
 
 
-def recognised(stored: Stored, model: str) -> bool:
+def is_recognised(stored: Stored, model: str) -> bool:
+    """Return True if the network was found by names and shapes, and named neither by the user nor by the file."""
     return not model and not stored.facts.model
 
 
-def chosen_links(network: nn.Module, layout: str, name: str) -> list[Link]:
+def select_links(network: nn.Module, layout: str, name: str) -> list[Link]:
+    """Return the links of the requested layout, or of the reference's default layout."""
     layouts = layouts_of(network)
     if layout and layout not in layouts:
         raise BadValue(
@@ -203,6 +210,7 @@ def chosen_links(network: nn.Module, layout: str, name: str) -> list[Link]:
 
 
 def refuse_another_network(network: nn.Module, stored: Stored, guess: Guess) -> None:
+    """Raise if a tensor of the network is missing in the file or has another shape."""
     shapes = stored.shapes
     expected = {name: tuple(t.shape) for name, t in network.state_dict().items() if recognise.is_weight(name)}
     wrong = [name for name, shape in expected.items() if shapes.get(name) != shape]
@@ -211,6 +219,7 @@ def refuse_another_network(network: nn.Module, stored: Stored, guess: Guess) -> 
 
 
 def variables_from(stored: Stored, links: list[Link]) -> dict[str, Tensor]:
+    """Return our weights as variables of the reference, in its names and memory layout."""
     variables: dict[str, Tensor] = {}
     for link in links:
         variables |= zip(link.sources, link.to_tf(stored.read(link.target).float()), strict=True)
@@ -218,7 +227,7 @@ def variables_from(stored: Stored, links: list[Link]) -> dict[str, Tensor]:
 
 
 def step_in_name(prefix: Path) -> int:
-    """`model.ckpt-601000` is of step 601000."""
+    """Return the step in a prefix, such as 601000 of `model.ckpt-601000`; 0 without one."""
     digits = prefix.name.rpartition("-")[2]
     return int(digits) if digits.isdecimal() and len(digits) < 19 else 0
 

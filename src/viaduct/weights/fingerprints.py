@@ -1,4 +1,4 @@
-"""Which of our networks a file of weights is of, without building one: by a digest of its names and shapes.
+"""Recognition of our networks in a file of weights, without building them: by a digest of names and shapes.
 
     recognise_exactly("TensorFlow checkpoint", shapes)      [("resnet50_v1", 1001)]
 
@@ -57,7 +57,7 @@ def without_counters(shapes: Mapping[str, Shape]) -> dict[str, Shape]:
 
 
 def digest(shapes: Mapping[str, Shape], heads: Iterable[str], axis: int) -> str:
-    """Digest names and shapes; of `heads` the axis of the classes does not count."""
+    """Return a digest of names and shapes, without the class axis of `heads`."""
     without_classes = dict(shapes)
     for name in heads:
         if shape := shapes.get(name):

@@ -1,12 +1,12 @@
-"""From a checkpoint of TensorFlow or MindSpore into a network, all of it or nothing.
+"""Import of a TensorFlow or MindSpore checkpoint into a network, completely or not at all.
 
     done = import_tf_checkpoint(model, "dir/model.ckpt-601000")
     done.mapped["resnet_model/dense/kernel"]     "head.weight"
-    done.skipped                                 what is no part of the network: slots, global_step, shadows …
+    done.skipped                                 variables that are not in the network: slots, global_step, averages …
 
 The network is recognised by its structure. Names and shapes are compared before any value is read, and every value is
-read before any is put in place. An auxiliary head, which only training needs, may be absent from the checkpoint as a
-whole: then the network's keeps its values and `done.notes` says so, or, with `require_aux`, it is an error.
+read before any is copied. An auxiliary head, which only training needs, may be missing completely from the checkpoint:
+then the network's head keeps its values and `done.notes` says so; with `require_aux` it is an error.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Shaped(Protocol):
 
 
 class Checkpoint(Protocol):
-    """Weights under somebody else's names: a TensorFlow checkpoint (Bundle), a MindSpore one (MindsporeNames)."""
+    """Weights under another framework's names: a TensorFlow checkpoint (Bundle), a MindSpore one (MindsporeNames)."""
 
     prefix: Path
 
@@ -59,7 +59,7 @@ class Checkpoint(Protocol):
 
 @dataclass(frozen=True)
 class Imported:
-    """What became of a checkpoint's variables."""
+    """Result of an import: which variables were mapped and which were skipped."""
 
     mapped: dict[str, str]  # name in TensorFlow -> parameter or buffer
     skipped: list[str]
@@ -70,7 +70,7 @@ class Imported:
 
 @dataclass(frozen=True)
 class Values:
-    """A checkpoint's values under our names, not yet in a network."""
+    """Values of a checkpoint under our names, not yet copied into a network."""
 
     tensors: dict[str, Tensor]
     done: Imported
@@ -79,7 +79,7 @@ class Values:
 def import_tf_checkpoint(
     model: nn.Module, prefix: Path | str, ema: bool = False, *, slots: bool = False, require_aux: bool = False
 ) -> Imported:
-    """Put a checkpoint's values into a network; raises, and changes nothing, if a variable is missing or misshaped.
+    """Copy a checkpoint's values into a network; raise and change nothing if a variable is missing or misshaped.
 
     `prefix` may also be the checkpoint's folder or index file. `ema` takes the exponential moving averages of the
     weights instead of the weights; `slots` also returns the optimizer's state.
@@ -106,7 +106,7 @@ def read_values(
     require_aux: bool = False,
     wanted: Callable[[str], bool] = lambda name: True,
 ) -> Values:
-    """Everything of the network that is `wanted`, by the names of its parameters and buffers."""
+    """Return the values of all parameters and buffers whose name is `wanted`."""
     layout, links = fitting_layout(model, checkpoint)
     links = [link for link in links if wanted(link.target)]
     notes = checkpoint.notes_on(model, layout)
@@ -114,8 +114,8 @@ def read_values(
         links = [link for link in links if not is_auxiliary(link.target)]
         notes.append("the checkpoint has no auxiliary head; the network's keeps the values it has")
     if ema:
-        links = shadowed(links, checkpoint)
-    refuse_missing(links, checkpoint, type(model).__name__)
+        links = link_averages(links, checkpoint)
+    refuse_find_missing(links, checkpoint, type(model).__name__)
     refuse_misshaped(links, checkpoint, {name: tensor.shape for name, tensor in model.state_dict().items()})
     mapped = {source: link.target for link in links for source in link.sources}
     skipped = [name for name in checkpoint.entries if name not in mapped]
@@ -129,10 +129,10 @@ def read_values(
 def fitting_layout(model: nn.Module, checkpoint: Checkpoint) -> tuple[str, list[Link]]:
     """Return the layout of which least is missing, and its links."""
     layouts = checkpoint.layouts_of(model)
-    return min(layouts.items(), key=lambda item: len(missing(item[1], checkpoint.entries)))
+    return min(layouts.items(), key=lambda item: len(find_missing(item[1], checkpoint.entries)))
 
 
-def missing(links: list[Link], entries: Collection[str]) -> list[str]:
+def find_missing(links: list[Link], entries: Collection[str]) -> list[str]:
     return [source for link in links for source in link.sources if source not in entries]
 
 
@@ -141,12 +141,13 @@ def is_auxiliary(target: str) -> bool:
 
 
 def lacks_auxiliary(links: list[Link], entries: Collection[str]) -> bool:
+    """Return True if the network has an auxiliary head and the checkpoint has nothing of it."""
     sources = [source for link in links if is_auxiliary(link.target) for source in link.sources]
     return bool(sources) and not any(source in entries for source in sources)
 
 
-def shadowed(links: list[Link], checkpoint: Checkpoint) -> list[Link]:
-    """The same links to the moving averages; statistics have them in some checkpoints and not in others."""
+def link_averages(links: list[Link], checkpoint: Checkpoint) -> list[Link]:
+    """Return the links to the moving averages; some checkpoints also have averages of the batch norm statistics."""
     statistics = any(not link.trained and link.sources[0] + SHADOW in checkpoint for link in links)
     if not any(link.trained and link.sources[0] + SHADOW in checkpoint for link in links):
         raise BadData(
@@ -159,18 +160,20 @@ def shadowed(links: list[Link], checkpoint: Checkpoint) -> list[Link]:
     ]
 
 
-def refuse_missing(links: list[Link], checkpoint: Checkpoint, kind: str) -> None:
-    absent = missing(links, checkpoint.entries)
+def refuse_find_missing(links: list[Link], checkpoint: Checkpoint, kind: str) -> None:
+    """Raise if the checkpoint lacks variables of the network."""
+    absent = find_missing(links, checkpoint.entries)
     if absent:
         total = sum(len(link.sources) for link in links)
         raise BadData(
             f"{checkpoint.prefix} lacks {len(absent):,} of the {total:,} variables of this network ({kind}): "
             f"{some(absent)}.",
-            *what_it_looks_like(checkpoint),
+            *describe_likely_network(checkpoint),
         )
 
 
 def refuse_misshaped(links: list[Link], checkpoint: Checkpoint, shapes: Mapping[str, torch.Size]) -> None:
+    """Raise if variables have other shapes than in the network; a different number of classes is named as such."""
     wrong = {}
     for link in links:
         expected = link.source_shape(shapes[link.target])
@@ -186,11 +189,12 @@ def refuse_misshaped(links: list[Link], checkpoint: Checkpoint, shapes: Mapping[
     raise BadData(
         f"{len(wrong):,} variables of {checkpoint.prefix} have other shapes than in this network: "
         f"{some(list(wrong.values()))}.",
-        *what_it_looks_like(checkpoint),
+        *describe_likely_network(checkpoint),
     )
 
 
 def class_mismatch(link: Link, checkpoint: Checkpoint, shapes: Mapping[str, torch.Size]) -> tuple[str, str]:
+    """Return message and hint for a checkpoint with another number of classes."""
     stored, here = checkpoint.entries[link.sources[0]].shape[-1], shapes[link.target][0]
     heads = ",".join(f"{module}.*" for module in ("head", "aux.head") if f"{module}.bias" in shapes)
     return (
@@ -199,8 +203,8 @@ def class_mismatch(link: Link, checkpoint: Checkpoint, shapes: Mapping[str, torc
     )
 
 
-def what_it_looks_like(checkpoint: Checkpoint) -> tuple[str, ...]:
-    """A hint: the network that this checkpoint is of."""
+def describe_likely_network(checkpoint: Checkpoint) -> tuple[str, ...]:
+    """Return a hint that names the network this checkpoint looks like."""
     guesses = checkpoint.guesses()
     if not guesses:
         return ("It looks like none of the networks that `viaduct models` shows.",)
@@ -209,11 +213,12 @@ def what_it_looks_like(checkpoint: Checkpoint) -> tuple[str, ...]:
 
 
 def some(names: list[str]) -> str:
+    """Return the first few names, and an ellipsis if there are more."""
     return ", ".join(names[:SHOWN]) + (" …" if len(names) > SHOWN else "")
 
 
 def read_slots(links: list[Link], checkpoint: Checkpoint) -> Slots:
-    """Optimizer state by slot and parameter; it has the shape of the variable it belongs to."""
+    """Return the optimizer state by slot and parameter; a state has the shape of its variable."""
     found: Slots = {}
     for link in links:
         bases = [source.removesuffix(SHADOW) for source in link.sources]

@@ -1,7 +1,7 @@
-"""Where a TensorFlow checkpoint is: from what a person typed to its prefix, and the text file that names the latest.
+"""Location of a TensorFlow checkpoint: its prefix from a given path, and the text file that names the latest.
 
-A folder's `checkpoint` file says which prefix is the newest. It is a hint, not an order: it may hold a path of the
-machine it was written on, or somebody's path to anywhere, so only what lies in the folder itself is opened.
+A folder's `checkpoint` file says which prefix is the newest. It is not trusted: it may hold a path of another
+machine or any other path, so only checkpoints in the folder itself are opened.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LONGEST_TEXT = 1 << 20  # bytes
 
 
 def is_tf_checkpoint(path: Path) -> bool:
-    """Whether `find_prefix` would find one."""
+    """Return True if `find_prefix` finds a checkpoint there."""
     try:
         find_prefix(path)
     except BadData:
@@ -30,20 +30,20 @@ def is_tf_checkpoint(path: Path) -> bool:
 
 
 def find_prefix(path: Path) -> Path:
-    """The prefix meant by a folder, a prefix, or one of the checkpoint's files."""
+    """Return the prefix of a checkpoint, given its folder, the prefix, or one of its files."""
     if path.is_dir():
-        return prefix_in(path)
+        return find_prefix_in(path)
     prefix = path.with_name(ENDINGS.sub("", path.name)) if path.name else path
     if has_index(prefix):
         return prefix
     if path.is_file():
         raise BadData(f"{path} is not a TensorFlow V2 checkpoint: {prefix}{INDEX} is not there.", *instead(path))
-    raise BadData(f"there is no checkpoint {path}: {prefix}{INDEX} is not there.", *others(path.parent))
+    raise BadData(f"there is no checkpoint {path}: {prefix}{INDEX} is not there.", *list_others(path.parent))
 
 
 def instead(file: Path) -> tuple[str, ...]:
-    """A hint: what a file is that is no part of a V2 checkpoint."""
-    start, end = ends_of(file)
+    """Return a hint about a file that is not part of a V2 checkpoint."""
+    start, end = read_ends(file)
     if end == MAGIC:
         return ("It is a V1 checkpoint, a single file, which cannot be read; TensorFlow's Saver writes V2.",)
     if start.startswith(b"PK"):
@@ -55,8 +55,8 @@ def instead(file: Path) -> tuple[str, ...]:
     return ()
 
 
-def ends_of(file: Path) -> tuple[bytes, bytes]:
-    """The first bytes of a file and its last; none where it may not be read."""
+def read_ends(file: Path) -> tuple[bytes, bytes]:
+    """Return the first and last bytes of a file; empty if it cannot be read."""
     try:
         with file.open("rb") as opened:
             start = opened.read(9)
@@ -66,39 +66,40 @@ def ends_of(file: Path) -> tuple[bytes, bytes]:
         return b"", b""
 
 
-def prefix_in(folder: Path) -> Path:
-    """The one that the folder's `checkpoint` file names, or the only one."""
+def find_prefix_in(folder: Path) -> Path:
+    """Return the prefix that the folder's `checkpoint` file names, or the only one there."""
     if (folder / LATEST).is_file():
-        return named_latest(folder)
+        return read_latest(folder)
     found = prefixes(folder)
     if len(found) == 1:
         return found[0]
     if not found:
-        raise BadData(f"{folder} holds no TensorFlow checkpoint: no file ends in {INDEX}.", *a_run(folder))
+        raise BadData(f"{folder} holds no TensorFlow checkpoint: no file ends in {INDEX}.", *hint_at_run(folder))
     names = ", ".join(prefix.name for prefix in found[:5]) + (" …" if len(found) > 5 else "")
     raise BadData(f"{folder} holds {len(found)} checkpoints and no file 'checkpoint'.", f"Say which one: {names}.")
 
 
-def a_run(folder: Path) -> tuple[str, ...]:
-    """A hint: a run's weights are ours already."""
+def hint_at_run(folder: Path) -> tuple[str, ...]:
+    """Return a hint if the folder is a run, whose weights are in our format already."""
     if not (folder / "recipe.json").is_file() and not (folder / "manifest.json").is_file():
         return ()
     return (f"It is a run: `viaduct weights export {folder} --format safetensors` makes one file of its weights.",)
 
 
-def named_latest(folder: Path) -> Path:
+def read_latest(folder: Path) -> Path:
+    """Return the prefix that the `checkpoint` file names; raise if it is not in this folder."""
     file = folder / LATEST
     text = file.read_bytes()[:LONGEST_TEXT].decode("utf-8", "replace")
     written = next((path for kind, path in WRITTEN.findall(text) if kind == "model_checkpoint_path"), None)
     if written is None:
-        raise BadData(f"{file} does not say which checkpoint is the latest.", *others(folder))
+        raise BadData(f"{file} does not say which checkpoint is the latest.", *list_others(folder))
     written = re.sub(r"\\(.)", r"\1", written)
     if "\0" in written or not Path(written).name:
-        raise BadData(f"{file} names {written!r}, which is no checkpoint.", *others(folder))
+        raise BadData(f"{file} names {written!r}, which is no checkpoint.", *list_others(folder))
     for prefix in (folder / written, folder / Path(written).name):
         if prefix.resolve().is_relative_to(folder.resolve()) and has_index(prefix):
             return prefix
-    raise BadData(f"{file} names {written!r}, which is not in this folder.", *others(folder))
+    raise BadData(f"{file} names {written!r}, which is not in this folder.", *list_others(folder))
 
 
 def has_index(prefix: Path) -> bool:
@@ -112,8 +113,8 @@ def prefixes(folder: Path) -> list[Path]:
     return sorted(path.with_name(path.name.removesuffix(INDEX)) for path in folder.glob("*" + INDEX) if path.is_file())
 
 
-def others(folder: Path) -> tuple[str, ...]:
-    """A hint: what is there instead."""
+def list_others(folder: Path) -> tuple[str, ...]:
+    """Return a hint that lists the checkpoints in the folder."""
     found = prefixes(folder) if folder.is_dir() else []
     return (f"There is: {', '.join(str(prefix) for prefix in found[:5])}.",) if found else ()
 
@@ -123,12 +124,12 @@ def name_latest(prefix: Path) -> None:
     file = prefix.parent / LATEST
     text = file.read_bytes()[:LONGEST_TEXT].decode("utf-8", "replace") if file.is_file() else ""
     listed = [path for kind, path in WRITTEN.findall(text) if kind == "all_model_checkpoint_paths"]
-    kept = [path for path in listed if path != prefix.name and has_index(prefix.parent / Path(path).name)]
-    lines = [f'model_checkpoint_path: "{quoted(prefix.name)}"']
-    lines += [f'all_model_checkpoint_paths: "{path}"' for path in [*kept, quoted(prefix.name)]]
+    still_there = [path for path in listed if path != prefix.name and has_index(prefix.parent / Path(path).name)]
+    lines = [f'model_checkpoint_path: "{escape_quotes(prefix.name)}"']
+    lines += [f'all_model_checkpoint_paths: "{path}"' for path in [*still_there, escape_quotes(prefix.name)]]
     with replace_file(file) as opened:
         opened.write(("\n".join(lines) + "\n").encode())
 
 
-def quoted(name: str) -> str:
+def escape_quotes(name: str) -> str:
     return name.replace("\\", "\\\\").replace('"', '\\"')

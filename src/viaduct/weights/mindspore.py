@@ -73,7 +73,7 @@ Span = tuple[int, int]  # where content begins and ends in the file
 
 
 class Header(Protocol):
-    """What is known of a parameter without its values."""
+    """Interface of a parameter's header, without its values."""
 
     @property
     def dtype(self) -> str: ...
@@ -216,9 +216,9 @@ class MindsporeFile(MindsporeNames):
             if name == before and name in self.entries:
                 parameter = self._join(name, self.entries[name], parameter)
             elif name in self.entries:
-                raise self._damaged(f"{escape_controls(name)} is there twice")
+                raise self._make_damage_error(f"{escape_controls(name)} is there twice")
             elif len(self.entries) == MOST_PARAMETERS:
-                raise self._damaged(f"it names more than {MOST_PARAMETERS:,} parameters")
+                raise self._make_damage_error(f"it names more than {MOST_PARAMETERS:,} parameters")
             self.entries[name], before = parameter, name
         for name, parameter in self.entries.items():
             self.entries[name] = self._fit(name, parameter)
@@ -229,7 +229,7 @@ class MindsporeFile(MindsporeNames):
         try:
             number, wire, position = tag(data, position, end)
             if (number, wire) != (1, BYTES):
-                raise self._damaged(f"byte {begin:,} begins no parameter")
+                raise self._make_damage_error(f"byte {begin:,} begins no parameter")
             length, position = varint(data, position, end)
         except BadData as error:
             if error.what.startswith(str(self.prefix)):
@@ -243,13 +243,13 @@ class MindsporeFile(MindsporeNames):
             name, parameter = read_value(data, position, stop)
         except BadData as error:
             reason = error.what.removeprefix("not a tf.train.Example: ").rstrip(".")
-            raise self._damaged(f"the parameter at byte {begin:,}: {reason}") from None
+            raise self._make_damage_error(f"the parameter at byte {begin:,}: {reason}") from None
         return name, parameter, stop
 
     def _join(self, name: str, first: Parameter, more: Parameter) -> Parameter:
         """Put the parts of a large parameter together."""
         if (first.dtype, first.shape) != (more.dtype, more.shape):
-            raise self._damaged(f"{escape_controls(name)} is there twice, with different shapes or types")
+            raise self._make_damage_error(f"{escape_controls(name)} is there twice, with different shapes or types")
         return replace(first, spans=first.spans + more.spans)
 
     def _fit(self, name: str, parameter: Parameter) -> Parameter:
@@ -262,7 +262,7 @@ class MindsporeFile(MindsporeNames):
         expected = parameter.count * size
         if parameter.size != expected:
             what = f"{escape_controls(name)} of shape {parameter.shape} and type {parameter.dtype}"
-            raise self._damaged(f"{what} has {parameter.size:,} bytes, expected {expected:,}")
+            raise self._make_damage_error(f"{what} has {parameter.size:,} bytes, expected {expected:,}")
         return parameter
 
     def _has_checksum(self) -> bool:
@@ -275,7 +275,7 @@ class MindsporeFile(MindsporeNames):
         end = len(self._data) - len(TRAILER) - CRC_LENGTH
         stored = int.from_bytes(self._data[-CRC_LENGTH:], "big")
         if zlib.crc32(self._data[:end]) != stored:
-            raise self._damaged("its content is not what was written (checksum)")
+            raise self._make_damage_error("its content is not what was written (checksum)")
         self._checked = True
 
     def _cut_short(self, reason: str) -> BadData:
@@ -283,7 +283,7 @@ class MindsporeFile(MindsporeNames):
             f"{self.prefix} was cut short, or is no MindSpore checkpoint: {reason}.", "Copy or download it again."
         )
 
-    def _damaged(self, reason: str) -> BadData:
+    def _make_damage_error(self, reason: str) -> BadData:
         return BadData(f"{self.prefix} is a damaged MindSpore checkpoint: {reason}.", "Copy or download it again.")
 
 

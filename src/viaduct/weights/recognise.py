@@ -22,7 +22,7 @@ CLOSE = 0.5  # share of a network's tensors that must be there before it is ment
 
 @dataclass(frozen=True)
 class Guess:
-    """A network that a file may be of, and how much of both agrees (1: all of it)."""
+    """Network that a file may hold, and the share of tensors that agree (1: all)."""
 
     model: str
     classes: int
@@ -39,7 +39,7 @@ class Guess:
 
 
 def in_tensorflow(shapes: Mapping[str, Shape]) -> list[Guess]:
-    """Whose TensorFlow checkpoint has variables of these names and shapes: the best guesses, usually one."""
+    """Return the networks whose TensorFlow variables have these names and shapes: the best guesses, usually one."""
     guesses: list[Guess] = []
     for names in list_name_maps():
         if any(variable.startswith(names.scope) for variable in shapes):
@@ -63,9 +63,9 @@ def guesses_of(name: str, options: Options, shapes: Mapping[str, Shape]) -> Iter
 
 
 def in_mindspore(shapes: Mapping[str, Shape]) -> list[Guess]:
-    """Whose MindSpore checkpoint has parameters of these names and shapes: the best guesses.
+    """Return the networks whose MindSpore parameters have these names and shapes: the best guesses.
 
-    Of networks that agree in all names and shapes, those that also compute the same come alone.
+    If several networks agree in all names and shapes, only those that also compute the same are returned.
     """
     guesses: list[Guess] = []
     faithful: set[Guess] = set()
@@ -99,7 +99,7 @@ def find_options(names: TensorflowNames, networks: list[str], shapes: Mapping[st
 
 
 def in_torch(shapes: Mapping[str, Shape]) -> list[Guess]:
-    """Which networks have parameters and buffers of these names and shapes."""
+    """Return the networks whose parameters and buffers have these names and shapes."""
     if not shapes.get("head.bias"):
         return []
     classes, guesses = shapes["head.bias"][0], []
@@ -112,12 +112,12 @@ def in_torch(shapes: Mapping[str, Shape]) -> list[Guess]:
 
 
 def is_head(name: str) -> bool:
-    """Whether a tensor of a network has an axis for the classes."""
+    """Return True if a tensor of a network has an axis for the classes."""
     return name.startswith(("head.", "aux.head."))
 
 
 def agreement(expected: Mapping[str, Shape], found: Mapping[str, Shape]) -> float:
-    """The share of expected tensors that are there; an auxiliary head that is not there at all is not expected."""
+    """Return the share of expected tensors that are found; a completely missing auxiliary head does not count."""
     wanted = {name: shape for name, shape in expected.items() if not auxiliary(name)}
     if any(auxiliary(name) for name in found):
         wanted = dict(expected)
@@ -129,7 +129,7 @@ def auxiliary(name: str) -> bool:
 
 
 def best(guesses: list[Guess]) -> list[Guess]:
-    """Those that agree most. Of two, one of which is all there within the other's file, the larger is meant."""
+    """Return the guesses with the highest share; if a file contains two networks completely, the larger one."""
     highest = max((guess.share for guess in guesses), default=0.0)
     leading = [guess for guess in guesses if guess.share == highest and highest >= CLOSE]
     most = max((size_of(guess.model) for guess in leading), default=0)
@@ -143,7 +143,7 @@ def size_of(name: str) -> int:
 
 @cache
 def sketch(name: str, classes: int, options: Options = ()) -> nn.Module:
-    """A network without memory for its weights: names and shapes only."""
+    """Build a network on the meta device, for its names and shapes."""
     with torch.device("meta"):
         return models.build(name, classes, **dict(options))
 
@@ -155,12 +155,12 @@ def networks_of(names: TensorflowNames) -> list[str]:
 
 
 def is_weight(name: str) -> bool:
-    """All but counters, which TensorFlow does not have."""
+    """Return True for all tensors but num_batches_tracked, which TensorFlow does not have."""
     return not name.endswith("num_batches_tracked")
 
 
 def expected_variables(model: nn.Module, layout: str) -> dict[str, Shape]:
-    """Name and shape of every variable that a network is stored in."""
+    """Return name and shape of every TensorFlow variable of a network."""
     shapes = {key: value.shape for key, value in model.state_dict().items()}
     links = layouts_of(model)[layout]
     return {source: link.source_shape(shapes[link.target]) for link in links for source in link.sources}

@@ -24,7 +24,7 @@ from viaduct.errors import BadData, BadRun
 from viaduct.run_files import MANIFEST, read_json_object, read_manifest, step_folders
 from viaduct.weights.bundle import Bundle
 from viaduct.weights.fingerprints import may_be_ours, recognise_exactly
-from viaduct.weights.locate import LATEST, instead, is_tf_checkpoint, others, prefixes
+from viaduct.weights.locate import LATEST, instead, is_tf_checkpoint, list_others, prefixes
 from viaduct.weights.mindspore import MindsporeFile, MindsporeNames, is_mindspore_file
 from viaduct.weights.torch_files import ENDINGS, is_torch_file, read_torch_file
 
@@ -41,7 +41,7 @@ Kind = Literal["TensorFlow checkpoint", "MindSpore checkpoint", "safetensors fil
 
 
 class Info(NamedTuple):
-    """What a header says of a tensor."""
+    """Shape, dtype and size of a tensor, from the header."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -55,7 +55,7 @@ class Reader(Protocol):
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of weights beside their values."""
+    """Facts about weights beside their values."""
 
     model: str | None = None
     classes: int | None = None
@@ -93,7 +93,7 @@ class Stored:
         return [(guess.model, guess.classes, guess.share) for guess in self.guesses() if guess.share > 0.9]
 
     def guesses(self) -> list[recognise.Guess]:
-        """The networks that these weights look like."""
+        """Return the networks that these weights look like."""
         from viaduct.weights import recognise
 
         if self.kind == "TensorFlow checkpoint":
@@ -124,7 +124,7 @@ def open_weights(path: Path, ema: bool = False) -> Iterator[Stored]:
         yield open_torch_file(path, ema)
     elif not path.exists() and not is_tf_checkpoint(path):
         what = f"there are no weights at {path}: no run, no file, and no {path}.index of a TensorFlow checkpoint."
-        raise BadData(what, *others(path.parent))
+        raise BadData(what, *list_others(path.parent))
     elif path.is_file() and not is_tf_checkpoint(path):
         what = (
             f"{path} holds no weights that can be read: no safetensors, PyTorch or MindSpore file, "
@@ -168,8 +168,10 @@ def holds_torch_names(path: Path) -> bool:
 
 def nothing_in(folder: Path) -> BadData:
     if (folder / "checkpoints").is_dir():
-        one = folder / "checkpoints" / "step-N"
-        return BadData(f"{folder} looks like a run, but has no recipe.json.", f"Name one of its checkpoints: {one}.")
+        example = folder / "checkpoints" / "step-N"
+        return BadData(
+            f"{folder} looks like a run, but has no recipe.json.", f"Name one of its checkpoints: {example}."
+        )
     files = [str(file) for file in sorted(folder.glob("*.safetensors"))[:5]]
     return BadData(
         f"there are no weights in {folder}: no recipe.json of a run, no .index of a TensorFlow checkpoint.",
@@ -266,18 +268,18 @@ def info_of(part: Any) -> Info:
 
 
 def facts_in_metadata(metadata: dict[str, str]) -> Facts:
-    """What `viaduct weights import` and `export` wrote beside the tensors; anything else is passed over."""
+    """Return the facts that `viaduct weights import` and `export` write; other metadata are ignored."""
     return Facts(
         model=metadata.get("model"),
         classes=whole_number(metadata.get("classes")),
         step=whole_number(metadata.get(STEP)),
-        options=believable(metadata.get("options", "{}")),
+        options=parse_options(metadata.get("options", "{}")),
         trained={name: metadata[name] for name in ("global_batch", "precision") if name in metadata},
     )
 
 
-def believable(text: str) -> dict[str, Any]:
-    """Options of a network, unless they are of another kind or would build something enormous."""
+def parse_options(text: str) -> dict[str, Any]:
+    """Return the options of a network; empty if they are malformed or would build an enormous network."""
     try:
         options = json.loads(text)
     except (ValueError, RecursionError):
@@ -291,6 +293,7 @@ def believable(text: str) -> dict[str, Any]:
 
 
 def whole_number(text: str | None) -> int | None:
+    """Return a non-negative integer in decimal digits; None for anything else."""
     return int(text) if text is not None and text.isdecimal() and len(text) < 20 else None
 
 
@@ -298,9 +301,9 @@ def whole_number(text: str | None) -> int | None:
 
 
 def newest_checkpoint(run: Path) -> tuple[Path, tuple[str, ...]]:
-    """The folder of a run's newest whole checkpoint; the run itself where it has none but its final model.
+    """Return the folder of a run's newest intact checkpoint; the run itself if it only has its final model.
 
-    Also what should be said of newer ones that are damaged.
+    Return also a warning for each newer checkpoint that is damaged.
     """
     skipped: list[str] = []
     folders = list(step_folders(run / "checkpoints").values())
@@ -315,7 +318,7 @@ def newest_checkpoint(run: Path) -> tuple[Path, tuple[str, ...]]:
 
 
 def only_checkpoint(folder: Path) -> tuple[Path, tuple[str, ...]]:
-    """The one that was named, which nothing can stand in for."""
+    """Return the checkpoint that was named; raise if it is damaged, because no other can replace it."""
     damage = damage_of(folder)
     if damage is not None:
         raise BadRun(f"a damaged checkpoint: {damage}.", "Name another checkpoint of the run, or the run itself.")
@@ -323,7 +326,7 @@ def only_checkpoint(folder: Path) -> tuple[Path, tuple[str, ...]]:
 
 
 def damage_of(folder: Path) -> str | None:
-    """What is wrong with a checkpoint's weights and averages; None if they are those of the manifest's checksums."""
+    """Return what is wrong with a checkpoint's weights and averages; None if their checksums match the manifest."""
     try:
         files = read_manifest(folder)["files"]
     except BadRun as error:
@@ -349,13 +352,14 @@ def digest(path: Path) -> str:
 
 
 def weights_in(folder: Path, ema: bool) -> Path:
+    """Return the path of a checkpoint's weights or averaged weights."""
     if ema and not (folder / EMA).is_file():
         raise BadRun(f"{folder} holds no averaged weights: its recipe has no ema.", "Leave out --ema.")
     return folder / (EMA if ema else MODEL)
 
 
 def run_facts(folder: Path) -> Facts:
-    """What the run's recipe and the checkpoint's manifest say."""
+    """Return the facts in the run's recipe and the checkpoint's manifest."""
     manifest = read_json_object(folder / MANIFEST) if (folder / MANIFEST).is_file() else {}
     run = folder.parent.parent if manifest else folder
     recipe = part(read_json_object(run / "recipe.json"), "recipe") if (run / "recipe.json").is_file() else {}
@@ -373,6 +377,7 @@ def run_facts(folder: Path) -> Facts:
 
 
 def part(record: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return a nested object of a JSON record; empty if there is none."""
     found = record.get(name)
     return found if isinstance(found, dict) else {}
 
@@ -382,8 +387,8 @@ def number_or_none(value: object) -> int | None:
 
 
 def network_options(model: object, recipe: dict[str, Any]) -> dict[str, Any]:
-    """AmoebaNet is built for a size of image, and its recipes may change it."""
+    """Return AmoebaNet's options: its recipes may change it, and it is built for an image size."""
     if not str(model).startswith("amoebanet"):
         return {}
     changed = {name: value for name, value in part(recipe, "network").items() if name != "is"}
-    return believable(json.dumps({**changed, "image": part(recipe, "data").get("size", 224)}))
+    return parse_options(json.dumps({**changed, "image": part(recipe, "data").get("size", 224)}))

@@ -5,8 +5,8 @@
     an entry: shared, added, length of the value (varints), the key's new part, the value
 
 A key begins with `shared` bytes of the key before it. The index block's values say where the data blocks are: offset
-and size, two varints; the footer says the same of the meta-index and the index block. A table that comes from nobody
-knows where is read in bounded memory: keys must rise and blocks may not overlap, so nothing is read twice, and keys
+and size, two varints; the footer says the same of the meta-index and the index block. A table of
+unknown origin is read in bounded memory: keys must rise and blocks may not overlap, so nothing is read twice, and keys
 may not unfold to more than `UNFOLDING` times the file.
 """
 
@@ -37,7 +37,7 @@ Entry = tuple[bytes, memoryview]
 
 
 def read_table(data: bytes) -> Iterator[Entry]:
-    """Every key and value, in order; whatever is wrong becomes a `BadData`."""
+    """Yield every key and value in order; any damage raises `BadData`."""
     view = memoryview(data)
     budget = UNFOLDING * len(data)
     before, free = None, 0
@@ -57,6 +57,7 @@ def read_table(data: bytes) -> Iterator[Entry]:
 
 
 def index_handle(view: memoryview) -> Handle:
+    """Return offset and size of the index block, from the footer."""
     if len(view) < FOOTER or view[-len(MAGIC) :] != MAGIC:
         raise BadData("it does not end as the index of a checkpoint does.")
     footer = view[-FOOTER : -len(MAGIC)]
@@ -66,13 +67,14 @@ def index_handle(view: memoryview) -> Handle:
 
 
 def handle_at(view: memoryview, position: int) -> tuple[Handle, int]:
+    """Return the handle at a position, and the position behind it."""
     offset, position = varint(view, position, len(view))
     size, position = varint(view, position, len(view))
     return (offset, size), position
 
 
 def block_at(view: memoryview, handle: Handle) -> memoryview:
-    """A block's entries, with the restart array cut off, once its checksum was found right."""
+    """Return a block's entries without its restart array, after verifying the checksum."""
     offset, size = handle
     if size < WORD.size or offset + size + TRAILER > len(view) - FOOTER:
         raise BadData(f"a block of {size:,} bytes at byte {offset:,} does not fit in a file of {len(view):,}.")
@@ -91,6 +93,7 @@ def block_at(view: memoryview, handle: Handle) -> memoryview:
 
 
 def entries(block: memoryview) -> Iterator[Entry]:
+    """Yield key and value of each entry of a block."""
     position, key, stop = 0, b"", len(block)
     while position < stop:
         begin = position
@@ -109,7 +112,7 @@ def entries(block: memoryview) -> Iterator[Entry]:
 
 
 def write_table(pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """The table of these pairs, which must be in the order of their keys."""
+    """Return the table of these pairs, which must be sorted by key."""
     table = bytearray()
     index: list[tuple[bytes, bytes]] = []
     for group in groups(pairs):
@@ -120,7 +123,7 @@ def write_table(pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
 
 
 def groups(pairs: Iterable[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, bytes]]]:
-    """The pairs of each block."""
+    """Yield the pairs of each block."""
     group: list[tuple[bytes, bytes]] = []
     size = 0
     for key, value in pairs:
@@ -134,7 +137,7 @@ def groups(pairs: Iterable[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, b
 
 
 def append_block(table: bytearray, pairs: list[tuple[bytes, bytes]], restart_every: int = RESTART_EVERY) -> bytes:
-    """Adds a block to the table; returns its handle."""
+    """Append a block to the table; return its handle."""
     offset, content, restarts, before = len(table), bytearray(), [0], b""
     for number, (key, value) in enumerate(pairs):
         shared = 0
@@ -151,6 +154,7 @@ def append_block(table: bytearray, pairs: list[tuple[bytes, bytes]], restart_eve
     return handle
 
 
-def common_prefix(one: bytes, other: bytes) -> int:
-    limit = min(len(one), len(other))
-    return next((place for place in range(limit) if one[place] != other[place]), limit)
+def common_prefix(first: bytes, second: bytes) -> int:
+    """Return the number of leading bytes that both keys share."""
+    limit = min(len(first), len(second))
+    return next((index for index in range(limit) if first[index] != second[index]), limit)

@@ -21,9 +21,9 @@ from viaduct.weights import recognise, torch_names
 from viaduct.weights.exporting import (
     Converted,
     describe,
+    is_recognised,
     named_network,
     network_of,
-    recognised,
     refuse_another_network,
     write_safetensors,
 )
@@ -51,7 +51,9 @@ def import_torch_file(source: Path, out: Path, *, model: str = "", classes: int 
         found = find_network(stored, model, classes)
         if not found.match.is_complete:
             raise BadData(
-                f"{stored.path} does not hold {found.guess}.", *found.match.report(), *looks_like(stored, model)
+                f"{stored.path} does not hold {found.guess}.",
+                *found.match.report(),
+                *describe_likely_network(stored, model),
             )
         network = network_of(found.guess, stored.path)
         tensors = {target: stored.read(name) for target, name in found.match.sources.items()}
@@ -81,7 +83,7 @@ def find_network(stored: Stored, model: str, classes: int) -> Found:
     raise BadData(
         f"{stored.path} fits none of our networks.",
         describe_tensors(stored.shapes),
-        *looks_like(stored, ""),
+        *describe_likely_network(stored, ""),
         "Name the network: --model torchvision:NAME, timm:NAME, or one of `viaduct models`.",
     )
 
@@ -113,7 +115,7 @@ def sketch(model: str, classes: int) -> nn.Module:
         return models.build(model, classes)
 
 
-def looks_like(stored: Stored, asked: str) -> list[str]:
+def describe_likely_network(stored: Stored, asked: str) -> list[str]:
     """Say which other network of ours a file is of, where one nearly fits."""
     best = ("", 0.0)
     for name in models.names():
@@ -171,7 +173,9 @@ def export_torch_file(stored: Stored, out: Path, *, model: str = "", to: str) ->
     except OSError as error:
         raise DiskFull(f"cannot write {out}: {error.strerror}.") from None
     step = stored.facts.step
-    return Converted(guess.model, guess.classes, len(state), recognised(stored, model), step=step, notes=tuple(notes))
+    return Converted(
+        guess.model, guess.classes, len(state), is_recognised(stored, model), step=step, notes=tuple(notes)
+    )
 
 
 def choose_names(guess: Guess, network: nn.Module, to: str) -> tuple[dict[str, str], list[str]]:

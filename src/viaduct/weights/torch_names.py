@@ -28,7 +28,7 @@ OWN, TORCHVISION = "own names", "torchvision's names"
 
 @dataclass(frozen=True)
 class Match:
-    """What a file has of a network's tensors."""
+    """Match of a file's tensors with those of a network."""
 
     names: str  # OWN or TORCHVISION
     sources: dict[str, str]  # tensor of the network -> its name in the file

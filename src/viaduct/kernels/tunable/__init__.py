@@ -1,6 +1,6 @@
-"""Kernels that can be tuned: for each its space, and made-up cases to check and time a candidate with.
+"""Kernels that can be tuned: the search space of each, and cases with random tensors to check and time a candidate.
 
-    with record_launches() as launches: ...          a step, as it is written (kernels/choices.py)
+    with record_launches() as launches: ...          an eager step (kernels/choices.py)
     for key in launches: kernel, signature = key
         space = make_space(key, device)              invalid points are pruned by resource rules
         case = make_case(key, device)
@@ -36,6 +36,7 @@ def list_tunables() -> dict[str, Tunable]:
 
 
 def find_tunable(kernel: str) -> Tunable:
+    """Return the tunable kernel with this name or raise UnknownName."""
     tunables = list_tunables()
     if kernel not in tunables:
         raise UnknownName("tunable kernel", kernel, tunables)
@@ -43,13 +44,13 @@ def find_tunable(kernel: str) -> Tunable:
 
 
 def make_space(key: Key, device: torch.device) -> Space:
-    """Return the space of a kernel for a signature on this device; its default is what is launched without tuning."""
+    """Return the space of a kernel for a signature on this device; its default is the launch without tuning."""
     kernel, signature = key
     return find_tunable(kernel).make_space(signature, read_limits(device))
 
 
 def make_case(key: Key, device: torch.device) -> Case:
-    """Return made-up tensors of a signature with what computes on them."""
+    """Return a case with random tensors of a signature."""
     kernel, signature = key
     return find_tunable(kernel).make_case(key, signature, device)
 

@@ -1,4 +1,4 @@
-"""What tunable kernels share: limits of a device, cases, and random tensors."""
+"""Parts shared by the tunable kernels: limits of a device, cases, and random tensors."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def read_limits(device: torch.device) -> Limits:
 
 @dataclass(frozen=True)
 class Case:
-    """Made-up tensors of a signature, what a kernel computes of them, and what PyTorch does."""
+    """Kernel launch on random tensors of a signature, and the same computation in PyTorch as its reference."""
 
     key: Key
     launch: Callable[[], Sequence[Tensor]]
@@ -52,7 +52,7 @@ class Case:
         return ALLOWED_ERRORS[str(self.key[1][-1])]
 
     def run(self, point: Point | None) -> Sequence[Tensor]:
-        """Compute with these launch parameters; None: with the default."""
+        """Launch with these parameters; None: with the default."""
         if point is None:
             return self.launch()
         with use_choices({self.key: point}):
@@ -61,19 +61,20 @@ class Case:
     def measure_error(self, point: Point | None) -> float:
         """Return the largest relative error of any result; infinite where it is not finite."""
         pairs = zip(self.run(point), self.reference(), strict=True)
-        return max(compute_error(made, expected) for made, expected in pairs)
+        return max(compute_error(actual, expected) for actual, expected in pairs)
 
 
-def compute_error(made: Tensor, expected: Tensor) -> float:
-    made, expected = made.detach().double(), expected.detach().double()
-    if made.shape != expected.shape or not bool(made.isfinite().all()):
+def compute_error(actual: Tensor, expected: Tensor) -> float:
+    """Return the relative error in the Euclidean norm; infinite for another shape or values that are not finite."""
+    actual, expected = actual.detach().double(), expected.detach().double()
+    if actual.shape != expected.shape or not bool(actual.isfinite().all()):
         return float("inf")
-    return float((made - expected).norm() / expected.norm().clamp_min(1e-30))
+    return float((actual - expected).norm() / expected.norm().clamp_min(1e-30))
 
 
 @dataclass(frozen=True)
 class Tunable:
-    """A kernel with its space and its cases."""
+    """Kernel with the functions that make its search space and its cases."""
 
     kernel: str
     make_space: Callable[[Signature, Limits], Space]
@@ -81,7 +82,7 @@ class Tunable:
 
 
 class Draw:
-    """Random tensors, the same each time."""
+    """Generator of random tensors with a fixed seed."""
 
     def __init__(self, device: torch.device, dtype: torch.dtype) -> None:
         self.device, self.dtype = device, dtype
@@ -91,26 +92,28 @@ class Draw:
         return torch.randn(rows, channels, generator=self.generator).to(self.device, self.dtype)
 
     def images(self, count: int, channels: int, height: int, width: int) -> Tensor:
-        """Return images [N, C, H, W] that lie channels_last."""
+        """Return channels_last images [N, C, H, W]."""
         x = self.rows(count * height * width, channels)
         return x.view(count, height, width, channels).permute(0, 3, 1, 2)
 
     def norm(self, channels: int) -> Norm:
+        """Return a batch norm with random statistics, scale and shift."""
         mean, shift = (torch.randn(channels, generator=self.generator) * 0.3 for _ in range(2))
         inverse, scale = (torch.rand(channels, generator=self.generator) + 0.5 for _ in range(2))
         return Norm(*(tensor.to(self.device) for tensor in (mean, inverse, scale, shift)))
 
 
 def sizes_of(signature: Signature) -> tuple[int, ...]:
-    """Return the numbers of a signature."""
+    """Return the sizes of a signature, without its dtype."""
     return tuple(int(value) for value in signature[:-1])
 
 
 def draw_for(signature: Signature, device: torch.device) -> Draw:
+    """Return a generator of tensors in the signature's dtype."""
     return Draw(device, NAMED_DTYPES[str(signature[-1])])
 
 
 def unpack_signs(signs: Tensor, channels: int) -> Tensor:
-    """Return a number, 0 or 1, for each bit of [rows, bytes]."""
+    """Return the bits of [rows, bytes] as floats, 0 or 1."""
     bits = (signs[:, :, None].int() >> torch.arange(8, device=signs.device)) & 1
     return bits.flatten(1)[:, :channels].float()

@@ -11,7 +11,7 @@ from torch.nn.grad import conv2d_input, conv2d_weight
 
 from viaduct.kernels import grouped_cuda
 from viaduct.kernels.choices import Key, Signature
-from viaduct.kernels.grouped_cuda import WEIGHTS, Cut, Layer, default_cut, square_tile, window_tile
+from viaduct.kernels.grouped_cuda import WEIGHT_SHAPE, BlockShape, Layer, default_block_shape, square_tile, window_tile
 from viaduct.kernels.grouped_cuda import Tile as InputTile
 from viaduct.kernels.tunable.base import Case, Limits, Tunable, draw_for, sizes_of
 from viaduct.search_space import Parameter, Point, Space
@@ -29,28 +29,33 @@ FORWARD, INPUT, WEIGHT = "grouped_convolution", "grouped_input_gradient", "group
 def read_layer(signature: Signature) -> Layer:
     """Return the layer of a signature.
 
-    With stride 1 the gradient of the input is itself a convolution; then the layer is that convolution.
+    With stride 1 the gradient w.r.t. input is itself a convolution; then the layer is that convolution.
     """
     count, height, width, out_height, out_width, channels, top, left, per_group, stride = sizes_of(signature)
     return Layer(count, height, width, out_height, out_width, channels, per_group, stride, top, left)
 
 
 def make_space(kernel: str, signature: Signature, limits: Limits) -> Space:
+    """Return the block shapes of a kernel that fit into the device's limits."""
     layer = read_layer(signature)
-    tile = square_tile(layer) if kernel == INPUT and layer.stride == 2 else window_tile(layer, beside=kernel == WEIGHT)
-    default = WEIGHTS if kernel == WEIGHT else default_cut(layer, turned=kernel == INPUT)
+    tile = (
+        square_tile(layer)
+        if kernel == INPUT and layer.stride == 2
+        else window_tile(layer, reads_gradient=kernel == WEIGHT)
+    )
+    default = WEIGHT_SHAPE if kernel == WEIGHT else default_block_shape(layer, transposed=kernel == INPUT)
     rules = (
         partial(limit_warps, kernel, layer),
         partial(limit_threads, kernel, layer, limits),
         partial(limit_rows, tile, layer),
         partial(limit_shared_memory, tile, limits),
     )
-    hints = [asdict(Cut(width, resident)) for width in (32, 64) for resident in (2, 3, 4)]
+    hints = [asdict(BlockShape(width, resident)) for width in (32, 64) for resident in (2, 3, 4)]
     return Space(PARAMETERS, rules, default=asdict(default), hints=hints)
 
 
 def limit_warps(kernel: str, layer: Layer, point: Point) -> str | None:
-    """The warps of a block share the slice's channels; as many share its pixels."""
+    """Reject warps that do not divide evenly among the slice's channels."""
     width, warps = int(point["slice"]), int(point["warps"])
     if layer.channels % width:
         return f"{layer.channels} channels are not divisible by {width}"
@@ -62,7 +67,7 @@ def limit_warps(kernel: str, layer: Layer, point: Point) -> str | None:
 
 
 def limit_threads(kernel: str, layer: Layer, limits: Limits, point: Point) -> str | None:
-    """Weights and sums stay in registers: a thread needs so many, or they spill."""
+    """Reject more threads than a multiprocessor has, and threads with too few registers for weights and sums."""
     threads = int(point["warps"]) * 32 * int(point["resident"])
     if threads > limits.threads:
         return f"{threads} threads are more than {limits.threads}"
@@ -72,24 +77,28 @@ def limit_threads(kernel: str, layer: Layer, limits: Limits, point: Point) -> st
 
 
 def limit_rows(tile: InputTile, layer: Layer, point: Point) -> str | None:
-    """Rows and images are for blocks that have them: whole images only where a block has all their rows."""
+    """Reject more rows or images than there are, and several images unless a block has all their rows."""
     rows, images = int(point["rows"]), int(point["images"])
-    if rows > tile.over:
-        return f"{rows} rows are more than the {tile.over} there are"
+    if rows > tile.image_rows:
+        return f"{rows} rows are more than the {tile.image_rows} there are"
     if images > layer.count:
         return f"{images} images are more than the {layer.count} there are"
-    return "several images need all their rows in a block" if images > 1 and 0 < rows < tile.over else None
+    return "several images need all their rows in a block" if images > 1 and 0 < rows < tile.image_rows else None
 
 
 def limit_shared_memory(tile: InputTile, limits: Limits, point: Point) -> str | None:
-    """A block has its share; only where the plan is automatic may a single wide row have more, at fewer blocks."""
+    """Reject blocks that need more than their share of shared memory.
+
+    With automatic rows and images a single wide row may use more; then fewer blocks are resident.
+    """
     pitch, rows, images = int(point["slice"]) * 2 + 16, int(point["rows"]), int(point["images"])
     room = limits.shared_memory // int(point["resident"]) - 1024 if rows or images else limits.shared_memory
-    used = tile.pixels(tile.over if images > 1 else rows or 1, images or 1) * pitch
+    used = tile.pixels(tile.image_rows if images > 1 else rows or 1, images or 1) * pitch
     return f"{used} bytes of shared memory are more than {room}" if used > room else None
 
 
 def make_case(kernel: str, key: Key, signature: Signature, device: torch.device) -> Case:
+    """Return a convolution or one of its gradients, with a float64 reference."""
     layer, draw = read_layer(signature), draw_for(signature, device)
     groups = layer.channels // layer.per_group
     shape = (layer.channels, layer.per_group, 3, 3)
@@ -102,17 +111,17 @@ def make_case(kernel: str, key: Key, signature: Signature, device: torch.device)
         expected = F.conv2d(padded, weight.double(), stride=layer.stride, groups=groups)
         return Case(key, lambda: [grouped_cuda.convolution(x, weight, layer)], lambda: [expected])
     if kernel == INPUT and layer.stride == 1:
-        turned = weight.double().view(groups, layer.per_group, layer.per_group, 3, 3).transpose(1, 2).flatten(0, 1)
-        expected = F.conv2d(padded, turned.flip(2, 3), groups=groups)
-        return Case(key, lambda: [grouped_cuda.convolution(x, weight, layer, turned=True)], lambda: [expected])
+        transposed = weight.double().view(groups, layer.per_group, layer.per_group, 3, 3).transpose(1, 2).flatten(0, 1)
+        expected = F.conv2d(padded, transposed.flip(2, 3), groups=groups)
+        return Case(key, lambda: [grouped_cuda.convolution(x, weight, layer, transposed=True)], lambda: [expected])
     gradient = draw.images(layer.count, layer.channels, layer.out_height, layer.out_width)
     if kernel == INPUT:
         doubles = weight.double(), gradient.double()
         full = conv2d_input(padded.shape, *doubles, layer.stride, groups=groups)  # type: ignore[no-untyped-call]
         expected = full[:, :, layer.top :, layer.left :][:, :, : layer.height, : layer.width]
         return Case(key, lambda: [grouped_cuda.input_gradient(gradient, weight, layer)], lambda: [expected])
-    how = {"stride": layer.stride, "groups": groups}
-    expected = conv2d_weight(padded, shape, gradient.double(), **how)  # type: ignore[no-untyped-call]
+    options = {"stride": layer.stride, "groups": groups}
+    expected = conv2d_weight(padded, shape, gradient.double(), **options)  # type: ignore[no-untyped-call]
     return Case(key, lambda: [grouped_cuda.weight_gradient(gradient, x, layer)], lambda: [expected])
 
 

@@ -23,10 +23,11 @@ PARAMETERS = (
     Parameter("columns", (16, 32, 64, 128, 256)),
     Parameter("warps", (1, 2, 4, 8)),
 )
-MAX_NUMBERS = 32  # a thread: value, position in the window and address of each
+MAX_NUMBERS = 32  # elements a thread, each with its value, position in the window and address
 
 
 def limit_numbers(point: Point) -> str | None:
+    """Reject areas with more elements a thread than registers hold, or with idle threads."""
     numbers = int(point["height"]) * int(point["width"]) * int(point["columns"]) / (int(point["warps"]) * 32)
     if numbers > MAX_NUMBERS:
         return f"{numbers:g} numbers a thread do not fit into registers"
@@ -39,37 +40,37 @@ def make_space(signature: Signature, limits: Limits) -> Space:
 
 
 def compute_pool(x: Tensor, pool: Pool) -> Tensor:
-    """Compute in float64 and NCHW."""
-    if pool.whole:
+    """Compute the reference with PyTorch."""
+    if pool.valid_only:
         return F.avg_pool2d(x, pool.size, pool.stride)
     return (average_pool_same if pool.average else max_pool_same)(x, pool.size, pool.stride)
 
 
 def make_forward(key: Key, signature: Signature, device: torch.device) -> Case:
-    *shape, size, stride, average, whole = sizes_of(signature)
-    x, pool = draw_for(signature, device).images(*shape), Pool(size, stride, bool(average), bool(whole))
+    *shape, size, stride, average, valid_only = sizes_of(signature)
+    x, pool = draw_for(signature, device).images(*shape), Pool(size, stride, bool(average), bool(valid_only))
     return Case(key, lambda: [pooling.apply_pool(x, pool)], lambda: [compute_pool(x.double().contiguous(), pool)])
 
 
 def make_backward(key: Key, signature: Signature, device: torch.device) -> Case:
-    *shape, size, stride, average, whole = sizes_of(signature)
-    draw, pool = draw_for(signature, device), Pool(size, stride, bool(average), bool(whole))
+    *shape, size, stride, average, valid_only = sizes_of(signature)
+    draw, pool = draw_for(signature, device), Pool(size, stride, bool(average), bool(valid_only))
     x = draw.images(*shape).double().contiguous().requires_grad_()
     y = compute_pool(x, pool)
     gradient = draw.images(*y.shape)
     (expected,) = torch.autograd.grad(y, x, gradient.double())
-    chosen = None if average else find_cells(x.detach().to(draw.dtype), pool)
+    argmax = None if average else find_cells(x.detach().to(draw.dtype), pool)
     rows = rows_of(gradient)
-    return Case(key, lambda: [pooling.backward(rows, chosen, tuple(shape), pool)], lambda: [expected])
+    return Case(key, lambda: [pooling.backward(rows, argmax, tuple(shape), pool)], lambda: [expected])
 
 
 def find_cells(x: Tensor, pool: Pool) -> Tensor:
-    """Return which cell of each window was the maximum, as the forward kernel leaves it."""
+    """Return the argmax that the forward kernel computes."""
     x = x.contiguous(memory_format=torch.channels_last).requires_grad_()
     y = pooling.apply_pool(x, pool)
     assert y.grad_fn is not None
-    chosen: Tensor = y.grad_fn.chosen  # type: ignore[attr-defined]
-    return chosen
+    argmax: Tensor = y.grad_fn.argmax  # type: ignore[attr-defined]
+    return argmax
 
 
 def make_max_pool(key: Key, signature: Signature, device: torch.device) -> Case:
@@ -79,19 +80,19 @@ def make_max_pool(key: Key, signature: Signature, device: torch.device) -> Case:
 
 
 def make_sum(key: Key, signature: Signature, device: torch.device) -> Case:
-    """A 3x3 average pool and a norm."""
+    """Return the sum of a 3x3 average pool and a norm."""
     count, height, width, channels = sizes_of(signature)
     draw, pool = draw_for(signature, device), Pool(3, 1, average=True)
     pooled, x, found = *(draw.images(count, channels, height, width) for _ in range(2)), draw.norm(channels)
     shape = (count, channels, height, width)
-    made = [
-        terms.Made(None, None, pool, None, None, shape),
-        terms.Made(rows_of(x), found, None, None, None, shape),
+    saved = [
+        terms.SavedTerm(None, None, pool, None, None, shape),
+        terms.SavedTerm(rows_of(x), found, None, None, None, shape),
     ]
 
     def launch() -> list[Tensor]:
         raw = torch.empty_like(rows_of(x))
-        terms.launch(made, (pooled, x), raw, None, None, (count, height, width))
+        terms.launch_sum(saved, (pooled, x), raw, None, None, (count, height, width))
         return [raw]
 
     def compute() -> list[Tensor]:

@@ -24,6 +24,7 @@ OTHER_REGISTERS = 24  # addresses, masks and values in flight, besides two sums 
 
 
 def make_space(signature: Signature, limits: Limits) -> Space:
+    """Return the launch sizes of a reduction that fit into the device's limits."""
     rows, channels, tensors = sizes_of(signature)
 
     def limit_registers(point: Point) -> str | None:
@@ -49,6 +50,7 @@ def make_space(signature: Signature, limits: Limits) -> Space:
 
 
 def make_statistics(key: Key, signature: Signature, device: torch.device) -> Case:
+    """Return the statistics of a batch norm."""
     draw = draw_for(signature, device)
     rows, channels, _ = sizes_of(signature)
     x = draw.rows(rows, channels) + 2
@@ -68,6 +70,7 @@ def make_statistics(key: Key, signature: Signature, device: torch.device) -> Cas
 
 
 def make_sums(key: Key, signature: Signature, device: torch.device) -> Case:
+    """Return the sums of a batch norm's gradient behind a ReLU."""
     draw = draw_for(signature, device)
     rows, channels, _ = sizes_of(signature)
     gradient, x, found = draw.rows(rows, channels) + 1, draw.rows(rows, channels), draw.norm(channels)
@@ -84,7 +87,7 @@ def make_sums(key: Key, signature: Signature, device: torch.device) -> Case:
 
 
 def make_merge(key: Key, signature: Signature, device: torch.device) -> Case:
-    """One tensor is the input of a norm, where there are several; the first gradient comes through a ReLU."""
+    """Return the merge of several gradients, the first through a ReLU; with several tensors one is a norm's input."""
     draw = draw_for(signature, device)
     rows, channels, tensors = sizes_of(signature)
     count = max(1, min(tensors - 1, terms.MOST_READERS))
@@ -93,17 +96,17 @@ def make_merge(key: Key, signature: Signature, device: torch.device) -> Case:
     bits = torch.rand((rows, blocks(channels, 8), 8), generator=draw.generator) < 0.5
     signs = (bits << torch.arange(8)).sum(2).to(torch.uint8).to(device)
     mask = bits.flatten(1)[:, :channels].to(device)
-    made = [terms.Made(x, found, None, None, None, (1, channels, 1, rows))] if tensors > 1 else []
+    saved = [terms.SavedTerm(x, found, None, None, None, (1, channels, 1, rows))] if tensors > 1 else []
     readers = [(gradient, index == 0) for index, gradient in enumerate(gradients)]
 
     def launch() -> list[Tensor]:
-        change, sums = terms.merge(readers, signs, made)
+        change, sums = terms.merge_gradients(readers, signs, saved)
         return [change] if sums is None else [change, sums.total, sums.product]
 
     def compute() -> list[Tensor]:
         change = torch.where(mask, gradients[0].double(), 0.0) + sum(tensor.double() for tensor in gradients[1:])
         product = change * (x.double() - found.mean) * found.inverse
-        return [change, change.sum(0), product.sum(0)] if made else [change]
+        return [change, change.sum(0), product.sum(0)] if saved else [change]
 
     return Case(key, launch, compute)
 

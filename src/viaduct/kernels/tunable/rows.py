@@ -1,4 +1,4 @@
-"""Kernels that read each number once: rows of pixels by columns of channels."""
+"""Elementwise kernels over rows of pixels and columns of channels."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ HINTS = tuple({"rows": rows, "columns": columns, "warps": 4} for rows, columns i
 
 
 def make_space(signature: Signature, limits: Limits) -> Space:
+    """Return the tiles of an elementwise kernel."""
     _, channels = sizes_of(signature)[:2]
 
     def limit_numbers(point: Point) -> str | None:
@@ -83,6 +84,7 @@ def make_input_gradient(key: Key, signature: Signature, device: torch.device) ->
 
 
 def make_repeat(key: Key, signature: Signature, device: torch.device) -> Case:
+    """Return the gradient of a mean over pixels, written as rows."""
     rows, channels = sizes_of(signature)
     times = next(divisor for divisor in (49, 64, 196, *range(2, rows + 1)) if rows % divisor == 0) if rows > 1 else 1
     each = draw_for(signature, device).rows(rows // times, channels)
@@ -91,17 +93,19 @@ def make_repeat(key: Key, signature: Signature, device: torch.device) -> Case:
 
 
 def make_sum(key: Key, signature: Signature, device: torch.device) -> Case:
-    """Two norms, read through a ReLU."""
+    """Return the sum of two norms, read through a ReLU."""
     draw = draw_for(signature, device)
     rows, channels = sizes_of(signature)
     xs, norms = [draw.rows(rows, channels) for _ in range(2)], [draw.norm(channels) for _ in range(2)]
     images = tuple(x.view(1, 1, rows, channels).permute(0, 3, 1, 2) for x in xs)
-    made = [terms.Made(x, found, None, None, None, (1, channels, 1, rows)) for x, found in zip(xs, norms, strict=True)]
+    saved = [
+        terms.SavedTerm(x, found, None, None, None, (1, channels, 1, rows)) for x, found in zip(xs, norms, strict=True)
+    ]
 
     def launch() -> list[Tensor]:
         positive = torch.empty_like(xs[0])
         signs = terms.allocate_signs(positive)
-        terms.launch(made, images, None, positive, signs, (1, 1, rows))
+        terms.launch_sum(saved, images, None, positive, signs, (1, 1, rows))
         return [positive, unpack_signs(signs, channels)]
 
     def compute() -> list[Tensor]:

@@ -1,4 +1,4 @@
-"""The kernels of the stem: 7x7 convolution with stride 2, pool, and their gradients. Always 64 filters."""
+"""Kernels of the stem: 7x7 convolution with stride 2, pool, and their gradients. Always 64 filters."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ OTHER_REGISTERS = 40
 
 @dataclass(frozen=True)
 class Declaration:
-    """The space of a kernel of the stem; a parameter that it does not use has a single value."""
+    """Search space of a kernel of the stem; a parameter that the kernel does not use has a single value."""
 
     default: Loop
-    least: int  # rows of a block
-    held: int  # tensors of a block's size that threads have in registers
+    least: int  # smallest block, in rows
+    held: int  # tensors of a block's size that stay in registers
     waves: bool = False
     pipelined: bool = False
 
@@ -45,6 +45,7 @@ class Declaration:
         return Space(parameters, rules, default=asdict(self.default))
 
     def limit_registers(self, point: Point) -> str | None:
+        """Reject blocks that need more registers a thread than there are, or leave threads idle."""
         numbers, threads = int(point["block"]) * FILTERS, int(point["warps"]) * 32
         needed = self.held * numbers // threads + OTHER_REGISTERS
         if needed > MAX_REGISTERS:
@@ -52,13 +53,14 @@ class Declaration:
         return "a thread has less than one number" if numbers < threads else None
 
     def limit_shared_memory(self, limits: Limits, bytes_each: int, point: Point) -> str | None:
+        """Reject pipelines whose stages do not fit into shared memory."""
         tile = (int(point["block"]) + FILTERS) * PIECE * bytes_each
         used, allowed = int(point["stages"]) * tile if self.pipelined else 0, limits.shared_memory
         return f"{used} bytes of shared memory are more than {allowed}" if used > allowed else None
 
 
 class Stem:
-    """Random images of the size behind the convolution, a 7x7 weight, and what the kernels take of them."""
+    """Random images and 7x7 weight, also in the folded layout of the kernels."""
 
     def __init__(self, signature: Signature, device: torch.device) -> None:
         self.draw: Draw = draw_for(signature, device)
@@ -107,69 +109,70 @@ def make_pool(key: Key, signature: Signature, device: torch.device) -> Case:
 def make_sums(key: Key, signature: Signature, device: torch.device) -> Case:
     draw = draw_for(signature, device)
     (rows,) = sizes_of(signature)
-    gradient, picked, found = draw.rows(rows, FILTERS) + 1, draw.rows(rows, FILTERS), draw.norm(FILTERS)
-    chosen = torch.randint(0, 10, (rows, FILTERS), generator=draw.generator).to(device, torch.uint8)
+    gradient, max_input, found = draw.rows(rows, FILTERS) + 1, draw.rows(rows, FILTERS), draw.norm(FILTERS)
+    argmax = torch.randint(0, 10, (rows, FILTERS), generator=draw.generator).to(device, torch.uint8)
 
     def launch() -> list[Tensor]:
-        sums = stem.window_sums(gradient, chosen, picked, found)
+        sums = stem.window_sums(gradient, argmax, max_input, found)
         return [sums.total, sums.product]
 
     def compute() -> list[Tensor]:
-        masked = torch.where(chosen < 9, gradient.double(), 0.0)
-        return [masked.sum(0), (masked * (picked.double() - found.mean) * found.inverse).sum(0)]
+        masked = torch.where(argmax < 9, gradient.double(), 0.0)
+        return [masked.sum(0), (masked * (max_input.double() - found.mean) * found.inverse).sum(0)]
 
     return Case(key, launch, compute)
 
 
 def make_input(key: Key, signature: Signature, device: torch.device) -> Case:
-    """The gradient of the norm's input; the cells that the pool chose are random."""
+    """Return the gradient w.r.t. the norm's input, with a random argmax of the pool."""
     case = Stem(signature, device)
     size, x, found = case.size, case.rows(), case.draw.norm(FILTERS)
-    windows = size.count * size.pooled[0] * size.pooled[1]
+    windows = size.count * size.pooled_size[0] * size.pooled_size[1]
     gradient = case.draw.rows(windows, FILTERS)
-    chosen = torch.randint(0, 9, (windows, FILTERS), generator=case.draw.generator)
-    chosen = drop_cells_outside(chosen, size).to(device, torch.uint8)
+    argmax = torch.randint(0, 9, (windows, FILTERS), generator=case.draw.generator)
+    argmax = drop_cells_outside(argmax, size).to(device, torch.uint8)
     sums = Sums(*(torch.randn(2, FILTERS, generator=case.draw.generator) * windows**0.5).to(device))
     return Case(
         key,
-        lambda: [stem.input_gradient(gradient, chosen, x, found, sums, size)],
-        lambda: [compute_input_gradient(gradient, chosen, x, found, sums, size)],
+        lambda: [stem.input_gradient(gradient, argmax, x, found, sums, size)],
+        lambda: [compute_input_gradient(gradient, argmax, x, found, sums, size)],
     )
 
 
-def drop_cells_outside(chosen: Tensor, size: stem.Size) -> Tensor:
+def drop_cells_outside(argmax: Tensor, size: stem.Size) -> Tensor:
     """Mark windows whose cell lies below or right of the image as cut off by the ReLU (9)."""
-    down, across = (torch.arange(count) for count in size.pooled)
-    cells = chosen.view(size.count, *size.pooled, FILTERS)
+    down, across = (torch.arange(count) for count in size.pooled_size)
+    cells = argmax.view(size.count, *size.pooled_size, FILTERS)
     outside = 2 * down.view(1, -1, 1, 1) + cells // 3 >= size.height
     outside |= 2 * across.view(1, 1, -1, 1) + cells % 3 >= size.width
-    return torch.where(outside, 9, cells).view(chosen.shape)
+    return torch.where(outside, 9, cells).view(argmax.shape)
 
 
 def compute_input_gradient(
-    gradient: Tensor, chosen: Tensor, x: Tensor, found: Norm, sums: Sums, size: stem.Size
+    gradient: Tensor, argmax: Tensor, x: Tensor, found: Norm, sums: Sums, size: stem.Size
 ) -> Tensor:
-    height, width = size.pooled
+    """Compute the reference of `make_input` in float64."""
+    height, width = size.pooled_size
     arrived = torch.zeros((size.count, size.height + 1, size.width + 1, FILTERS), dtype=torch.float64, device=x.device)
     for cell in range(9):
-        part = torch.where(chosen == cell, gradient.double(), 0.0).view(size.count, height, width, FILTERS)
+        part = torch.where(argmax == cell, gradient.double(), 0.0).view(size.count, height, width, FILTERS)
         row, column = cell // 3, cell % 3
         arrived[:, row : row + 2 * height : 2, column : column + 2 * width : 2] += part
-    change = arrived[:, : size.height, : size.width].reshape(size.rows, FILTERS)
+    norm_gradient = arrived[:, : size.height, : size.width].reshape(size.rows, FILTERS)
     slope = sums.product / size.rows * found.inverse
-    return (change - sums.total / size.rows - (x.double() - found.mean) * slope) * found.scale
+    return (norm_gradient - sums.total / size.rows - (x.double() - found.mean) * slope) * found.scale
 
 
 def make_weight(key: Key, signature: Signature, device: torch.device) -> Case:
     case = Stem(signature, device)
-    change = case.rows()
-    gradient = change.double().view(*case.size.shape, FILTERS).permute(0, 3, 1, 2)
+    norm_gradient = case.rows()
+    gradient = norm_gradient.double().view(*case.size.shape, FILTERS).permute(0, 3, 1, 2)
     shape = (FILTERS, 3, 7, 7)
     images = case.images.double()
     expected = conv2d_weight(images, shape, gradient, stride=2, padding=3)  # type: ignore[no-untyped-call]
     return Case(
         key,
-        lambda: [stem.unfold_weight(stem.weight_gradient(change, case.folded, case.size), 1)],
+        lambda: [stem.unfold_weight(stem.weight_gradient(norm_gradient, case.folded, case.size), 1)],
         lambda: [expected],
     )
 

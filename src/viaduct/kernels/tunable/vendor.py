@@ -25,35 +25,35 @@ def make_space(signature: Signature, limits: Limits) -> Space:
 
 
 def make_case(key: Key, signature: Signature, device: torch.device) -> Case:
-    """Forward pass and both gradients."""
+    """Return the forward pass and both gradients of a library convolution."""
     count, channels, height, width, filters, kernel, stride, padding, groups = sizes_of(signature)
     draw = draw_for(signature, device)
     x = draw.images(count, channels, height, width)
     weight = draw.images(filters, channels // groups, kernel, kernel) * 0.2
     out = [(size + 2 * padding - kernel) // stride + 1 for size in (height, width)]
     gradient = draw.images(count, filters, out[0], out[1])
-    drawn = (x, weight, gradient)
-    laid = {name: [tensor.contiguous(memory_format=form) for tensor in drawn] for name, form in LAYOUTS.items()}
+    tensors = (x, weight, gradient)
+    by_layout = {name: [tensor.contiguous(memory_format=form) for tensor in tensors] for name, form in LAYOUTS.items()}
 
-    def compute(tensors: Sequence[Tensor]) -> list[Tensor]:
-        x, weight, gradient = tensors
-        where = ([stride] * 2, [padding] * 2, [1, 1])
-        y = torch.conv2d(x, weight, None, *where, groups)
-        made = torch.ops.aten.convolution_backward(
-            gradient, x, weight, None, *where, False, [0, 0], groups, [True, True, False]
+    def compute(inputs: Sequence[Tensor]) -> list[Tensor]:
+        x, weight, gradient = inputs
+        options = ([stride] * 2, [padding] * 2, [1, 1])
+        y = torch.conv2d(x, weight, None, *options, groups)
+        gradients = torch.ops.aten.convolution_backward(
+            gradient, x, weight, None, *options, False, [0, 0], groups, [True, True, False]
         )
-        return [y, made[0], made[1]]
+        return [y, gradients[0], gradients[1]]
 
     def launch() -> list[Tensor]:
         point = find_choice(*key) or DEFAULT
         before = torch.backends.cudnn.benchmark
         torch.backends.cudnn.benchmark = bool(point["benchmark"])
         try:
-            return compute(laid[str(point["layout"])])
+            return compute(by_layout[str(point["layout"])])
         finally:
             torch.backends.cudnn.benchmark = before
 
-    return Case(key, launch, lambda: compute([tensor.double() for tensor in drawn]))
+    return Case(key, launch, lambda: compute([tensor.double() for tensor in tensors]))
 
 
 TUNABLES = [Tunable("library_convolution", make_space, make_case)]

@@ -33,7 +33,7 @@ class Work:
 
 
 class OperatorKind(Protocol):
-    """What a file in this folder offers; others may be added by whoever starts the worker."""
+    """Interface of a file in this folder; the caller that starts the worker may add others."""
 
     KIND: str
 

@@ -75,7 +75,7 @@ def make_work(signature: Signature, point: Choice, device: str, exact: bool = Fa
     optimizer = KNOWN[str(signature["name"])](parameters, **options, **chosen)
 
     def read_values() -> list[tuple[str, Tensor]]:
-        """Two steps, so that a momentum shows; what moved is compared, not where it ended."""
+        """Return the updates after two steps, so that momentum has an effect; updates are compared, not weights."""
         before = [parameter.detach().clone() for parameter in parameters]
         gradients = [parameter.grad.clone() for parameter in parameters if parameter.grad is not None]
         for _ in range(2):

@@ -73,7 +73,7 @@ def link_tensors(model: nn.Module, layout: Layout) -> Iterator[Link]:
 
 
 def rename(module: str, layout: Layout) -> str:
-    """`stages.0.2.norm1` is `layer1.2.bn1`, `stages.1.0.shortcut.conv` `layer2.0.down_sample.0`."""
+    """Return MindSpore's name of a module: `layer1.2.bn1` for `stages.0.2.norm1`."""
     if module == "head":
         return HEADS[layout]
     parts = module.split(".")
