@@ -66,7 +66,11 @@ def test_a_question_for_cuda_is_one_for_any_card(before: str, after: str) -> Non
 
 def test_something_that_may_be_a_device_is_pointed_out() -> None:
     result = check_says(
-        "any_device_compare", "import torch\nif kind == 'cuda':\n    pass\n", "manual", "not seen", to="any"
+        "any_device_compare",
+        "import torch\nif kind == 'cuda':\n    pass\n",
+        "manual",
+        "not found to be a device",
+        to="any",
     )
     assert result.findings[0].risk == "low"
 

@@ -76,7 +76,7 @@ def test_it_follows_the_card(rule: str, head: str, before: str, after: str) -> N
             "advice",
             "2.5",
         ),
-        ("data_parallel", "import torch\ntorch.nn.parallel.data_parallel(m, x)\n", "manual", "CUDA alone"),
+        ("data_parallel", "import torch\ntorch.nn.parallel.data_parallel(m, x)\n", "manual", "CUDA only"),
         ("profiler", "import torch\ntorch.autograd.profiler.profile(use_cuda=True)\n", "manual", "use_device"),
         ("tensor_type", "import torch\nif x.type() == 'torch.cuda.FloatTensor':\n    pass\n", "manual", "dtype"),
         ("rng_state", "import torch\nwith torch.random.fork_rng():\n    pass\n", "advice", "device_type"),

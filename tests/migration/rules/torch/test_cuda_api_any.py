@@ -86,13 +86,13 @@ def test_a_branch_that_asks_for_a_card_keeps_its_shape() -> None:
     ],
 )
 def test_what_cuda_alone_has_stays_and_is_named(name: str, risk: str) -> None:
-    result = check_says(RULE, f"import torch\n{name}\n", "manual", "CUDA's alone", to="any")
+    result = check_says(RULE, f"import torch\n{name}\n", "manual", "available on CUDA only", to="any")
     assert result.findings[0].risk == risk
 
 
 def test_under_a_question_for_cuda_it_is_no_risk() -> None:
     source = f"import torch\n{HELPER}if accelerator.name() == 'cuda':\n    torch.cuda.nvtx.mark('a')\n"
-    assert check_says(RULE, source, "manual", "CUDA's alone", to="any").findings[0].risk == "low"
+    assert check_says(RULE, source, "manual", "available on CUDA only", to="any").findings[0].risk == "low"
 
 
 def test_a_name_that_is_taken_is_not_taken_over() -> None:

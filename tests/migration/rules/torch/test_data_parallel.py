@@ -125,4 +125,4 @@ def test_a_question_for_data_parallel_is_in_no_row(line: str, to: str) -> None:
 
 def test_data_parallel_stays_with_a_word() -> None:
     source = "import torch\nmodel = torch.nn.DataParallel(model)\n"
-    check_says("data_parallel", source, "manual", "CUDA alone", to="any")
+    check_says("data_parallel", source, "manual", "CUDA only", to="any")

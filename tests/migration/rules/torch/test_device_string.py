@@ -45,7 +45,7 @@ def test_a_project_of_tensorflow_is_not_touched() -> None:
     "source", ["kernel = 'cuda'\n", "options = {'device': 'cuda'}\n", "def f(kernel='cuda'):\n    pass\n"]
 )
 def test_what_is_not_seen_to_be_used_is_left_and_said(source: str) -> None:
-    check_says("device_string", HEAD + source, "manual", "not seen to be used as a device")
+    check_says("device_string", HEAD + source, "manual", "not found to be used as a device")
 
 
 @pytest.mark.parametrize(

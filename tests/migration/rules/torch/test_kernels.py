@@ -16,7 +16,7 @@ def test_what_nvcc_compiles_is_left_for_a_person() -> None:
     check_says("kernels", HEAD + "e = CUDAExtension('op', ['op.cpp', 'op.cu'])\n", "manual", "Ascend C")
     check_says("kernels", HEAD + "e = CUDAExtension('op', ['op.cpp'])\n", "manual", "BANG C", to="mlu")
     check_says("kernels", HEAD + "e = load(name='op', sources=['a.cpp', 'b.cu'])\n", "manual", "b.cu")
-    check_says("kernels", HEAD + "e = load_inline('op', '', cuda_sources=text)\n", "manual", "on CUDA alone", to="any")
+    check_says("kernels", HEAD + "e = load_inline('op', '', cuda_sources=text)\n", "manual", "on CUDA only", to="any")
 
 
 def test_cpp_alone_is_built_again() -> None:

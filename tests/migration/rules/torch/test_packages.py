@@ -38,12 +38,12 @@ def test_a_tensorflow_file_has_a_rule_of_its_own_and_a_torch_file_this_one() -> 
         ("import triton.language as tl", "triton-ascend", "Cambricon's own build of Triton"),
         ("from flash_attn import flash_attn_func", "npu_fusion_attention", "scaled_dot_product_attention"),
         ("from nvidia.dali.pipeline import Pipeline", "DataLoader", "DataLoader"),
-        ("from numba import cuda", "nothing known", "nothing known"),
-        ("import pycuda.autoinit", "nothing known", "nothing known"),
-        ("import bitsandbytes as bnb", "beta", "nothing known"),
+        ("from numba import cuda", "no replacement known", "no replacement known"),
+        ("import pycuda.autoinit", "no replacement known", "no replacement known"),
+        ("import bitsandbytes as bnb", "beta", "no replacement known"),
         ("import pynvml", "npu-smi", "cnmon"),
         ("import nvtx", "torch.npu.mstx", "torch.mlu.cnpx"),
-        ("import transformer_engine.pytorch as te", "TransformerEngineNPU", "nothing known"),
+        ("import transformer_engine.pytorch as te", "TransformerEngineNPU", "no replacement known"),
     ],
 )
 def test_each_is_told_with_what_there_is_on_the_card(line: str, npu: str, mlu: str) -> None:

@@ -28,7 +28,7 @@ def test_what_is_tried_or_asked_for_stays_without_a_word(source: str) -> None:
         ("import torch_npu", "not on every machine"),
         ("import torch_mlu as mlu", "not on every machine"),
         ("from torch_npu.npu import amp", "not on every machine"),
-        ("from torch_npu.contrib import transfer_to_npu", "take it out"),
+        ("from torch_npu.contrib import transfer_to_npu", "remove it"),
         ("torch.npu.synchronize()", "write accelerator.synchronize"),
         ("f(torch.mlu.Event)", "write accelerator.Event"),
         ("x = x.npu()", "write .to(accelerator.device())"),
