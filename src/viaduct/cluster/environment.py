@@ -60,7 +60,7 @@ def build_node_variables(
     """Return the variables that all processes of a server share."""
     refuse_unusable_table(table, port, job)
     shared = {
-        "RANK_TABLE_FILE": table.path.resolve() if table.path else None,
+        NPU.rank_table: table.path.resolve() if table.path else None,
         "JOB_ID": job,
         "RANK_SIZE": table.size,
         "MASTER_ADDR": table.master,

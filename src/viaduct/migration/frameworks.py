@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from viaduct.cards import PLUGINS
-from viaduct.cards.tensorflow_api import HCCL
+from viaduct.cards.tensorflow_api import BRIDGE, HCCL
 
 if TYPE_CHECKING:
     from viaduct.migration.names import Names
@@ -36,7 +36,7 @@ PYTORCH_COMPANIONS = {
     *("gpytorch", "botorch", "pytorch3d", "allennlp", "flair", "espnet", "speechbrain", "torchtune", "composer"),
 }
 TENSORFLOW_ROOTS = {
-    *("tensorflow", "tensorflow_estimator", "npu_bridge", "keras", "tf_slim", "tensorflow_hub", "tensorflow_addons"),
+    *("tensorflow", "tensorflow_estimator", BRIDGE, "keras", "tf_slim", "tensorflow_hub", "tensorflow_addons"),
     *("tensorflow_core", "tensor2tensor", "tensorflow_datasets", "tensorlayer", "tflearn"),
 }
 NAMED = (b"tensorflow", b"torch", b"keras", b"horovod")

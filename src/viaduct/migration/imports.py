@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from viaduct.cards.tensorflow_api import STAR_BINDS, STAR_NAMES
+from viaduct.cards.tensorflow_api import BRIDGE, INIT, STAR_BINDS, STAR_NAMES, full_name
 from viaduct.migration import helper_cell, lazy_imports
 from viaduct.migration.findings import Finding
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from viaduct.migration.engine import Work
 
 FRAMEWORKS = ("tensorflow", "torch", "keras", "horovod")
-REGISTERS = "npu_bridge.estimator.npu_ops"  # imported, as the seeds do, where nothing else of npu_bridge is
+REGISTERS = full_name("npu_ops")  # imported, as the seeds do, where nothing else of npu_bridge is
 
 
 def insert_imports(work: Work) -> Work:
@@ -54,7 +54,7 @@ def effects(work: Work, needed: dict[str, str]) -> Iterator[tuple[str, str]]:
     """Modules that are imported for what importing them does, unless another import does it."""
     statements = (work.source.of_kind(kind) for kind in (ast.Import, ast.ImportFrom))
     present = {alias for found in statements for statement in found for alias in imported_modules(statement)}
-    bridged = any(name.partition(".")[0] == "npu_bridge" for name in (*present, *needed.values()))
+    bridged = any(name.partition(".")[0] == BRIDGE for name in (*present, *needed.values()))
     for effect in sorted(work.effects - {name.partition(".")[0] for name in present}):
         if effect != REGISTERS or not bridged:
             yield effect.rpartition(".")[2], effect
@@ -112,7 +112,7 @@ def import_lines(needed: dict[str, str], star: bool) -> list[str]:
     if star:
         starred = {local for local, full in needed.items() if STAR_NAMES.get(local) == full}
         needed = {local: full for local, full in needed.items() if local not in starred}
-        lines += ["from npu_bridge.npu_init import *"] if starred else []
+        lines += [f"from {INIT} import *"] if starred else []
     grouped: dict[str, list[str]] = defaultdict(list)
     for local, full in needed.items():
         module, _, name = full.rpartition(".")

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any, TypeVar
 
+from viaduct.cards import CARDS
+from viaduct.cards.tensorflow_api import INIT, STAR_NAMES
 from viaduct.migration.reexports import Exports
 from viaduct.migration.source import Source
 
@@ -31,8 +33,7 @@ SAME = (
     ("horovod.tensorflow.compression.", "horovod.tensorflow."),
     ("horovod.tensorflow.mpi_ops.", "horovod.tensorflow."),
     ("horovod.tensorflow.functions.", "horovod.tensorflow."),
-    ("torch_npu.npu.", "torch.npu."),
-    ("torch_mlu.mlu.", "torch.mlu."),
+    *((f"{card.package}.", f"{card.root}.") for card in CARDS.values()),
 )
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 BINDING = (
@@ -435,16 +436,14 @@ class Names:
         """Return what a name means that only a star import can bind."""
         if not self.stars or hasattr(builtins, name) or name.startswith("__"):
             return None
-        from viaduct.cards.tensorflow_api import STAR_NAMES
-
         for star in self.stars:
-            if star == "npu_bridge.npu_init" and name in STAR_NAMES:
+            if star == INIT and name in STAR_NAMES:
                 return STAR_NAMES[name]
-        others = [star for star in self.stars if star != "npu_bridge.npu_init"]
+        others = [star for star in self.stars if star != INIT]
         handed_on = self.exports.from_stars(name, others, self.module) if self.exports is not None else None
         if handed_on is not None:
             return handed_on
-        if "npu_bridge.npu_init" in self.stars and not others:
+        if INIT in self.stars and not others:
             return None
         harmless = all(star.partition(".")[0] in ("tensorflow", *FUNCTIONS_ONLY) for star in others)
         if name in TOP_CLASSES and "tensorflow" in others and harmless:

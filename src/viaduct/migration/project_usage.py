@@ -10,7 +10,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from viaduct.cards.tensorflow_api import COLLECTIVES, OPERATORS
+from viaduct.cards.tensorflow_api import COLLECTIVES, OPERATORS, full_name
 from viaduct.migration.import_graph import Modules, escapes_of, note_importers
 from viaduct.migration.names import Names
 from viaduct.migration.project import Project, passed_in, returns_of
@@ -39,8 +39,8 @@ VARIABLES = re.compile("|".join([*TRAINING, "initial", "broadcast", "Broadcast",
 """A text without any of these has nothing for note_variables."""
 GROUPS = {"tensorflow.group", "tensorflow.tuple"}
 BROADCASTS = {
-    *(f"{OPERATORS}.broadcast", "npu_bridge.npu_init.npu_hooks_append"),
-    "npu_bridge.estimator.npu.npu_hook.NPUBroadcastGlobalVariablesHook",
+    *(f"{OPERATORS}.broadcast", full_name("npu_hooks_append")),
+    full_name("NPUBroadcastGlobalVariablesHook"),
     *("horovod.tensorflow.BroadcastGlobalVariablesHook", "horovod.tensorflow.broadcast_global_variables"),
     "horovod.tensorflow.broadcast_variables",
 }

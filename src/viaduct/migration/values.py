@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from viaduct.cards.tensorflow_api import full_name
 from viaduct.migration.classes import OBJECT, attribute_of, class_called, is_module, is_torch_object, owner_of
 from viaduct.migration.names import Function, Names, Scope, all_arguments
 from viaduct.migration.predicates import is_none
@@ -65,18 +66,18 @@ CONSTRUCTORS = {
     "tensorflow.train.SessionManager": "session_manager",
     "tensorflow.ConfigProto": "config_proto",
     "tensorflow.core.protobuf.config_pb2.ConfigProto": "config_proto",
-    "npu_bridge.npu_init.npu_config_proto": "npu_config_proto",
+    full_name("npu_config_proto"): "npu_config_proto",
     "tensorflow.estimator.RunConfig": "run_config",
     "tensorflow.estimator.tpu.RunConfig": "tpu_run_config",
-    "npu_bridge.estimator.npu.npu_config.NPURunConfig": "npu_run_config",
-    "npu_bridge.npu_init.npu_run_config_init": "npu_run_config",
+    full_name("NPURunConfig"): "npu_run_config",
+    full_name("npu_run_config_init"): "npu_run_config",
     "tensorflow.estimator.Estimator": "estimator",
     "tensorflow.estimator.tpu.TPUEstimator": "estimator",
-    "npu_bridge.estimator.npu.npu_estimator.NPUEstimator": "npu_estimator",
-    "npu_bridge.estimator.npu.npu_optimizer.NPUDistributedOptimizer": "npu_optimizer",
-    "npu_bridge.estimator.npu.npu_optimizer.npu_distributed_optimizer_wrapper": "npu_optimizer",
-    "npu_bridge.npu_init.npu_tf_optimizer": "npu_optimizer",
-    "npu_bridge.estimator.npu.npu_loss_scale_optimizer.NPULossScaleOptimizer": "loss_scale_optimizer",
+    full_name("NPUEstimator"): "npu_estimator",
+    full_name("NPUDistributedOptimizer"): "npu_optimizer",
+    full_name("npu_distributed_optimizer_wrapper"): "npu_optimizer",
+    full_name("npu_tf_optimizer"): "npu_optimizer",
+    full_name("NPULossScaleOptimizer"): "loss_scale_optimizer",
     "tensorflow.train.experimental.enable_mixed_precision_graph_rewrite": "optimizer",
     "tensorflow.train.experimental.MixedPrecisionLossScaleOptimizer": "loss_scale_optimizer",
     "tensorflow.contrib.mixed_precision.LossScaleOptimizer": "loss_scale_optimizer",

@@ -21,9 +21,10 @@ from typing import Any
 
 import numpy as np
 
+from viaduct.cards import NPU
 from viaduct.rehearsal.tf1_stage import state
 
-WORLD = "hccl_world_group"
+WORLD = NPU.world_group
 REDUCTIONS = ("max", "min", "prod", "sum")
 _groups: dict[str, list[int]] = {}  # beside the world, by name: its ranks
 _made: dict[str, Any] = {}  # process groups by their key

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from viaduct.cards import NPU
 from viaduct.rehearsal.tf1_stage import sessions, snapshot
 from viaduct.rehearsal.tf1_stage.sessions import Opened, Pass
 from viaduct.rehearsal.tf1_stage.snapshot import Value
@@ -59,7 +60,7 @@ def within(step: int, entry: str) -> bool:
 
 
 def place(run: Pass, begun: str, step: int) -> Path:
-    device = os.environ.get("ASCEND_DEVICE_ID") or os.environ.get("DEVICE_ID") or "0"
+    device = os.environ.get(NPU.device_choice) or os.environ.get("DEVICE_ID") or "0"
     return Path(run.opened.chosen.values["dump_path"]) / begun / device / "ge_default" / "1" / str(step)
 
 

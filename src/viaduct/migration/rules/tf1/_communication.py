@@ -5,20 +5,20 @@ from __future__ import annotations
 import ast
 
 from viaduct.cards import NPU
-from viaduct.cards.tensorflow_api import COLLECTIVES
+from viaduct.cards.tensorflow_api import COLLECTIVES, full_name
 from viaduct.migration.options import Options
 from viaduct.migration.rule import Site
 from viaduct.migration.rules.tf1 import _config_proto as proto
 
-OPS = "npu_bridge.estimator.npu_ops"
+OPS, PLUGIN = full_name("npu_ops"), full_name("npu_plugin")
 STARTS = (
-    *(f"{OPS}.initialize_system", "npu_bridge.npu_init.init_resource"),
-    "npu_bridge.estimator.npu.npu_plugin.npu_resource_init",
+    *(f"{OPS}.initialize_system", full_name("init_resource")),
+    f"{PLUGIN}.npu_resource_init",
 )
 INITIALIZERS = ("tensorflow.global_variables_initializer", "tensorflow.initialize_all_variables")
 STOPS = (
-    *(f"{OPS}.shutdown_system", "npu_bridge.npu_init.shutdown_resource"),
-    "npu_bridge.estimator.npu.npu_plugin.npu_resource_shutdown",
+    *(f"{OPS}.shutdown_system", full_name("shutdown_resource")),
+    f"{PLUGIN}.npu_resource_shutdown",
 )
 
 

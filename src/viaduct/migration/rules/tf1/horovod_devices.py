@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.cards import NPU
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
 
@@ -49,8 +50,8 @@ def remove(site: Site, statement: ast.stmt) -> None:
 
 def say(site: Site) -> None:
     site.changed(
-        "the device is chosen by ASCEND_DEVICE_ID or DEVICE_ID, not by the script: removed",
-        zh="设备由环境变量 ASCEND_DEVICE_ID 或 DEVICE_ID 指定:已删除",
+        f"the device is chosen by {NPU.device_choice} or DEVICE_ID, not by the script: removed",
+        zh=f"设备由环境变量 {NPU.device_choice} 或 DEVICE_ID 指定:已删除",
     )
 
 

@@ -21,6 +21,7 @@ import ast
 from collections.abc import Iterator
 
 from viaduct.cards import NPU
+from viaduct.cards.tensorflow_api import BRIDGE
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
 from viaduct.migration.rules.tf1 import _presence as presence
@@ -78,9 +79,9 @@ def say_left(site: Site) -> None:
     where = ", ".join(horovod.escapes(site)[:5])
     site.unresolved(
         f"Horovod goes where it is not followed ({where}), so all of it is left as it is in this program: write its "
-        f"like in npu_bridge or {NPU.backend} by hand",
+        f"like in {BRIDGE} or {NPU.backend} by hand",
         zh=f"Horovod 的去向无法跟踪({where}),本程序中的 Horovod 全部保留:"
-        f"请手工改为 npu_bridge 或 {NPU.backend} 的对应接口",
+        f"请手工改为 {BRIDGE} 或 {NPU.backend} 的对应接口",
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 
 from viaduct.cards import NPU
+from viaduct.cards.tensorflow_api import BRIDGE
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
 
@@ -72,9 +73,8 @@ def handed_in(site: Site) -> None:
     if any(horovod.is_horovod(name) for name in site.work.project.mentions):
         site.unresolved(
             f"hvd.{site.name}: Horovod comes as an argument here and is not followed; write its "
-            "counterpart in npu_bridge or "
-            f"{NPU.backend} by hand",
-            zh=f"hvd.{site.name}:此处 Horovod 以参数传入,无法跟踪;请手工改为 npu_bridge 或 {NPU.backend} 的对应接口",
+            f"counterpart in {BRIDGE} or {NPU.backend} by hand",
+            zh=f"hvd.{site.name}:此处 Horovod 以参数传入,无法跟踪;请手工改为 {BRIDGE} 或 {NPU.backend} 的对应接口",
         )
 
 

@@ -35,7 +35,7 @@ from __future__ import annotations
 import ast
 
 from viaduct.cards import NPU
-from viaduct.cards.tensorflow_api import COLLECTIVES
+from viaduct.cards.tensorflow_api import BRIDGE, COLLECTIVES
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _communication as communication
 from viaduct.migration.rules.tf1 import _entry, _exits
@@ -126,8 +126,8 @@ def lines(site: Site, place: ast.stmt) -> tuple[list[str], list[str]]:
 def add_shutdown(site: Site, place: ast.stmt, closing: list[str]) -> None:
     if site.source.function(place) is None and _exits.leaves_early(site, site.source.tree.body):
         site.advice(
-            "the end of this module is not reached; npu_bridge cleans up when the interpreter ends",
-            zh="本模块的末尾不会执行到;npu_bridge 会在解释器退出时清理资源",
+            f"the end of this module is not reached; {BRIDGE} cleans up when the interpreter ends",
+            zh=f"本模块的末尾不会执行到;{BRIDGE} 会在解释器退出时清理资源",
         )
         return
     block = site.source.block(place)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.cards import CARDS, Card
+from viaduct.cards import CARDS, MLU, Card
 from viaduct.migration.frameworks import PYTORCH_COMPANIONS
 from viaduct.migration.imports import imported_modules
 from viaduct.migration.rule import Rule, Site, is_named
@@ -37,7 +37,7 @@ ROOTS = ("torch", "torchvision", "torchaudio")
 IMPORTS = (ast.Import, ast.ImportFrom)
 
 
-@rule.file(words=("npu", "NPU", "mlu", "MLU", *(card.backend for card in CARDS.values()), "cnpx", ".to(", "device"))
+@rule.file(words=("npu", "NPU", "mlu", "MLU", *(card.backend for card in CARDS.values()), MLU.marks, ".to(", "device"))
 def add_import(site: Site) -> None:
     target = card(site.options)
     statements = [node for node in site.source.of_kinds(*IMPORTS) if isinstance(node, IMPORTS)]
