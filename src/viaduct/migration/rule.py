@@ -42,6 +42,8 @@ class Rule:
     """names and methods say when a file is worth a look; handlers are called for each place."""
 
     module: str
+    title: str = ""  # its own name, where a module holds several (notices.py)
+    text: str = ""  # its own documentation, where a module holds several
     spec: str = ""  # ids of the rows it fulfils: "E1 E2"
     kind: Kind = "mandatory"
     targets: tuple[Target, ...] = ("npu",)
@@ -63,7 +65,7 @@ class Rule:
     @property
     def name(self) -> str:
         """Name of the rule with its family: `torch.backend`."""
-        return ".".join(self.module.split(".")[-2:])
+        return f"{self.family}.{self.title or self.module.rpartition('.')[2]}"
 
     @property
     def family(self) -> str:
@@ -81,8 +83,8 @@ class Rule:
 
     @property
     def doc(self) -> str:
-        """Docstring of the rule's module."""
-        return importlib.import_module(self.module).__doc__ or ""
+        """Documentation of the rule: the docstring of its module, unless it has its own."""
+        return self.text or importlib.import_module(self.module).__doc__ or ""
 
     def call(self, *names: str) -> Callable[[Handler], Handler]:
         """A call of one of these; `tensorflow.data.*` stands for all below."""
@@ -302,15 +304,16 @@ def answer_once(function: Callable[[Site], Asked]) -> Callable[[Site], Asked]:
 
 @lru_cache(maxsize=1)
 def all_rules() -> tuple[Rule, ...]:
-    """Every rule file there is, in the order in which they run."""
+    """Return every rule of every rule file, in the order in which they run."""
     import viaduct.migration.rules as home
 
-    found = []
+    found: list[Rule] = []
     for family in pkgutil.iter_modules(home.__path__, f"{home.__name__}."):
         package = importlib.import_module(family.name)
         for entry in pkgutil.iter_modules(package.__path__, f"{family.name}."):
             if not entry.name.rpartition(".")[2].startswith("_"):
-                found.append(importlib.import_module(entry.name).rule)
+                module = importlib.import_module(entry.name)
+                found += getattr(module, "rules", None) or (module.rule,)
     return tuple(sort_rules(found))
 
 
