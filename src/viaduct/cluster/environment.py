@@ -1,4 +1,4 @@
-"""From a rank table to the variables that a process, or torchrun on a server, is started with.
+"""Environment variables of a process, or of torchrun on a server, made from a rank table.
 
 torchrun numbers ranks node by node, so its variables exist only for tables whose servers have consecutive ranks.
 """

@@ -1,4 +1,4 @@
-"""What can be wrong with a rank table: every rule by its name, and a finding, which is one violation of a rule."""
+"""Rules of a rank table by name, and findings, each of which is one violation of a rule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which framework each file of a project uses: PyTorch, TensorFlow 1, both or neither.
+"""Framework that each file of a project uses: PyTorch, TensorFlow 1, both or neither.
 
 Decided file by file from what is imported, not from words in comments. An import that may not happen (in a `try`, in a
 function, for type checkers) does not make a PyTorch file TensorFlow's. A file that imports neither belongs to the

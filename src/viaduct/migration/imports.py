@@ -46,7 +46,7 @@ def insert_imports(work: Work) -> Work:
         stop = work.source.line_stop(work.source.span(location)[1])
         work.edits.insert(stop, "".join(work.source.newline + line for line in lines))
     else:
-        work.edits.after(location, lines)
+        work.edits.insert_after(location, lines)
     return work.after()
 
 
@@ -74,17 +74,21 @@ def last_on_its_line(work: Work, statement: ast.stmt) -> bool:
     return following is None or following.start >= work.source.line_stop(work.source.span(statement)[1])
 
 
-def overwrites(work: Work, place: ast.stmt | None) -> bool:
+def overwrites(work: Work, anchor_statement: ast.stmt | None) -> bool:
     """Return True if a star import would rebind a name that the file has by then; if so, that is said."""
     top = work.names.scopes[work.source.tree]
-    before = work.source.tree.body[: work.source.tree.body.index(place) + 1] if place is not None else []
+    before = (
+        work.source.tree.body[: work.source.tree.body.index(anchor_statement) + 1]
+        if anchor_statement is not None
+        else []
+    )
     names = {name for statement in before for name in bound_by(statement)} & set(STAR_BINDS)
-    lost = sorted(name for name in names if work.names.agreed(top.bound.get(name, [])) != STAR_BINDS[name])
+    lost = sorted(name for name in names if work.names.common_name(top.bound.get(name, [])) != STAR_BINDS[name])
     if lost:
         text = ", ".join(lost)
         message = f"no star import of npu_init here: it would overwrite {text}; names are imported one by one"
         zh = f"此处不使用 npu_init 的星号导入:会覆盖 {text};改为逐个导入"
-        line = work.lines[(place.lineno if place is not None else 1) - 1]
+        line = work.lines[(anchor_statement.lineno if anchor_statement is not None else 1) - 1]
         found = Finding(work.path, line, line, 1, "engine.imports", "advice", "advice", message, zh, "low")
         work.findings.append(found)
     return bool(lost)

@@ -1,4 +1,4 @@
-"""What a project brings along that is no Python: CUDA sources, lists of requirements, environments, images.
+"""Files of a project that are not Python: CUDA sources, lists of requirements, environments, images.
 
 Nothing of it is changed. A project that does not use PyTorch is not looked through, and `--only` and `--skip` hold here
 too: findings are those of the rules torch.kernels, torch.packages and, with --mode patch, torch.patch_limits.
@@ -122,13 +122,13 @@ def rule_for(path: str) -> str:
 
 def check_manifests(found: Walk, options: Options) -> Iterator[tuple[str, str, tuple[Finding, ...]]]:
     """Path, text and findings of each file that has some."""
-    rules = {rule.name: rule for rule in all_rules() if rule.wanted(options)}
+    rules = {rule.name: rule for rule in all_rules() if rule.is_wanted(options)}
     for path in list(found.others):
         wanted = rules.get(rule_for(path))
         if wanted is None:
             continue
         text = (found.read(path, LARGEST) or b"").decode(errors="replace").replace("\r\n", "\n").replace("\r", "\n")
-        findings = tuple(sorted(look_at(path, text, wanted, options), key=lambda one: one.line)) if text else ()
+        findings = tuple(sorted(look_at(path, text, wanted, options), key=lambda finding: finding.line)) if text else ()
         if findings:
             yield path, text, findings
 

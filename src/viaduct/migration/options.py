@@ -1,4 +1,4 @@
-"""What a migration was asked to do. Every question that a converter could ask is a field with a default."""
+"""Options of a migration. Every question that a converter could ask is a field with a default."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the files of a project do: open sessions with a helper's config, run Keras models, ask for ranks, import others.
+"""Survey of what a project's files do: open sessions with a helper's config, run Keras models, ask for ranks.
 
 The survey's last round. Rules of one file ask it about the rest: whether somebody else sets a session, whether the
 script that is started will need communication because of a file that it imports.
@@ -265,12 +265,12 @@ def note_config_helper(project: Project, values: Values, value: ast.expr | None)
         project.config_helpers.add(helper)
 
 
-def config_argument(call: ast.Call, keyword: str, place: int) -> ast.expr | None:
+def config_argument(call: ast.Call, keyword: str, position: int) -> ast.expr | None:
     """Return what a call that opens a session is given as its ConfigProto."""
     for given in call.keywords:
         if given.arg == keyword:
             return given.value
-    return call.args[place] if 0 <= place < len(call.args) else None
+    return call.args[position] if 0 <= position < len(call.args) else None
 
 
 def functions(names: Names) -> list[ast.AST]:

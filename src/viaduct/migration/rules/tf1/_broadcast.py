@@ -1,4 +1,4 @@
-"""How variables get the values of one rank. Not a rule: Horovod's and the session's broadcasts share it."""
+"""Broadcast of variables from one rank. Not a rule: Horovod's and the session's broadcasts share it."""
 
 from __future__ import annotations
 

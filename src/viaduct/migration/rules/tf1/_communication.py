@@ -1,4 +1,4 @@
-"""How collective communication is started and ended. Not a rule: the life cycle rules share it."""
+"""Start and end of collective communication. Not a rule: the life cycle rules share it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def asking_files(site: Site) -> set[str]:
 
 
 def is_started(site: Site) -> bool:
-    """By somebody, somewhere in the project."""
+    """Return True if some file of the project starts communication."""
     mentioned = site.work.project.mentions
     return any(name in site.work.index.calls or name in mentioned for name in STARTS)
 
@@ -58,9 +58,9 @@ def define_helper(site: Site, near: ast.stmt) -> str:
     position = body.index(top)
     lines = ["", "", f"def {name}():", *(f"{unit}{line}".rstrip() for line in helper_body(site))]
     if position:
-        site.edit.after(body[position - 1], lines)
+        site.edit.insert_after(body[position - 1], lines)
     else:
-        site.edit.before(body[0], [*lines[2:], "", ""])
+        site.edit.insert_before(body[0], [*lines[2:], "", ""])
     return name
 
 

@@ -1,4 +1,4 @@
-"""What in a file is Keras, TensorFlow's own or the standalone package. Not a rule: the Keras rules share it."""
+"""Names of Keras in a file, TensorFlow's own or the standalone package. Not a rule: the Keras rules share it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is a TensorFlow optimizer, what wraps one for several ranks, and where one goes. Not a rule."""
+"""TensorFlow's optimizers, their wrappers for several ranks, and the calls that use one. Not a rule."""
 
 from __future__ import annotations
 

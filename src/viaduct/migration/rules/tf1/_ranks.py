@@ -1,4 +1,4 @@
-"""How a migrated script learns its rank and the number of ranks. Not a rule: sharding, Horovod and hooks share it.
+"""Rank and number of ranks in a migrated script. Not a rule: sharding, Horovod and hooks share it.
 
 hccl answers only once communication has been started; what runs before that, and what is not meant for several devices,
 asks the environment, with the answers of a single process as defaults.

@@ -1,4 +1,4 @@
-"""Where a RunConfig goes: to ready-made estimators alone, or elsewhere too. Not a rule."""
+"""Uses of a RunConfig: by ready-made estimators alone, or elsewhere too. Not a rule."""
 
 from __future__ import annotations
 

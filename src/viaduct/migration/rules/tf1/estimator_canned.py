@@ -25,7 +25,7 @@ NPU_RUN_CONFIG = full_name("NPURunConfig")
 @rule.call(*(f"tensorflow.estimator.{name}" for name in CANNED))
 def configure(site: Site) -> None:
     config = site.argument("config", CANNED[site.name.rpartition(".")[2]])
-    if config is None and site.unpacked:
+    if config is None and site.has_unpacked:
         site.manual(
             "arguments are unpacked here: pass config=npu_run_config_init(run_config=…)",
             zh="此处参数为解包形式:请传入 config=npu_run_config_init(run_config=…)",

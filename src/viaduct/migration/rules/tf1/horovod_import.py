@@ -52,7 +52,7 @@ def remove(site: Site) -> None:
 
 
 def is_still_used(site: Site, ours: list[ast.alias]) -> bool:
-    """If so, it is said."""
+    """Return True if Horovod is still used, and report it."""
     if horovod.is_left(site):
         say_left(site)
         return True
@@ -109,18 +109,18 @@ def drop(site: Site, ours: list[ast.alias], flag: str) -> ast.AST:
         for alias in ours:
             drop_one(site, names, names.index(alias))
         if flag:
-            site.edit.after(site.node, [flag + WHY])
+            site.edit.insert_after(site.node, [flag + WHY])
     elif isinstance(around, ast.Try) and only_imports(site, around):
         beside = [statement for statement in [*around.body, *around.orelse] if isinstance(statement, ast.Assign)]
         kept = [site.text(line) for line in beside]
-        put(site, around, [*([flag + WHY] if flag else []), *kept])
+        replace_statement(site, around, [*([flag + WHY] if flag else []), *kept])
         return around
     else:
-        put(site, site.node, [flag + WHY if is_last(site, site.node) else flag] if flag else [])
+        replace_statement(site, site.node, [flag + WHY if is_last(site, site.node) else flag] if flag else [])
     return site.node  # type: ignore[no-any-return]
 
 
-def put(site: Site, statement: ast.stmt, lines: list[str]) -> None:
+def replace_statement(site: Site, statement: ast.stmt, lines: list[str]) -> None:
     """These lines in the place of a statement."""
     if lines:
         between = site.source.newline + site.source.indent_of(statement)
@@ -135,13 +135,13 @@ def is_last(site: Site, statement: ast.stmt) -> bool:
     return not site.source.text[end : site.source.line_stop(end)].strip()
 
 
-def drop_one(site: Site, names: list[ast.alias], place: int) -> None:
+def drop_one(site: Site, names: list[ast.alias], index: int) -> None:
     """Remove a name with the comma behind it, or before it if it is the last."""
-    start, end = site.source.span(names[place])
-    if place + 1 < len(names):
-        site.edit.delete(start, site.source.span(names[place + 1])[0])
+    start, end = site.source.span(names[index])
+    if index + 1 < len(names):
+        site.edit.delete(start, site.source.span(names[index + 1])[0])
     else:
-        site.edit.delete(site.source.span(names[place - 1])[1], end)
+        site.edit.delete(site.source.span(names[index - 1])[1], end)
 
 
 def only_imports(site: Site, block: ast.Try) -> bool:

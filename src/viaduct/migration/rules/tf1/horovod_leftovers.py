@@ -45,14 +45,14 @@ HANDLED = ("init", "shutdown", "rank", "size", "local_rank", "local_size", "Dist
 
 
 @rule.call(*(f"{root}.*" for root in horovod.ROOTS))
-def called(site: Site) -> None:
+def report_call(site: Site) -> None:
     what = horovod.short(site)
     if what not in HANDLED and not said_already(site) and not horovod.is_left(site):
         horovod.by_hand(site, *INSTEAD.get(what, NOTHING))
 
 
 @rule.reference(*horovod.ROOTS, *(f"{root}.*" for root in horovod.ROOTS))
-def mentioned(site: Site) -> None:
+def report_mention(site: Site) -> None:
     if site.name in horovod.ROOTS:
         name, line = site.text(site.node), site.work.lines[site.node.lineno - 1]
         if line in site.work.project.escapes.get(site.work.path, ()):

@@ -48,7 +48,7 @@ def extend(site: Site) -> None:
         return
     config = ".".join(parts[:-2])
     last = last_of_config(site, parts[:-2])
-    site.edit.after(last, lines(site, config, last))
+    site.edit.insert_after(last, lines(site, config, last))
     site.changed(
         "gradients of all ranks are fused: GradFusionOptimizer joins Grappler's list",
         zh="分布式场景:在 rewrite_options.optimizers 中添加 GradFusionOptimizer",

@@ -71,7 +71,7 @@ def add_keys(site: Site) -> None:
     missing = {} if "precision_mode_v2" in present and "precision_mode" in missing and len(missing) == 1 else missing
     if missing:
         location = present.get("use_off_line", site.node)
-        site.edit.after(location, [f'{custom}.parameter_map["{key}"]{node}' for key, node in missing.items()])
+        site.edit.insert_after(location, [f'{custom}.parameter_map["{key}"]{node}' for key, node in missing.items()])
         site.changed(f"the session is asked for {', '.join(missing)}", zh=f"会话配置项:{'、'.join(missing)}")
     if site.options.loop > 1:
         site.advice(

@@ -48,7 +48,7 @@ def imported_names(statement: ast.Import | ast.ImportFrom) -> list[str]:
 def initialize(site: Site) -> None:
     if site.options.to != "npu":
         return
-    if site.keyword("combine_grad") is None and not site.unpacked:
+    if site.keyword("combine_grad") is None and not site.has_unpacked:
         site.advice(
             "combine_grad=True keeps the gradients in one piece of memory, which makes unscaling and updates faster",
             zh="combine_grad=True 将梯度合并为连续内存,加快反缩放与更新",

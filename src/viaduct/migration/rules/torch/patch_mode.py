@@ -50,7 +50,7 @@ def patch(site: Site) -> None:
     lines = [patched] if present else [plugin, patched]
     location = present or first_torch(site)
     if location is not None:
-        site.edit.after(location, lines)
+        site.edit.insert_after(location, lines)
     else:
         start = site.source.starts[min(header_end(site.work), len(site.source.starts)) - 1]
         site.edit.insert(start, "".join(line + site.source.newline for line in ("import torch", *lines)))

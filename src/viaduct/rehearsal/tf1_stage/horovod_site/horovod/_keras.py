@@ -1,4 +1,4 @@
-"""What horovod.keras and horovod.tensorflow.keras have in common."""
+"""Common parts of horovod.keras and horovod.tensorflow.keras."""
 
 from __future__ import annotations
 
