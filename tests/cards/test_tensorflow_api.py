@@ -1,12 +1,24 @@
 from __future__ import annotations
 
-from viaduct.cards.tensorflow_api import COLLECTIVES, HOME, MIGRATED, STAR_BINDS, STAR_NAMES
+from viaduct.cards.tensorflow_api import (
+    COLLECTIVES,
+    HOME,
+    MIGRATED,
+    STAR_BINDS,
+    STAR_NAMES,
+    full_name,
+)
 
 
 def test_a_name_of_the_adapter_is_found_in_its_module() -> None:
     assert HOME["hccl_ops"] == "npu_bridge.hccl"
     assert HOME["get_rank_id"] == "hccl.manage.api"
     assert HOME["NPUEstimator"] == "npu_bridge.estimator.npu.npu_estimator"
+
+
+def test_a_qualified_name_of_the_adapter_is_made_from_the_name_alone() -> None:
+    assert full_name("NPURunConfig") == "npu_bridge.estimator.npu.npu_config.NPURunConfig"
+    assert full_name("init_resource") == "npu_bridge.npu_init.init_resource"
 
 
 def test_the_star_import_binds_only_what_it_is_known_to_bind() -> None:

@@ -265,8 +265,8 @@ def test_statements_are_set_before_and_behind_in_the_files_own_indentation() -> 
     source = Source("def f():\n\tif x:\n\t\ta()  # why\n\treturn 1")
     edits = Edits(source)
     inner = next(node for node in ast.walk(source.tree) if isinstance(node, ast.Expr))
-    edits.before(inner, ["b()"])
-    edits.after(inner, ["c()"])
+    edits.insert_before(inner, ["b()"])
+    edits.insert_after(inner, ["c()"])
     assert edited(source, edits) == "def f():\n\tif x:\n\t\tb()\n\t\ta()  # why\n\t\tc()\n\treturn 1"
 
 
@@ -274,13 +274,13 @@ def test_statements_beside_others_on_one_line() -> None:
     source = Source("if x: a(); b()\n")
     edits = Edits(source)
     first, second = (node for node in ast.walk(source.tree) if isinstance(node, ast.Expr))
-    edits.before(first, ["one()"])
-    edits.after(second, ["two()"])
+    edits.insert_before(first, ["one()"])
+    edits.insert_after(second, ["two()"])
     assert edited(source, edits) == "if x: one(); a(); b(); two()\n"
     source = Source("  \na(); b()  # why\nc()")
     edits = Edits(source)
-    edits.after(source.tree.body[0], ["one()"])
-    edits.after(source.tree.body[1], ["two()"])
+    edits.insert_after(source.tree.body[0], ["one()"])
+    edits.insert_after(source.tree.body[1], ["two()"])
     assert edited(source, edits) == "  \na(); one(); b()  # why\ntwo()\nc()"
 
 

@@ -61,14 +61,14 @@ def test_what_is_asked_for_is() -> None:
 
 
 def test_everything_is_the_whole_of_it() -> None:
-    assert helper_text.write(ALL) == helper_text.whole()
+    assert helper_text.write(ALL) == helper_text.read_helper()
 
 
 def test_its_documents_count_right() -> None:
     page = (EXAMPLES.parents[1] / "docs" / "migrate-any.md").read_text().replace("\n", " ")
     lines = helper_of("imagenet_ddp.py").splitlines()
     assert f"{len(lines)} lines for an ImageNet script with DDP, {sum(map(bool, lines))} of them not empty" in page
-    assert f"everything is written, {len(helper_text.whole().splitlines())} lines" in page
+    assert f"everything is written, {len(helper_text.read_helper().splitlines())} lines" in page
 
 
 def test_the_order_of_the_questions_does_not_matter() -> None:
@@ -158,6 +158,6 @@ def test_each_part_alone_works_on_the_cpu() -> None:
 
 def test_no_answer_is_for_a_name_that_scripts_never_ask() -> None:
     """torch.cuda's names are handed on if all cards have them; others of the helper are its own."""
-    tree = ast.parse(helper_text.whole())
+    tree = ast.parse(helper_text.read_helper())
     (answers,) = [one.value for one in tree.body if isinstance(one, ast.Assign) and isinstance(one.value, ast.Dict)]
     assert {one.value for one in answers.keys if isinstance(one, ast.Constant)} <= BOTH

@@ -301,9 +301,9 @@ def test_a_file_that_was_changed_meanwhile_is_not_overwritten(project: Path, pat
 @pytest.mark.parametrize(
     ("path", "moment"),
     [
-        ("a.py", "put"),
-        ("shorter.py", "put"),
-        ("sub/b.py", "put"),
+        ("a.py", "replace_content"),
+        ("shorter.py", "replace_content"),
+        ("sub/b.py", "replace_content"),
         ("a.py", "check_backups"),
         ("sub/b.py", "check_backups"),
     ],

@@ -149,7 +149,7 @@ def test_several_star_imports_and_builtins() -> None:
 
 def test_names_that_are_taken_include_inner_scopes_and_uses() -> None:
     names, _ = names_of("def f(config):\n    custom_op = 1\n    return [item for item in unknown]\n")
-    assert {"f", "config", "custom_op", "item", "unknown"} <= names.taken
+    assert {"f", "config", "custom_op", "item", "unknown"} <= names.used_names
 
 
 def test_aliases_in_a_circle_and_long_chains_end() -> None:

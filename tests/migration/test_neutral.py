@@ -73,7 +73,7 @@ def test_a_folder_of_that_name_counts_too(tmp_path: Path) -> None:
 
 
 def test_a_helper_that_its_owner_has_changed_stays(tmp_path: Path) -> None:
-    mine = helper_text.whole() + "# mine\n"
+    mine = helper_text.read_helper() + "# mine\n"
     project(tmp_path, {"train.py": SCRIPT, HELPER: mine})
     outcome = neutral_of(tmp_path)
     assert [file.path for file in outcome.written] == ["train.py"]
@@ -146,7 +146,7 @@ def test_a_second_run_finds_nothing_to_do(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("to", ["npu", "mlu"])
 def test_no_other_target_touches_the_helper(to: str, tmp_path: Path) -> None:
-    project(tmp_path, {HELPER: helper_text.whole()})
+    project(tmp_path, {HELPER: helper_text.read_helper()})
     assert not migrate_project(tmp_path, Options(to=to)).changed  # type: ignore[arg-type]
 
 
@@ -234,7 +234,7 @@ def test_a_notebook_carries_the_helper_in_a_cell(tmp_path: Path) -> None:
 
 
 def test_it_needs_nothing_but_torch_and_an_old_python() -> None:
-    tree = ast.parse(helper_text.whole(), feature_version=(3, 8))
+    tree = ast.parse(helper_text.read_helper(), feature_version=(3, 8))
     modules = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     modules |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert {name.partition(".")[0] for name in modules} - set(sys.stdlib_module_names) == {"torch"}

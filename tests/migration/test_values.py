@@ -158,14 +158,14 @@ def test_attributes_and_methods_are_followed_into_other_files() -> None:
 )
 def test_the_work_grows_with_the_number_of_assignments(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     looked = 0
-    look = Values.look
+    look = Values.find_kind
 
     def count(self: Values, node: ast.AST | None) -> object:
         nonlocal looked
         looked += 1
         return look(self, node)
 
-    monkeypatch.setattr(Values, "look", count)
+    monkeypatch.setattr(Values, "find_kind", count)
     work = []
     for lines in (20, 40):
         looked = 0

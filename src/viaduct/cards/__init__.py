@@ -1,13 +1,13 @@
-"""What is known of each accelerator, each fact written once: its names, environment variables, API tables and limits.
+"""Facts about the accelerators, each written once: names, environment variables, API tables and limits.
 
     from viaduct.cards import CARDS, NPU
     NPU.backend                  "hccl"
     CARDS["mlu"].visible         "MLU_VISIBLE_DEVICES"
 
 `npu.py`, `mlu.py` and `cuda.py` hold the names; `torch_api.py` and `tensorflow_api.py` say which module of a vendor's
-package defines what; `operators.py`, `environment.py`, `packages.py` and `limits.py` say what does not work, why, and
-what to use instead, in English and Chinese. Nothing here imports torch: migration, rehearsal, cluster and devices read
-it.
+package defines what; `operators.py`, `environment.py`, `packages.py`, `limits.py` and `advice.py` say what does not
+work, why, and what to use instead, in English and Chinese; `shell.py` has the bash that sets up a vendor's software.
+Nothing here imports torch: migration, rehearsal, cluster and devices read it.
 """
 
 from __future__ import annotations

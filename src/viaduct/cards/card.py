@@ -15,7 +15,12 @@ class Card:
     backend: str  # of collectives: the name that torch.distributed.init_process_group takes
     visible: str  # the environment variable that lists the devices a process may use
     hiding: tuple[str, ...] = ()  # every variable that hides devices, in the order in which they are read
+    interface: str = ""  # the variable that names the network interface of its collectives
+    device_choice: str = ""  # the variable that gives a TensorFlow 1 process its device
+    rank_table: str = ""  # the variable that holds the path of the rank table
+    world_group: str = ""  # the collective library's group of all ranks
     module: str = ""  # PyTorch's plug-in, imported after torch
+    patches: tuple[str, ...] = ()  # modules whose import makes a CUDA script run on the card; the current one first
     software: str = ""  # the vendor's software beneath the plug-in
     tool: str = ""  # the command that lists the cards and the driver
     device_files: str = ""  # pattern of the cards' files in /dev

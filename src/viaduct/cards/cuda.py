@@ -11,6 +11,7 @@ CARD = Card(
     backend="nccl",
     visible="CUDA_VISIBLE_DEVICES",
     hiding=("CUDA_VISIBLE_DEVICES",),
+    interface="NCCL_SOCKET_IFNAME",
     software="CUDA",
     tool="nvidia-smi",
     device_files="nvidia[0-9]*",

@@ -1,4 +1,4 @@
-"""Environment variables of CUDA, and what the accelerators have in their place."""
+"""Environment variables of CUDA, and their counterparts on the accelerators."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def can_be_carried(value: str, target: Card) -> bool:
         return True
     if LIST.fullmatch(text) is None:
         return False
-    numbers = [int(word) for word in text.split(",")]
+    numbers = [int(number) for number in text.split(",")]
     return not target.ascending or all(left < right for left, right in pairwise(numbers))
 
 

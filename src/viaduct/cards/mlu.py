@@ -12,6 +12,7 @@ CARD = Card(
     visible="MLU_VISIBLE_DEVICES",
     hiding=("CN_VISIBLE_DEVICES", "MLU_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"),
     module="torch_mlu",
+    patches=("torch_mlu.utils.gpu_migration", "torch_mlu.utils.model_transfer"),
     software="CNToolkit",
     tool="cnmon",
     device_files="cambricon_dev[0-9]*",

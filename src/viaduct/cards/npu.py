@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from viaduct.cards.card import Card
+
+RankSource = Literal["hccl", "env"]
+"""Source of rank and size in a TensorFlow 1 script: the collective library, or the environment."""
+RANK_SOURCE: RankSource = "hccl"
 
 CARD = Card(
     name="npu",
@@ -11,7 +17,12 @@ CARD = Card(
     backend="hccl",
     visible="ASCEND_RT_VISIBLE_DEVICES",
     hiding=("ASCEND_RT_VISIBLE_DEVICES",),
+    interface="HCCL_SOCKET_IFNAME",
+    device_choice="ASCEND_DEVICE_ID",
+    rank_table="RANK_TABLE_FILE",
+    world_group="hccl_world_group",
     module="torch_npu",
+    patches=("torch_npu.contrib.transfer_to_npu",),
     software="CANN",
     tool="npu-smi info",
     device_files="davinci[0-9]*",

@@ -1,4 +1,4 @@
-"""What the vendors' own tables say of operators: missing, or limited to some types of data.
+"""Operators that the vendors' own tables list as missing, or as limited to some types of data.
 
 Read from Ascend's table of native API for torch 2.6 and from the list of supported API in torch_mlu's repository. Only
 what is a likely stumbling block in training is here; an operator that is not listed is neither promised nor refused.
@@ -19,7 +19,7 @@ SOURCE = {
 
 @dataclass(frozen=True)
 class Limit:
-    """What a card documents of an operator; `keyword`: it concerns only calls that give this argument."""
+    """Documented limit of an operator on a card; `keyword`: it concerns only calls that give this argument."""
 
     english: str
     chinese: str

@@ -10,6 +10,8 @@ from viaduct.cards import NPU, PLUGINS
 BRIDGE, HCCL = NPU.tensorflow_modules
 """Top-level modules of the adapter: npu_bridge, and the collectives' own."""
 ESTIMATOR = f"{BRIDGE}.estimator.npu"
+INIT = f"{BRIDGE}.npu_init"
+"""Module whose star import binds most names of the adapter."""
 RANKS = f"{HCCL}.manage.api"
 """Functions that return ranks and sizes."""
 OPERATORS = f"{BRIDGE}.{HCCL}.hccl_ops"
@@ -45,7 +47,7 @@ MODULES: dict[str, tuple[str, ...]] = {
         *("get_world_rank_from_group_rank", "get_group_rank_from_world_rank"),
     ),
     f"{HCCL}.split.api": ("set_split_strategy_by_idx", "set_split_strategy_by_size"),
-    f"{BRIDGE}.npu_init": (
+    INIT: (
         *("npu_hooks_append", "npu_callbacks_append", "npu_config_proto", "npu_graph_options", "npu_optimizer_options"),
         *("npu_run_config_init", "set_keras_session_npu_config", "init_resource", "shutdown_resource"),
         *("close_session", "get_npu_rank_id", "get_npu_local_rank_id", "get_npu_rank_size", "get_npu_local_rank_size"),
@@ -55,6 +57,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "tensorflow.core.protobuf": ("rewriter_config_pb2",),
 }
 HOME = {name: module for module, names in MODULES.items() for name in names}
+"""Module that defines each name."""
 NOT_STARRED = {"ExperimentalConfig", "GraphMemoryOptimizeConfig", "NpuExecutePlacement", "allreduce", "NPUShutDownHook"}
 NOT_STARRED |= {"npu_convert_dropout", "npu_dynamic_rnn"}
 STAR_NAMES = {name: f"{module}.{name}" for name, module in HOME.items() if name not in NOT_STARRED}
@@ -69,3 +72,8 @@ STAR_BINDS = STAR_NAMES | {
 }
 MIGRATED = (BRIDGE, HCCL, *PLUGINS)
 """A file that imports one of them was migrated before."""
+
+
+def full_name(name: str) -> str:
+    """Return the qualified name of something that the adapter defines: `NPURunConfig`, `npu_plugin`."""
+    return f"{HOME[name]}.{name}"

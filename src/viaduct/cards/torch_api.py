@@ -6,7 +6,8 @@ nor refused: rules leave it as written and say so.
 
 from __future__ import annotations
 
-from viaduct.cards import Card
+from viaduct.cards import CUDA as CUDA_CARD
+from viaduct.cards import MLU, Card
 
 NUMBERS = ("Float", "Half", "BFloat16", "Int", "Long", "Short", "Char", "Byte", "Bool")
 BOTH = {
@@ -37,9 +38,9 @@ RENAMED: dict[str, dict[str, str]] = {
     "npu": {"CUDAPluggableAllocator": "NPUPluggableAllocator"},
     "mlu": {
         "CUDAPluggableAllocator": "MLUPluggableAllocator",
-        "CUDAGraph": "MLUGraph",
-        "nvtx": "cnpx",
-        "nccl": "cncl",
+        CUDA_CARD.graph: MLU.graph,
+        CUDA_CARD.marks: MLU.marks,
+        CUDA_CARD.backend: MLU.backend,
         "cudart": "cnrt",
     },
 }
@@ -54,6 +55,12 @@ SUBMODULES: dict[str, set[str]] = {
 }
 NVTX = {"range_push", "range_pop", "range_start", "range_end", "mark", "range"}
 INNER: dict[str, dict[str, set[str]]] = {"npu": {}, "mlu": {"nvtx": NVTX, "nccl": {"version"}}}
+MATMUL_TF32, CONV_TF32 = "torch.backends.cuda.matmul.allow_tf32", "torch.backends.cudnn.allow_tf32"
+TF32_SWITCHES: dict[str, dict[str, str]] = {
+    "npu": {MATMUL_TF32: "torch.npu.matmul.allow_hf32", CONV_TF32: "torch.npu.conv.allow_hf32"},
+    "mlu": {MATMUL_TF32: "torch.backends.mlu.matmul.allow_tf32", CONV_TF32: "torch.backends.cnnl.allow_tf32"},
+}
+"""Switches of the shorter float32 of each card, by those of CUDA."""
 # Public names of torch.cuda (2.13) that some card lacks: how a name is known to be CUDA's where a file says torch.npu.
 CUDA = {
     *("CUDAGraph", "CudaError", "DeferredCudaCallError", "ExternalStream", "GreenContext", "MemPool", "use_mem_pool"),
@@ -80,13 +87,13 @@ def counterpart(name: str, card: Card) -> str | None:
     A name may go on behind what is known, as in `FloatTensor.type`.
     """
     for known in (SUBMODULES, INNER[card.name]):
-        module = max((one for one in known if (name + ".").startswith(f"{one}.")), key=len, default=None)
+        module = max((module for module in known if f"{name}.".startswith(f"{module}.")), key=len, default=None)
         if module is not None:
-            rest = name[len(module) + 1 :].partition(".")[0]
+            member = name[len(module) + 1 :].partition(".")[0]
             renamed = RENAMED[card.name].get(module, module)
-            return renamed + name[len(module) :] if not rest or rest in known[module] else None
-    first, dot, rest = name.partition(".")
+            return renamed + name[len(module) :] if not member or member in known[module] else None
+    first, dot, members = name.partition(".")
     if first in BOTH or first in OWN[card.name]:
         return name
     renamed = RENAMED[card.name].get(first, "")
-    return f"{renamed}{dot}{rest}" if renamed else None
+    return f"{renamed}{dot}{members}" if renamed else None

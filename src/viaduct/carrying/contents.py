@@ -101,6 +101,8 @@ def read_begin(path: Path) -> bytes:
 
 
 def make_refusal(why: str) -> Callable[[Path], Content]:
+    """Return a reader that refuses a file for a reason."""
+
     def read(path: Path) -> Content:
         raise Unreadable(why)
 
@@ -108,6 +110,7 @@ def make_refusal(why: str) -> Callable[[Path], Content]:
 
 
 def read_text(path: Path) -> Content:
+    """Return a text file's lines; a file that is no text is refused."""
     data = path.read_bytes()
     if b"\0" in data:
         raise Unreadable("its format is not known, and its bytes differ")
@@ -119,6 +122,7 @@ def read_text(path: Path) -> Content:
 
 
 def read_numpy(path: Path) -> Content:
+    """Return the arrays of a .npy or .npz file; pickled objects are refused."""
     try:
         with np.load(path, allow_pickle=False) as archive:  # an array has no such context, an archive does
             return Content({name: archive[name] for name in archive.files})
@@ -158,6 +162,7 @@ NUMPY_TYPES = {
 
 
 def widen_bfloat16(bits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return bfloat16 bits as float32."""
     return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
@@ -219,6 +224,7 @@ def harmless_classes() -> list[Any]:
 
 
 def read_pickle(path: Path) -> Content:
+    """Return the plain values of a pickle; classes that would be executed are refused."""
     with path.open("rb") as file:
         return flatten(PlainUnpickler(file).load())
 
@@ -227,12 +233,14 @@ class PlainUnpickler(pickle.Unpickler):
     """Makes arrays and plain containers, and refuses every other class before it is imported."""
 
     def find_class(self, module: str, name: str) -> Any:
+        """Return a class that is known to be harmless; refuse any other."""
         if (module, name) not in PLAIN_CLASSES:
             raise Unreadable(f"it holds a pickled {module}.{name}, which is not executed")
         return super().find_class(module, name)
 
 
 def flatten(value: Any) -> Content:
+    """Return the leaves of nested values under their paths."""
     found = Content()
     for number, (name, leaf) in enumerate(leaves(value, "", ())):
         if number >= LEAVES:

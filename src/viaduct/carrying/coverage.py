@@ -36,10 +36,12 @@ class Edit:
 
     @property
     def is_executed(self) -> bool:
+        """Return True if the edited line was executed in this run or an earlier one."""
         return bool(self.count or self.earlier)
 
     @property
     def place(self) -> str:
+        """Return FILE:LINE, or the file and the notebook's cell."""
         return f"{self.file} {self.cell}" if self.cell else f"{self.file}:{self.line}"
 
 

@@ -129,6 +129,7 @@ def name_side(run: Run) -> tuple[str, str]:
 
 
 def missing_package(run: Run, name: str, who: str, wer: str) -> Fault:
+    """Return the fault of a package that cannot be imported."""
     top = name.partition(".")[0]
     if top == "tensorflow" and is_installed("tensorflow"):
         return Fault(
@@ -212,6 +213,7 @@ def read_release(package: str) -> str:
 
 
 def other_release(run: Run, package: str, who: str, wer: str) -> Fault:
+    """Return the fault of a package in a release that the script cannot use."""
     how, release = shorten_error(run.summary.failure.splitlines()[0]), read_release(package)
     return Fault(
         "package",
@@ -240,6 +242,7 @@ def shown_path(path: Path) -> str:
 
 
 def make_our_fault(run: Run, who: str, wer: str) -> Fault:
+    """Return the fault of a failure within viaduct's own code."""
     how = shorten_error(run.summary.failure) or describe_ending(run.summary.script_exit_code)
     return Fault(
         "viaduct",

@@ -1,4 +1,4 @@
-"""What the two sides print, what their networks are given, and what they give in evaluations, compared where each side
+"""Printed values, inputs of the networks and results of evaluations of the two sides, compared where each side
 repeats itself.
 
 A number counts if two runs of the same side print it alike: times and speeds do not. Lines belong together if they are
@@ -98,10 +98,12 @@ def remove_own_names(lines: list[str], plan: Plan) -> list[str]:
 
 
 def skeleton(line: str) -> str:
+    """Return a printed line with its numbers and device names replaced, for pairing."""
     return NUMBER.sub("#", DEVICE.sub("device", line))
 
 
 def pair_lines(left: list[str], right: list[str]) -> list[tuple[int, int]]:
+    """Return the pairs of lines that differ in numbers and device names only."""
     matcher = SequenceMatcher(
         None, [skeleton(line) for line in left], [skeleton(line) for line in right], autojunk=False
     )
@@ -161,6 +163,7 @@ def compare_evaluations(original: Run, migrated: Run, allowed: float) -> tuple[l
 
 
 def differing_evaluations(left: Rank, right: Rank, allowed: float) -> Iterator[str]:
+    """Yield the evaluations whose results differ by more than is allowed."""
     if len(left.evaluations) != len(right.evaluations):
         counts = f"{len(left.evaluations)} passes without gradients in the original, {len(right.evaluations)} after"
         yield f"evaluation of rank {left.number}: {counts} the migration"

@@ -65,7 +65,7 @@ def read(plan: Plan) -> Provenance:
             outside.append(entry["file"])
         else:
             executed.append(judge(entry, entries, plan))
-    return Provenance(sorted(executed, key=lambda one: one.position), sorted(set(outside)))
+    return Provenance(sorted(executed, key=lambda file: file.position), sorted(set(outside)))
 
 
 def is_shared(entry: dict[str, Any], plan: Plan) -> bool:
@@ -87,6 +87,7 @@ def judge(entry: dict[str, Any], entries: Iterable[dict[str, Any]], plan: Plan) 
 
 
 def find_problem(entry: dict[str, Any], own: Path) -> tuple[Problem, str]:
+    """Return what is wrong with an executed file: another tree's, or not the file's content."""
     if entry["tree"] == "other" or not own.is_file():
         return "wrong tree", entry["file"]
     if not entry["from_file"]:

@@ -50,6 +50,7 @@ class Repetition:
 
     @property
     def is_equal(self) -> bool:
+        """Return True if the second run ended and all its values are the same."""
         return self.again.is_finished and bool(self.pairs) and all(pair.same for pair in self.pairs)
 
     @property
@@ -113,6 +114,7 @@ class SecondRun:
 
 
 def can_run_beside(plan: Plan) -> bool:
+    """Return True if a second run can share the machine and the files with the first."""
     if plan.ranks > 1 or len(os.sched_getaffinity(0)) < 2:
         return False
     if any(os.path.isabs(argument.partition("=")[2] or argument) for argument in plan.arguments):
@@ -129,6 +131,7 @@ def main(record: str) -> int:
 
 
 def compare_runs(first: Run, again: Run, side: Side) -> Repetition:
+    """Compare the values of two runs of one side."""
     return Repetition(side, again, judging.measure(first.observed, again.observed) if again.is_finished else [])
 
 

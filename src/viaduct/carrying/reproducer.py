@@ -1,4 +1,4 @@
-"""What a report about a fault of viaduct needs: the command, the versions, the lines that failed, the traceback.
+"""Details for a report about a fault of viaduct: the command, the versions, the lines that failed, the traceback.
 
 OUT/reproducer.txt is plain text, so that a person reads it before handing it on: it quotes some lines of the script.
 """

@@ -68,7 +68,7 @@ def agreement_headline(carried: Carried, to: str) -> str:
 
 
 def count_values(carried: Carried, kind: Kind) -> str:
-    """How many values of a kind were compared; those that show nothing but rounding are not."""
+    """Return the number of compared values of a kind, without those that show nothing but rounding."""
     assert carried.agreement is not None
     count = len(carried.agreement.informative_pairs(kind))
     if not count:

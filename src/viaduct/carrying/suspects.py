@@ -55,7 +55,7 @@ class Change:
 def find_suspects(sides: Sides, found: Explanation) -> list[Suspect]:
     """Return the few most likely lines."""
     scored = [suspect for path, rows in sides.files.items() for suspect in score_file(sides, path, rows, found)]
-    scored.sort(key=lambda one: -one.score)
+    scored.sort(key=lambda suspect: -suspect.score)
     best = scored[0].score if scored else 0.0
     return [suspect for suspect in scored[:MOST] if suspect.score >= max(1.0, best / 4)]
 

@@ -49,7 +49,7 @@ SIGNALS = "TORCHELASTIC_SIGNALS_TO_HANDLE"
 
 @dataclass(frozen=True)
 class Failure:
-    """How one rank ended."""
+    """End of one rank that failed."""
 
     rank: int
     exit_code: int
@@ -62,7 +62,7 @@ class Failure:
 
 @dataclass
 class Outcome:
-    """How a job ended here: well, with failed ranks, or by a signal."""
+    """End of a job on this machine: success, failed ranks, or a signal."""
 
     failures: list[Failure] = field(default_factory=list)
     """The one to blame first."""

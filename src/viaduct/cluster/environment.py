@@ -1,4 +1,4 @@
-"""From a rank table to the variables that a process, or torchrun on a server, is started with.
+"""Environment variables of a process, or of torchrun on a server, made from a rank table.
 
 torchrun numbers ranks node by node, so its variables exist only for tables whose servers have consecutive ranks.
 """
@@ -60,7 +60,7 @@ def build_node_variables(
     """Return the variables that all processes of a server share."""
     refuse_unusable_table(table, port, job)
     shared = {
-        "RANK_TABLE_FILE": table.path.resolve() if table.path else None,
+        NPU.rank_table: table.path.resolve() if table.path else None,
         "JOB_ID": job,
         "RANK_SIZE": table.size,
         "MASTER_ADDR": table.master,

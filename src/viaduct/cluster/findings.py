@@ -1,9 +1,11 @@
-"""What can be wrong with a rank table: every rule by its name, and a finding, which is one violation of a rule."""
+"""Rules of a rank table by name, and findings, each of which is one violation of a rule."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from typing import Literal, NamedTuple
+
+from viaduct.cards import NPU
 
 Severity = Literal["error", "warning"]
 
@@ -35,7 +37,7 @@ RULES = {
     "instance-count": Rule("error", "`instance_count` is the length of `instance_list`."),
     "device-count": Rule("error", "`device_count` is the number of all devices of the group."),
     "group-single": Rule("warning", "There is one group."),
-    "group-name": Rule("warning", "The group is called `hccl_world_group`."),
+    "group-name": Rule("warning", f"The group is called `{NPU.world_group}`."),
     # Servers
     "server-id-address": Rule("error", "A `server_id` of digits and dots is an IPv4 address."),
     "server-id-name": Rule("warning", "`server_id` is an address: only newer versions of CANN take names."),

@@ -28,9 +28,9 @@ class Entries(dict[str, object]):
 class NotJson(Exception):
     """The text is not JSON: where, and what to try."""
 
-    def __init__(self, place: str, wrong: str, fix: str) -> None:
+    def __init__(self, path: str, wrong: str, fix: str) -> None:
         super().__init__(wrong)
-        self.place, self.wrong, self.fix = place, wrong, fix
+        self.place, self.wrong, self.fix = path, wrong, fix
 
 
 class Stripped(NamedTuple):

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from viaduct.cards import CUDA, NPU
 from viaduct.cluster import links
 from viaduct.cluster.environment import DEFAULT_JOB, DEFAULT_PORT, VISIBLE, Target, check_job, refuse_unusable_table
 from viaduct.cluster.findings import format_count
@@ -43,8 +44,8 @@ CPP_LOG = "TORCH_CPP_LOG_LEVEL"
 """Read by torch when it is imported."""
 LAST_LINES = 15
 TIMEOUT_S = 300.0
-HCCL = ("RANK_ID", "RANK_SIZE", "DEVICE_ID", "RANK_TABLE_FILE", "JOB_ID")
-IFNAMES = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "HCCL_SOCKET_IFNAME")
+HCCL = ("RANK_ID", "RANK_SIZE", "DEVICE_ID", NPU.rank_table, "JOB_ID")
+IFNAMES = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", CUDA.interface, NPU.interface)
 """Collectives that may choose among several networks choose the one of the rank table."""
 LOCAL_IFNAMES = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 Show = Literal["first", "all"]

@@ -1,4 +1,4 @@
-"""Where the classifier of many classes should be: whole on every rank, or shared out over them.
+"""Layout of a classifier of many classes: complete on every rank, or split over them.
 
 Like `plan`, this is arithmetic: nothing is run and torch is not imported. With C classes, F features, B images in a
 global batch worked through in k parts, R ranks, and s numbers that the optimizer keeps for each weight:

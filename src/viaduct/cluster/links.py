@@ -1,4 +1,4 @@
-"""What this machine is called on the network, and what it can reach: addresses, interfaces, ports."""
+"""Network names and reach of this machine: addresses, interfaces, ports."""
 
 from __future__ import annotations
 

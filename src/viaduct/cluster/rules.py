@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv4Address
 from typing import Literal, NamedTuple, get_args
 
+from viaduct.cards import NPU
 from viaduct.cluster.draft import SERVER_KEYS, SUPER_POD, Draft, DraftDevice, DraftServer, draft
 from viaduct.cluster.findings import Field, Finding, find_at, format_count
 from viaduct.cluster.jsontext import NotJson, decode, parse, strip_comments
@@ -30,7 +31,7 @@ PER_SERVER = 8
 SERVERS_LIMIT = 128
 NAME_LIMIT = 64
 MOST_DIGITS = 9
-GROUP_NAME = "hccl_world_group"
+GROUP_NAME = NPU.world_group
 
 
 class Hardware(NamedTuple):

@@ -13,29 +13,14 @@ import shlex
 from collections.abc import Sequence
 from typing import Literal
 
+from viaduct.cards.shell import ENVIRONMENTS, TF_PLUGIN
 from viaduct.cluster.generate import make_table as make_table
-from viaduct.cluster.scripts import ENVIRONMENTS, HEAD, HERE, render_profiling_variables
+from viaduct.cluster.scripts import HEAD, HERE, render_profiling_variables
 
 DEVICES = 8
 EXAMPLE_SERVER = "192.0.2.1"
 """An address kept for documents (RFC 5737); nobody's."""
 TABLE = f"rank_table_{DEVICES}p.json"
-TF_PLUGIN = """\
-# The TensorFlow adapter (npu_bridge) and hccl.
-tfplugin="$ASCEND_INSTALL_PATH/tfplugin"
-if [ -f "$tfplugin/set_env.sh" ]; then
-    set +u
-    # shellcheck source=/dev/null
-    . "$tfplugin/set_env.sh"
-    set -u
-else
-    export PYTHONPATH="${PYTHONPATH:+$PYTHONPATH:}$tfplugin/latest/tfplugin/python/site-packages:\\
-$tfplugin/latest/python/site-packages:$ASCEND_INSTALL_PATH/fwkacllib/python/site-packages/hccl"
-fi
-export JOB_ID="${JOB_ID:-10087}" # NPUEstimator refuses to start without one
-# The chip for which graphs are compiled; `npu-smi info` names it: Ascend910, or such as Ascend910B1.
-export SOC_VERSION="${SOC_VERSION:-Ascend910}"
-"""
 PROFILING = """\
 # PROFILING_MODE=true lets CANN profile the script, by these options; `output` must be a folder that exists. CANN finds
 # points itself that are empty.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from viaduct.cluster.scripts import ENVIRONMENTS
+from viaduct.cards.shell import ENVIRONMENTS
 from viaduct.cluster.tf1_scripts import DEVICES, quote_script, render_head
 
 TORCHRUN = 'exec "${PYTHON:-python3}" -m torch.distributed.run --standalone --nproc_per_node="${RANKS:-%d}"'

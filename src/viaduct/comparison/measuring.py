@@ -53,7 +53,7 @@ class Bug:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to measure; see measures.measure."""
+    """Options of a measurement; see measures.measure."""
 
     kld: Kld = "book"
     tolerance: float | None = None

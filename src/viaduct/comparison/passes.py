@@ -353,7 +353,7 @@ def histogram_counts(sample: Floats, low: float, high: float) -> tuple[int, ...]
 
 
 class Tolerated:
-    """How many elements are within tolerance of the golden value, or of the golden side's size where that is larger.
+    """Count of elements within tolerance of the golden value, or of the golden side's size where that is larger.
 
     In single precision where both sides have no more: it is a share that is asked for, not a sum.
     """

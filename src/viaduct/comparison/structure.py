@@ -97,7 +97,7 @@ def _remaining(count: int, taken: set[int]) -> list[int]:
 
 
 class Scores:
-    """How well each operator of the left agrees with each of the right, a row at a time."""
+    """Agreement of each operator of the left with each of the right, a row at a time."""
 
     def __init__(self, left: Sequence[Op], right: Sequence[Op]) -> None:
         both = [*left, *right]
@@ -142,7 +142,7 @@ class Scores:
         return same
 
     def _value_distance(self, left: int) -> NDArray[np.float64]:
-        """How far mean and root mean square are from each other, in units of the latter; NaN where not known."""
+        """Return the distance of means and root mean squares, in units of the latter; NaN where not known."""
         ours, theirs = self.values[left], self.values[self.split :]
         scale = np.maximum(np.maximum(abs(ours[1]), np.abs(theirs[:, 1])), 1e-30)
         found: NDArray[np.float64] = np.abs(theirs - ours).max(axis=1) / scale

@@ -68,38 +68,38 @@ class AnyAccelerator:
         return torch.device(self.name(where))
 
     def card(self, *number: Any) -> str:
-        """As name, for comparisons: without a card CUDA's, so that no device there is taken for one."""
+        """Return the name for comparisons: without a card CUDA's, so that no device there is taken for one."""
         return ":".join([self.TYPES[0] if self.name() == "cpu" else self.name(), *map(str, number)])
 
     @property
     def types(self) -> Any:
-        """For isinstance: FloatTensor and others of the card; without one CUDA's, which no tensor there has."""
+        """Module of FloatTensor and others, for isinstance; without a card CUDA's, which no tensor there has."""
         return getattr(torch, self.card())
 
     def backend(self) -> str:
-        """For torch.distributed."""
+        """Return the backend for torch.distributed."""
         return "gloo" if self.name() == "cpu" else self.BACKENDS[self.TYPES.index(self.name())]
 
     def unless_cpu(self, value: Any) -> Any:
-        """For device_ids and the like, which must be None on the CPU."""
+        """Return the value, or None on the CPU: for device_ids and the like."""
         return None if self.name() == "cpu" else value
 
     def map_location(self) -> Any:
-        """For torch.load: what was saved on another kind of card comes by way of the host."""
+        """Return map_location for torch.load: what was saved on another kind of card is read on the host."""
         return None if self.name() == "cuda" else "cpu"
 
     def activity(self) -> Any:
-        """For torch.profiler; the host's where it has no word for the card (torch_npu has a profiler of its own)."""
+        """Return the card's activity for torch.profiler; the host's if it has none (torch_npu has its own profiler)."""
         known = torch.profiler.ProfilerActivity
         return getattr(known, self.name().upper(), known.CPU)
 
     def autocast(self, enabled: bool = True, dtype: Any = None, cache_enabled: Any = None) -> Any:
-        """With the arguments of torch.cuda.amp.autocast; on the CPU it does nothing there, as that one without CUDA."""
+        """Return autocast with the arguments of torch.cuda.amp.autocast; off on the CPU, as that one without CUDA."""
         enabled, dtype = (enabled, dtype) if self.name() != "cpu" else (False, None)
         return torch.autocast(self.card(), dtype=dtype, enabled=enabled, cache_enabled=cache_enabled)
 
     def GradScaler(self, *args: Any, **options: Any) -> Any:
-        """With the arguments of torch.cuda.amp.GradScaler; off on the CPU."""
+        """Return a scaler with the arguments of torch.cuda.amp.GradScaler; off on the CPU."""
         if self.name() == "cpu":
             args, options = (), {"enabled": False}
         if self.name() in ("cuda", "cpu") and hasattr(torch.amp, "GradScaler"):  # since torch 2.3
@@ -146,7 +146,7 @@ class AnyAccelerator:
 
 
 class HostEvent:
-    """On the CPU work is done when its call returns."""
+    """Event of the CPU, where work is done when its call returns."""
 
     def __init__(self, **options: Any) -> None:
         self.time = 0.0

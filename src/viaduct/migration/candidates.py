@@ -50,7 +50,7 @@ def find_candidates(work: Work) -> list[Candidate]:
                 found += search(work)
     if found and work.options.to == "any":
         found = [node for node in found if node.line not in helper_lines(work)]
-    return sorted(found, key=lambda one: (one.line, one.requirement))
+    return sorted(found, key=lambda candidate: (candidate.line, candidate.requirement))
 
 
 def helper_lines(work: Work) -> range:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from viaduct.cards.tensorflow_api import BRIDGE, HOME, full_name
 from viaduct.migration.candidates import Candidate, State, candidate, uses_any
 from viaduct.migration.module_flow import ROOTS as ROOTS_OF_HOROVOD
 from viaduct.migration.predicates import is_none
@@ -17,7 +18,7 @@ from viaduct.migration.values import kind_of_call
 if TYPE_CHECKING:
     from viaduct.migration.engine import Work
 
-ROOTS = ("tensorflow", "keras", "horovod", "tf_slim", "npu_bridge")
+ROOTS = ("tensorflow", "keras", "horovod", "tf_slim", BRIDGE)
 RULE = Rule(__name__)
 SESSION_NAMES = ("Session", "InteractiveSession", "MonitoredTrainingSession", "SingularMonitoredSession")
 MONITORED = "tensorflow.train.MonitoredSession"
@@ -27,8 +28,8 @@ ESTIMATORS = {
     *(f"tensorflow.estimator.tpu.{name}" for name in ("TPUEstimator", "TPUEstimatorSpec")),
 }
 RUN_CONFIGS = {"tensorflow.estimator.RunConfig", "tensorflow.estimator.tpu.RunConfig"}
-NPU_ESTIMATORS = ("npu_bridge.estimator.npu.npu_estimator.",)
-NPU_RUN_CONFIGS = ("npu_bridge.estimator.npu.npu_config.NPURunConfig", "npu_bridge.npu_init.npu_run_config_init")
+NPU_ESTIMATORS = (f"{HOME['NPUEstimator']}.",)
+NPU_RUN_CONFIGS = (full_name("NPURunConfig"), full_name("npu_run_config_init"))
 BATCHING = {"batch": 1, "padded_batch": 3}
 MAP_AND_BATCH = ("tensorflow.data.experimental.map_and_batch", "tensorflow.contrib.data.map_and_batch")
 LOSS_SCALES = (

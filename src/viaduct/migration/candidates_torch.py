@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from viaduct.cards import CUDA, PLUGINS
 from viaduct.migration.candidates import Candidate, State, candidate, uses_any
 from viaduct.migration.rule import Rule, Site
 
 if TYPE_CHECKING:
     from viaduct.migration.engine import Work
 
-ROOTS = ("torch", "torchvision", "torchaudio", "torch_npu", "torch_mlu", "apex", "pytorch_lightning", "lightning")
+ROOTS = ("torch", "torchvision", "torchaudio", *PLUGINS, "apex", "pytorch_lightning", "lightning")
 RULE = Rule(__name__)
 LOADS = ("torch.load", "torch.jit.load")
 PARALLEL = ("torch.nn.DataParallel", "torch.nn.parallel.DataParallel", "torch.nn.parallel.data_parallel.DataParallel")
@@ -23,7 +24,7 @@ GROUP_CLASS = "torch.distributed.ProcessGroupNCCL"
 # A command line in a text that chooses CUDA for the program it starts: `eval.py --device cuda:0 --backend=nccl`.
 COMMAND = re.compile(r"(?:^|\s)--?[\w-]+[= ](?:cuda(?::\d+)?|nccl)(?![\w.-])|\bCUDA_VISIBLE_DEVICES=\S")
 TELLING = {"print", "info", "debug", "warning", "warn", "error", "exception", "critical", "log"}
-VISIBLE = "CUDA_VISIBLE_DEVICES"
+VISIBLE = CUDA.visible
 
 
 def find_candidates(work: Work) -> Iterator[Candidate]:

@@ -57,15 +57,15 @@ def known_words() -> list[str]:
     return [*names, *(name.partition(".")[2] for name in names)]
 
 
-def find(word: str) -> list[Rule]:
+def find(name: str) -> list[Rule]:
     """The rules that a word of the user means: one by name, or all of a row of the specification."""
-    found = [rule for rule in all_rules() if is_named(word, rule)]
+    found = [rule for rule in all_rules() if is_named(name, rule)]
     if found:
         return found
     everything = f"`viaduct migrate --list` shows all {len(all_rules())}."
-    if difflib.get_close_matches(fold_lookalikes(word), known_words(), n=1, cutoff=0.5):
-        raise UnknownName("rule", word, known_words(), everything)
-    raise BadValue(f"no rule called {word!r}.", everything)  # none is close, and a list of all helps nobody
+    if difflib.get_close_matches(fold_lookalikes(name), known_words(), n=1, cutoff=0.5):
+        raise UnknownName("rule", name, known_words(), everything)
+    raise BadValue(f"no rule called {name!r}.", everything)  # none is close, and a list of all helps nobody
 
 
 def doc_of(rule: str) -> str:

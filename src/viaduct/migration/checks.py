@@ -1,4 +1,4 @@
-"""What is asked of a migration, looked at before any file is: unknown rules, impossible modes, flags that clash."""
+"""Checks of a migration's options before any file is read: unknown rules, impossible modes, flags that clash."""
 
 from __future__ import annotations
 

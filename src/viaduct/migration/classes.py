@@ -109,14 +109,14 @@ def owners(project: Project, method: str, path: str = "") -> list[str]:
     return [name for name in project.owning[method] if not path or meet(project, path, project.classes[name].path)]
 
 
-def meet(project: Project, one: str, other: str) -> bool:
+def meet(project: Project, left: str, other: str) -> bool:
     """Return True if two files are ever in one program: one imports the other, directly or not, or a third imports
     both.
     """
-    if (one, other) not in project.met:
-        above = project.all_importers(one) & project.all_importers(other)
-        project.met[one, other] = not project.surveyed.isdisjoint(above)
-    return project.met[one, other]
+    if (left, other) not in project.met:
+        above = project.all_importers(left) & project.all_importers(other)
+        project.met[left, other] = not project.surveyed.isdisjoint(above)
+    return project.met[left, other]
 
 
 def note_methods(project: Project, names: Names) -> None:

@@ -66,7 +66,7 @@ class Edits:
         self.keep_comments(self.source.statement(node), lost)
 
     def keep_comments(self, statement: ast.stmt, comments: list[str]) -> None:
-        """On lines of their own before the statement that held them."""
+        """Put comments on lines of their own before the statement that held them."""
         if comments:
             line, indent = self.source.line_start(self.source.span(statement)[0]), self.source.indent_of(statement)
             self.insert(line, "".join(f"{indent}{comment}{self.source.newline}" for comment in comments))
@@ -98,18 +98,18 @@ class Edits:
         else:
             self.insert(stop, f" {text},")
 
-    def remove_slot(self, slots: list[Slot], place: int) -> None:
+    def remove_slot(self, slots: list[Slot], index: int) -> None:
         """One of several things between commas; comments stay."""
-        self.remove_slots(slots, {place})
+        self.remove_slots(slots, {index})
 
-    def remove_slots(self, slots: list[Slot], places: set[int]) -> None:
+    def remove_slots(self, slots: list[Slot], indices: set[int]) -> None:
         """Several at once; must be told of all, since those at the end take the comma before them along."""
         first_last = len(slots)
-        while first_last - 1 in places:
+        while first_last - 1 in indices:
             first_last -= 1
         before = slots[first_last - 1].comma if 0 < first_last < len(slots) else None
         complete = before is not None and slots[-1].comma is None and not self.has_comment(before.start, slots[-1].end)
-        for entry in sorted(places):
+        for entry in sorted(indices):
             slot = slots[entry]
             if before is None or not complete or entry < first_last:
                 self.delete(*self.with_blank(slot.start, slot.comma.end if slot.comma else slot.end))
@@ -120,11 +120,11 @@ class Edits:
         """Return True if a comment stands within a span."""
         return bool(self.source.comments(start, end))
 
-    def change_arguments(self, call: ast.Call, places: set[int], text: str) -> None:
+    def change_arguments(self, call: ast.Call, indices: set[int], text: str) -> None:
         """Remove the arguments at these places and add one."""
         slots, _ = self.source.slots(self.source.opening(call))
-        kept = [slot for index, slot in enumerate(slots) if index not in places]
-        trailing = len(slots) - 1 in places
+        kept = [slot for index, slot in enumerate(slots) if index not in indices]
+        trailing = len(slots) - 1 in indices
         if not text:
             pass
         elif not trailing:
@@ -133,7 +133,7 @@ class Edits:
             self.insert(kept[-1].end, f", {text}")
         else:
             self.insert(self.source.opening(call).end, text)
-        self.remove_slots(slots, places)
+        self.remove_slots(slots, indices)
 
     def with_blank(self, start: int, end: int) -> tuple[int, int]:
         """A span with the white space behind it, or with its whole lines when nothing else stands on them."""
@@ -148,7 +148,7 @@ class Edits:
 
     # ---- statements
 
-    def before(self, statement: ast.stmt, lines: list[str]) -> None:
+    def insert_before(self, statement: ast.stmt, lines: list[str]) -> None:
         """New statements in front of one."""
         start = self.source.span(statement)[0]
         line = self.source.line_start(start)
@@ -158,7 +158,7 @@ class Edits:
         else:
             self.insert(line, "".join(f"{indent}{text}".rstrip() + self.source.newline for text in lines))
 
-    def after(self, statement: ast.stmt, lines: list[str]) -> None:
+    def insert_after(self, statement: ast.stmt, lines: list[str]) -> None:
         """New statements behind one, and behind a comment on its line."""
         end = self.source.span(statement)[1]
         following = next(self.source.tokens_from(end), None)

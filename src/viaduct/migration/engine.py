@@ -92,9 +92,9 @@ class Work:
             known = name if self.names.from_star(name) == qualified else None
         if known is not None:
             return known
-        local = name if name not in self.names.taken else self.free_name(f"npu_{name}")
+        local = name if name not in self.names.used_names else self.free_name(f"npu_{name}")
         self.needed[local] = qualified
-        self.names.taken.add(local)
+        self.names.used_names.add(local)
         self.names.added[local] = qualified
         return local
 
@@ -108,9 +108,9 @@ class Work:
     def free_name(self, wanted: str) -> str:
         """Return a name that the file does not use, and reserve it."""
         name, number = wanted, 2
-        while name in self.names.taken:
+        while name in self.names.used_names:
             name, number = f"{wanted}_{number}", number + 1
-        self.names.taken.add(name)
+        self.names.used_names.add(name)
         return name
 
     def after(self) -> Work:
@@ -246,7 +246,7 @@ def migrate_bytes(path: str, data: bytes, options: Options, project: Project | N
         if project.is_for(TORCH, path) and options.mode == "rewrite":
             work.served = find_served(work)
         for rule in all_rules():
-            if rule.wanted(options) and project.is_for(FAMILIES[rule.family], path):
+            if rule.is_wanted(options) and project.is_for(FAMILIES[rule.family], path):
                 work = run_rule(rule, work)
         work = insert_imports(work)
     except Unparsable as error:

@@ -1,4 +1,4 @@
-"""What migration has to say about one place: changed, advice, for a person to do, or not resolved."""
+"""Findings of a migration about one place: changed, advice, manual review needed, or not resolved."""
 
 from __future__ import annotations
 

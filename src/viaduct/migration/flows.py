@@ -1,4 +1,4 @@
-"""Where a value goes from the expression that makes it: what becomes of what torch.load returns.
+"""Flow of a value from the expression that makes it: what becomes of what torch.load returns.
 
 Followed are names, attributes of `self`, subscripts, dictionaries that are built anew, loops, parameters and results of
 functions. Where a value leaves a file, the question travels as a text, `result of pkg.load_weights` or `parameter
@@ -197,15 +197,15 @@ class Flow:
         position = call.args.index(node) if node in call.args else -1
         self.follow_argument(call, position, "", found, seen, depth)
 
-    def follow_keyword(self, word: ast.keyword, found: set[str], seen: set[object], depth: int) -> None:
+    def follow_keyword(self, argument: ast.keyword, found: set[str], seen: set[object], depth: int) -> None:
         """Follow a value that is given as a keyword argument."""
-        call = self.source.parents[word]
+        call = self.source.parents[argument]
         if not isinstance(call, ast.Call):
             return
-        if word.arg is not None and TAKES_STATE.search(word.arg):
+        if argument.arg is not None and TAKES_STATE.search(argument.arg):
             found.add(STATE)
         else:
-            self.follow_argument(call, -1, word.arg or "", found, seen, depth)
+            self.follow_argument(call, -1, argument.arg or "", found, seen, depth)
 
     def follow_argument(
         self, call: ast.Call, place: int, keyword: str, found: set[str], seen: set[object], depth: int
@@ -485,13 +485,13 @@ class Flow:
         """Classes of the file by their name."""
         return {node.name: node for node in self.source.nodes if isinstance(node, ast.ClassDef)}
 
-    def parameter_name(self, function: str, place: int, keyword: str) -> str:
+    def parameter_name(self, function: str, position: int, keyword: str) -> str:
         """Return the name of the parameter that an argument is given for."""
         if keyword:
             return keyword
         arguments = self.project.functions[function][1].args
         entries = [parameter.arg for parameter in (*arguments.posonlyargs, *arguments.args)]
-        return entries[place] if 0 <= place < len(entries) else "?"
+        return entries[position] if 0 <= position < len(entries) else "?"
 
     def scope_holding(self, name: ast.Name) -> Scope:
         """Return the scope that binds a name."""

@@ -1,4 +1,4 @@
-"""Which framework each file of a project uses: PyTorch, TensorFlow 1, both or neither.
+"""Framework that each file of a project uses: PyTorch, TensorFlow 1, both or neither.
 
 Decided file by file from what is imported, not from words in comments. An import that may not happen (in a `try`, in a
 function, for type checkers) does not make a PyTorch file TensorFlow's. A file that imports neither belongs to the
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from viaduct.cards import PLUGINS
-from viaduct.cards.tensorflow_api import HCCL
+from viaduct.cards.tensorflow_api import BRIDGE, HCCL
 
 if TYPE_CHECKING:
     from viaduct.migration.names import Names
@@ -36,7 +36,7 @@ PYTORCH_COMPANIONS = {
     *("gpytorch", "botorch", "pytorch3d", "allennlp", "flair", "espnet", "speechbrain", "torchtune", "composer"),
 }
 TENSORFLOW_ROOTS = {
-    *("tensorflow", "tensorflow_estimator", "npu_bridge", "keras", "tf_slim", "tensorflow_hub", "tensorflow_addons"),
+    *("tensorflow", "tensorflow_estimator", BRIDGE, "keras", "tf_slim", "tensorflow_hub", "tensorflow_addons"),
     *("tensorflow_core", "tensor2tensor", "tensorflow_datasets", "tensorlayer", "tflearn"),
 }
 NAMED = (b"tensorflow", b"torch", b"keras", b"horovod")

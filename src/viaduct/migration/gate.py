@@ -1,4 +1,4 @@
-"""Whether a text could hold anything for a rule: most files of a project end here, parsed but not looked into.
+"""Quick test whether a text could hold anything for a rule: most files of a project end here, parsed only.
 
 A name can only be resolved to `tensorflow.X` where the text imports something of that root, and a method rule needs its
 method's name. So a text without any of these words has nothing for any rule, and that is seen without names or scopes.
@@ -42,7 +42,7 @@ def may_concern(text: str, options: Options) -> bool:
 @lru_cache(maxsize=16)
 def gate_for(options: Options) -> Gate | None:
     """Return what the rules that are wanted look for; None if one of them looks at every file."""
-    rules = [rule for rule in all_rules() if rule.wanted(options)]
+    rules = [rule for rule in all_rules() if rule.is_wanted(options)]
     if any((rule.nodes or rule.whole) and not rule.words for rule in rules):
         return None
     words = {name.decode() for name in FRAMEWORKS} | {text for rule in rules for text in words_of(rule)}

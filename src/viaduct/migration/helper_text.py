@@ -31,13 +31,13 @@ class Part:
     needs: frozenset[str]
 
 
-def whole() -> str:
+def read_helper() -> str:
     return WHOLE.read_text(encoding="utf-8")
 
 
 def write(uses: Iterable[str]) -> str:
     """The helper with all that `accelerator.USE` needs, on any card and on the CPU."""
-    known, lines = known_parts(), whole().splitlines(keepends=True)
+    known, lines = known_parts(), read_helper().splitlines(keepends=True)
     wanted = collect_reachable(known, [*ALWAYS, *(f".{use}" for use in uses)])
     gone = {line for name, part in known.items() if name not in wanted for line in range(part.first, part.last + 1)}
     return on_one_line("".join(line for number, line in enumerate(lines, 1) if number not in gone))
@@ -65,7 +65,7 @@ def collect_reachable(known: dict[str, Part], pending: list[str]) -> set[str]:
 @lru_cache(maxsize=1)
 def known_parts() -> dict[str, Part]:
     """Return the parts of the complete helper by name."""
-    text = whole()
+    text = read_helper()
     return dict(parts(ast.parse(text), text))
 
 

@@ -1,4 +1,4 @@
-"""What git ignores, found without running git: .gitignore, info/exclude and the user's own list.
+"""Files that git ignores, found without running git: .gitignore, info/exclude and the user's own list.
 
 Patterns are those of gitignore(5). Matching never backtracks further than the last star, so that no pattern takes long.
 """
@@ -211,9 +211,9 @@ def tokens_of(text: str) -> Iterator[str | Test]:
         location += 1
 
 
-def parse_set(text: str, place: int) -> tuple[Test, int] | None:
+def parse_set(text: str, start: int) -> tuple[Test, int] | None:
     """Return the test of a `[…]` that begins here, and where it ends; None if it never does."""
-    found = re.compile(r"\[([!^]?)(\]?(?:\[:\w+:\]|\\.|[^\]\\])*)\]").match(text, place)
+    found = re.compile(r"\[([!^]?)(\]?(?:\[:\w+:\]|\\.|[^\]\\])*)\]").match(text, start)
     if found is None:
         return None
     negated, body = bool(found[1]), found[2]

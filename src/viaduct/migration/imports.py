@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from viaduct.cards.tensorflow_api import STAR_BINDS, STAR_NAMES
+from viaduct.cards.tensorflow_api import BRIDGE, INIT, STAR_BINDS, STAR_NAMES, full_name
 from viaduct.migration import helper_cell, lazy_imports
 from viaduct.migration.findings import Finding
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from viaduct.migration.engine import Work
 
 FRAMEWORKS = ("tensorflow", "torch", "keras", "horovod")
-REGISTERS = "npu_bridge.estimator.npu_ops"  # imported, as the seeds do, where nothing else of npu_bridge is
+REGISTERS = full_name("npu_ops")  # imported, as the seeds do, where nothing else of npu_bridge is
 
 
 def insert_imports(work: Work) -> Work:
@@ -46,7 +46,7 @@ def insert_imports(work: Work) -> Work:
         stop = work.source.line_stop(work.source.span(location)[1])
         work.edits.insert(stop, "".join(work.source.newline + line for line in lines))
     else:
-        work.edits.after(location, lines)
+        work.edits.insert_after(location, lines)
     return work.after()
 
 
@@ -54,7 +54,7 @@ def effects(work: Work, needed: dict[str, str]) -> Iterator[tuple[str, str]]:
     """Modules that are imported for what importing them does, unless another import does it."""
     statements = (work.source.of_kind(kind) for kind in (ast.Import, ast.ImportFrom))
     present = {alias for found in statements for statement in found for alias in imported_modules(statement)}
-    bridged = any(name.partition(".")[0] == "npu_bridge" for name in (*present, *needed.values()))
+    bridged = any(name.partition(".")[0] == BRIDGE for name in (*present, *needed.values()))
     for effect in sorted(work.effects - {name.partition(".")[0] for name in present}):
         if effect != REGISTERS or not bridged:
             yield effect.rpartition(".")[2], effect
@@ -74,17 +74,21 @@ def last_on_its_line(work: Work, statement: ast.stmt) -> bool:
     return following is None or following.start >= work.source.line_stop(work.source.span(statement)[1])
 
 
-def overwrites(work: Work, place: ast.stmt | None) -> bool:
+def overwrites(work: Work, anchor_statement: ast.stmt | None) -> bool:
     """Return True if a star import would rebind a name that the file has by then; if so, that is said."""
     top = work.names.scopes[work.source.tree]
-    before = work.source.tree.body[: work.source.tree.body.index(place) + 1] if place is not None else []
+    before = (
+        work.source.tree.body[: work.source.tree.body.index(anchor_statement) + 1]
+        if anchor_statement is not None
+        else []
+    )
     names = {name for statement in before for name in bound_by(statement)} & set(STAR_BINDS)
-    lost = sorted(name for name in names if work.names.agreed(top.bound.get(name, [])) != STAR_BINDS[name])
+    lost = sorted(name for name in names if work.names.common_name(top.bound.get(name, [])) != STAR_BINDS[name])
     if lost:
         text = ", ".join(lost)
         message = f"no star import of npu_init here: it would overwrite {text}; names are imported one by one"
         zh = f"此处不使用 npu_init 的星号导入:会覆盖 {text};改为逐个导入"
-        line = work.lines[(place.lineno if place is not None else 1) - 1]
+        line = work.lines[(anchor_statement.lineno if anchor_statement is not None else 1) - 1]
         found = Finding(work.path, line, line, 1, "engine.imports", "advice", "advice", message, zh, "low")
         work.findings.append(found)
     return bool(lost)
@@ -112,7 +116,7 @@ def import_lines(needed: dict[str, str], star: bool) -> list[str]:
     if star:
         starred = {local for local, full in needed.items() if STAR_NAMES.get(local) == full}
         needed = {local: full for local, full in needed.items() if local not in starred}
-        lines += ["from npu_bridge.npu_init import *"] if starred else []
+        lines += [f"from {INIT} import *"] if starred else []
     grouped: dict[str, list[str]] = defaultdict(list)
     for local, full in needed.items():
         module, _, name = full.rpartition(".")

@@ -55,7 +55,7 @@ def write_files(root: Path, files: Iterable[FileResult]) -> None:
             work.write(files)
         except Stopped:
             work.take_back()
-            stop.say("No file was changed.")
+            stop.report_outcome("No file was changed.")
             raise BadValue(f"stopped by {stop.name}.", "No file was changed.") from None
         except OSError as error:
             work.take_back()
@@ -121,7 +121,7 @@ class Work:
         write_journal(self.folder, self.changes)
         for number, change in enumerate(self.changes):
             self.check_stop()
-            self.put(number, change)
+            self.replace_content(number, change)
         self.check_backups()
         flush_folders({(self.root / change.path).parent for change in self.changes})
         self.check_stop()
@@ -129,7 +129,7 @@ class Work:
         self.written = True
         self.finish()
 
-    def put(self, number: int, change: Change) -> None:
+    def replace_content(self, number: int, change: Change) -> None:
         """Give one file its new content; one of several names of the same file gives it to all of them."""
         path, new = self.root / change.path, self.folder / NEW / str(number)
         check_folder(self.root, change.path)
@@ -170,7 +170,7 @@ class Work:
             remove_contents(self.folder)
         self.held.release(remove=True)
         if self.stop.signal is not None and self.written:
-            self.stop.say("All files had been written.")
+            self.stop.report_outcome("All files had been written.")
 
     def take_back(self) -> None:
         """Put every file back; raise BadValue if that fails too: then the journal stays for the next start."""
@@ -230,9 +230,9 @@ def can_replace(path: Path, found: os.stat_result, folder: Path) -> bool:
     )
 
 
-def keep_old(path: Path, old: Path, found: os.stat_result, way: Way) -> None:
+def keep_old(path: Path, old: Path, found: os.stat_result, method: Way) -> None:
     """Keep a file as it is: its inode under a second name if it is to be renamed over, else a copy of its content."""
-    if way == "rename":
+    if method == "rename":
         try:
             os.link(path, old, follow_symlinks=False)
             return

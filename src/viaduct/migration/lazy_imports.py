@@ -1,4 +1,4 @@
-"""Where the helper of `--to any` is imported in a file that does not simply begin with `import torch`.
+"""Import of the helper of `--to any` in a file that does not simply begin with `import torch`.
 
 The helper imports torch. Where torch may be missing (`try: import torch`) or is fetched only when a function needs it,
 the helper's import stands behind torch's: a script that starts without torch still does, and fast.
@@ -29,16 +29,16 @@ def insert(work: Work, local: str, lines: list[str]) -> bool:
     if None in entries.values():
         return False
     for entry in dict.fromkeys(record for record in entries.values() if record is not None):
-        put = work.edits.after if isinstance(entry, Import) else work.edits.before
+        put = work.edits.insert_after if isinstance(entry, Import) else work.edits.insert_before
         put(entry, lines)
         if isinstance(entry, Import) and is_optional(work, entry):
             report_lazy_import(work, entry, local)
     return bool(entries)
 
 
-def is_optional(work: Work, place: ast.stmt) -> bool:
+def is_optional(work: Work, statement: ast.stmt) -> bool:
     """Return True for an import in a `try` of the module."""
-    around = list(work.source.ancestors(place))
+    around = list(work.source.ancestors(statement))
     return not any(isinstance(ancestor, Function | ast.ClassDef) for ancestor in around) and any(
         isinstance(parent, ast.Try) for parent in around
     )
@@ -108,9 +108,9 @@ def first_statement(function: Function) -> ast.stmt:
     return remainder[0] if reported and remainder else first
 
 
-def report_lazy_import(work: Work, place: ast.stmt, local: str) -> None:
+def report_lazy_import(work: Work, statement: ast.stmt, local: str) -> None:
     """Report a name that does not exist where the import of torch fails."""
-    line = work.lines[place.lineno - 1]
+    line = work.lines[statement.lineno - 1]
     message = f"{local} is imported with torch: where that fails there is no {local} either, so ask for torch before it"
     zh = f"{local} 与 torch 一同导入:若 torch 导入失败,{local} 也不存在,使用前请先判断 torch 是否可用"
     work.findings.append(Finding(work.path, line, line, 1, "engine.imports", "advice", "advice", message, zh, "low"))

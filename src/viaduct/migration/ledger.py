@@ -97,7 +97,7 @@ def audit_file(original: Work, result: Work, findings: Sequence[Finding]) -> tup
         if number not in joined
     ]
     entries += [of_finding(entry) for entry in said.find_unclaimed() if counts(entry)]
-    return tuple(sorted(entries, key=lambda one: (one.line, one.requirement, one.what)))
+    return tuple(sorted(entries, key=lambda entry: (entry.line, entry.requirement, entry.what)))
 
 
 def stood_before(found: Candidate, kept: set[tuple[str, int, str]], lines: Sequence[int]) -> bool:

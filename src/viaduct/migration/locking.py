@@ -101,7 +101,7 @@ class Stop:
         """Name of the signal that came, if any."""
         return self.signal.name if self.signal is not None else ""
 
-    def say(self, outcome: str) -> None:
+    def report_outcome(self, outcome: str) -> None:
         """Say what became of the work: the signal itself ends the process without a word."""
         print(f"viaduct migrate: stopped by {self.name}. {outcome}", file=sys.stderr, flush=True)
 

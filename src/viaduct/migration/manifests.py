@@ -1,4 +1,4 @@
-"""What a project brings along that is no Python: CUDA sources, lists of requirements, environments, images.
+"""Files of a project that are not Python: CUDA sources, lists of requirements, environments, images.
 
 Nothing of it is changed. A project that does not use PyTorch is not looked through, and `--only` and `--skip` hold here
 too: findings are those of the rules torch.kernels, torch.packages and, with --mode patch, torch.patch_limits.
@@ -12,6 +12,7 @@ from fnmatch import fnmatch
 from pathlib import PurePosixPath
 
 from viaduct.cards import CARDS
+from viaduct.cards.advice import CONTAINER_IMAGE, CUDA_KERNELS, TORCH_BUILD
 from viaduct.cards.packages import describe_package, find_installed
 from viaduct.migration.findings import Finding, Status
 from viaduct.migration.options import Options
@@ -121,13 +122,13 @@ def rule_for(path: str) -> str:
 
 def check_manifests(found: Walk, options: Options) -> Iterator[tuple[str, str, tuple[Finding, ...]]]:
     """Path, text and findings of each file that has some."""
-    rules = {rule.name: rule for rule in all_rules() if rule.wanted(options)}
+    rules = {rule.name: rule for rule in all_rules() if rule.is_wanted(options)}
     for path in list(found.others):
         wanted = rules.get(rule_for(path))
         if wanted is None:
             continue
         text = (found.read(path, LARGEST) or b"").decode(errors="replace").replace("\r\n", "\n").replace("\r", "\n")
-        findings = tuple(sorted(look_at(path, text, wanted, options), key=lambda one: one.line)) if text else ()
+        findings = tuple(sorted(look_at(path, text, wanted, options), key=lambda finding: finding.line)) if text else ()
         if findings:
             yield path, text, findings
 
@@ -169,10 +170,8 @@ def package_finding(path: str, lines: list[str], places: dict[int, str], rule: R
 
 def kernel_finding(path: str, text: str, rule: Rule, options: Options) -> Finding:
     """Return the finding of a file with CUDA kernels."""
-    from viaduct.migration.rules.torch.kernels import instead
-
     count = len(re.findall(r"\b__global__\b", text))
-    english, chinese = instead(options)
+    english, chinese = CUDA_KERNELS[options.to]
     held, held_zh = (
         (f" with {count} kernels" if count != 1 else " with 1 kernel", f"(含 {count} 个核函数)") if count else ("", "")
     )
@@ -198,27 +197,15 @@ def variables(path: str, lines: list[str], rule: Rule, options: Options) -> Iter
             yield Finding(path, number, number, 1, rule.name, rule.kind, "manual", *words, "medium", line)
 
 
-BUILD = {
-    "npu": ("PyTorch's CPU build and torch_npu of the same version", "PyTorch 的 CPU 版本与同版本的 torch_npu"),
-    "mlu": ("the PyTorch that Cambricon's torch_mlu is made for", "与寒武纪 torch_mlu 配套的 PyTorch"),
-    "any": ("one list for each device, without a CUDA build here", "按设备分别列出,此处不写 CUDA 版本"),
-}
-BASE = {
-    "npu": ("an image with the Ascend driver's tools and CANN", "带有昇腾驱动工具与 CANN 的镜像"),
-    "mlu": ("an image with Cambricon's Neuware", "带有寒武纪 Neuware 的镜像"),
-    "any": ("one image for each device", "按设备分别准备镜像"),
-}
-
-
 def builds(path: str, lines: list[str], rule: Rule, options: Options) -> Iterator[Finding]:
     """CUDA builds of PyTorch by their version or index, and images made for CUDA."""
     for number, line in enumerate(lines, 1):
         image = IMAGE.match(line) if "ockerfile" in path else None
         if image and CUDA_IMAGE.search(image.group(1)):
-            english, chinese = BASE[options.to]
+            english, chinese = CONTAINER_IMAGE[options.to]
             words = f"{image.group(1)} is made for CUDA: take {english}", f"{image.group(1)} 面向 CUDA:请使用{chinese}"
         elif CUDA_BUILD.search(line.partition("#")[0]):
-            english, chinese = BUILD[options.to]
+            english, chinese = TORCH_BUILD[options.to]
             words = f"a CUDA build of PyTorch: install {english}", f"CUDA 版 PyTorch:请安装{chinese}"
         else:
             continue

@@ -1,4 +1,4 @@
-"""What a name in a file stands for: `tf.Session` is `tensorflow.Session` whatever it was imported as.
+"""Qualified names of a file's names: `tf.Session` is `tensorflow.Session` whatever it was imported as.
 
 Scopes are Python's. A name counts as known when all that is ever bound to it in its scope agree: several imports of the
 same thing (`try: import tensorflow.compat.v1 as tf` / `except: import tensorflow as tf`), an alias of a known name, and
@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any, TypeVar
 
+from viaduct.cards import CARDS
+from viaduct.cards.tensorflow_api import INIT, STAR_NAMES
 from viaduct.migration.reexports import Exports
 from viaduct.migration.source import Source
 
@@ -31,8 +33,7 @@ SAME = (
     ("horovod.tensorflow.compression.", "horovod.tensorflow."),
     ("horovod.tensorflow.mpi_ops.", "horovod.tensorflow."),
     ("horovod.tensorflow.functions.", "horovod.tensorflow."),
-    ("torch_npu.npu.", "torch.npu."),
-    ("torch_mlu.mlu.", "torch.mlu."),
+    *((f"{card.package}.", f"{card.root}.") for card in CARDS.values()),
 )
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 BINDING = (
@@ -283,7 +284,7 @@ class Names:
         """The same file, nothing added by rules."""
         other = copy(self)
         other.added, other.resolved = {}, {}
-        for name in ("taken", "spellings"):
+        for name in ("used_names", "spellings"):
             other.__dict__.pop(name, None)
         return other
 
@@ -395,7 +396,7 @@ class Names:
         if key in self.resolving or key in self.provisional or len(self.resolving) > 100:
             return None
         self.resolving[key] = None
-        found = self.agreed(bound) or self.narrow_alias(bound, name)
+        found = self.common_name(bound) or self.narrow_alias(bound, name)
         del self.resolving[key]
         if found is not None or not self.resolving:
             self.resolved[key] = found
@@ -420,7 +421,7 @@ class Names:
                 found.add(canonical(item + dotted[len(name) :]) if dotted.startswith(f"{name}.") else None)
         return item if found == {item} else None
 
-    def agreed(self, bound: Bound) -> str | None:
+    def common_name(self, bound: Bound) -> str | None:
         """Return the one qualified name that all bindings have; None if they differ."""
         found: set[str | None] = set()
         for what in bound:
@@ -435,16 +436,14 @@ class Names:
         """Return what a name means that only a star import can bind."""
         if not self.stars or hasattr(builtins, name) or name.startswith("__"):
             return None
-        from viaduct.cards.tensorflow_api import STAR_NAMES
-
         for star in self.stars:
-            if star == "npu_bridge.npu_init" and name in STAR_NAMES:
+            if star == INIT and name in STAR_NAMES:
                 return STAR_NAMES[name]
-        others = [star for star in self.stars if star != "npu_bridge.npu_init"]
+        others = [star for star in self.stars if star != INIT]
         handed_on = self.exports.from_stars(name, others, self.module) if self.exports is not None else None
         if handed_on is not None:
             return handed_on
-        if "npu_bridge.npu_init" in self.stars and not others:
+        if INIT in self.stars and not others:
             return None
         harmless = all(star.partition(".")[0] in ("tensorflow", *FUNCTIONS_ONLY) for star in others)
         if name in TOP_CLASSES and "tensorflow" in others and harmless:
@@ -465,7 +464,7 @@ class Names:
         return name in top.bound and self.lookup(name, self.scope_of(at)) is not top.bound[name]
 
     @cached_property
-    def taken(self) -> set[str]:
+    def used_names(self) -> set[str]:
         """Every name that the file uses or binds anywhere: a new one must not be among them."""
         used = {node.id for node in self.source.of_kind(ast.Name)}
         return used | {name for scope in self.scopes.values() for name in scope.bound} | set(self.added)

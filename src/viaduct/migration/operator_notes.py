@@ -21,7 +21,7 @@ def gather_notes(results: Iterable[FileResult]) -> list[FileResult]:
     """Keep the first note about each operator, with the places of the others in its text."""
     files = list(results)
     groups: defaultdict[str, list[tuple[FileResult, Finding]]] = defaultdict(list)
-    for file in sorted(files, key=lambda one: one.path):
+    for file in sorted(files, key=lambda file: file.path):
         for finding in file.findings:
             if finding.rule == RULE:
                 groups[finding.message].append((file, finding))

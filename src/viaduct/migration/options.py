@@ -1,11 +1,11 @@
-"""What a migration was asked to do. Every question that a converter could ask is a field with a default."""
+"""Options of a migration. Every question that a converter could ask is a field with a default."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
-from viaduct.cards import NPU
+from viaduct.cards.npu import RANK_SOURCE, RankSource
 
 Target = Literal["npu", "mlu", "any"]
 
@@ -20,7 +20,7 @@ class Options:
     imports: Literal["explicit", "star"] = "explicit"
     precision: str = ""  # precision_mode, or precision_mode_v2
     loop: int = 1  # iterations_per_loop
-    rank: str = NPU.backend  # whom ranks are asked of: the collective library, or "env"
+    rank: RankSource = RANK_SOURCE  # whom ranks are asked of: the collective library, or "env"
     reduction: Literal["average", "sum"] = "average"  # of gradients over the ranks
     resources: Literal["session", "plugin"] = "session"  # starts communication: a session of its own, npu_plugin
     device: Literal["remove", "cpu"] = "remove"  # what becomes of `with tf.device('/gpu:0')`

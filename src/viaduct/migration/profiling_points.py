@@ -1,4 +1,4 @@
-"""What a migrated TensorFlow 1 script gives CANN as profiling_options, with the points of a rehearsal's graph.
+"""CANN's profiling_options in a migrated TensorFlow 1 script, with the points of a rehearsal's graph.
 
     viaduct rehearse train.py --steps 2 --record rec/             writes rec/profiling_points.json
     viaduct migrate train.py --profile DIR --profile-points rec/  reads it

@@ -1,4 +1,4 @@
-"""What travels between the files of a project: functions that return a session, arguments that carry a dataset.
+"""Values that travel between the files of a project: functions that return a session, arguments with a dataset.
 
 Static: files are parsed, never imported. Two rounds over the files that mention a framework: the first finds what
 functions return, the second what is passed to them (and what they return, given the first).

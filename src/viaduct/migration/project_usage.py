@@ -1,4 +1,4 @@
-"""What the files of a project do: open sessions with a helper's config, run Keras models, ask for ranks, import others.
+"""Survey of what a project's files do: open sessions with a helper's config, run Keras models, ask for ranks.
 
 The survey's last round. Rules of one file ask it about the rest: whether somebody else sets a session, whether the
 script that is started will need communication because of a file that it imports.
@@ -10,7 +10,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from viaduct.cards.tensorflow_api import COLLECTIVES, OPERATORS
+from viaduct.cards.tensorflow_api import COLLECTIVES, OPERATORS, full_name
 from viaduct.migration.import_graph import Modules, escapes_of, note_importers
 from viaduct.migration.names import Names
 from viaduct.migration.project import Project, passed_in, returns_of
@@ -39,8 +39,8 @@ VARIABLES = re.compile("|".join([*TRAINING, "initial", "broadcast", "Broadcast",
 """A text without any of these has nothing for note_variables."""
 GROUPS = {"tensorflow.group", "tensorflow.tuple"}
 BROADCASTS = {
-    *(f"{OPERATORS}.broadcast", "npu_bridge.npu_init.npu_hooks_append"),
-    "npu_bridge.estimator.npu.npu_hook.NPUBroadcastGlobalVariablesHook",
+    *(f"{OPERATORS}.broadcast", full_name("npu_hooks_append")),
+    full_name("NPUBroadcastGlobalVariablesHook"),
     *("horovod.tensorflow.BroadcastGlobalVariablesHook", "horovod.tensorflow.broadcast_global_variables"),
     "horovod.tensorflow.broadcast_variables",
 }
@@ -265,12 +265,12 @@ def note_config_helper(project: Project, values: Values, value: ast.expr | None)
         project.config_helpers.add(helper)
 
 
-def config_argument(call: ast.Call, keyword: str, place: int) -> ast.expr | None:
+def config_argument(call: ast.Call, keyword: str, position: int) -> ast.expr | None:
     """Return what a call that opens a session is given as its ConfigProto."""
     for given in call.keywords:
         if given.arg == keyword:
             return given.value
-    return call.args[place] if 0 <= place < len(call.args) else None
+    return call.args[position] if 0 <= position < len(call.args) else None
 
 
 def functions(names: Names) -> list[ast.AST]:

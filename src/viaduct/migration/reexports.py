@@ -33,7 +33,7 @@ class Exports:
         top = names.scopes[names.source.tree]
         offered = {}
         for name, bound in top.bound.items():
-            home = names.agreed(bound)
+            home = names.common_name(bound)
             if home is not None:
                 offered[name] = home
         self.add(names.own, offered, tuple(names.stars))

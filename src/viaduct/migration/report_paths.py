@@ -1,4 +1,4 @@
-"""Where a report may be written: over nothing, or over an earlier report of its own kind. Asked before the work."""
+"""Check of a report's path before the work: a report replaces nothing but an earlier report of its own kind."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ HEAD = 4096
 PAGE = re.compile(rb'<meta name="generator" content="viaduct [^"]* migrate">')
 
 
-def check_places(path: Path, places: Mapping[str, Path | None], out: Path | None, force: bool) -> None:
+def check_places(path: Path, reports: Mapping[str, Path | None], out: Path | None, force: bool) -> None:
     """`places`: flag -> file."""
     taken: dict[Path, str] = {}
-    for flag, entry in places.items():
+    for flag, entry in reports.items():
         if entry is None:
             continue
         aim = resolve_parent(entry)
@@ -30,38 +30,39 @@ def check_places(path: Path, places: Mapping[str, Path | None], out: Path | None
         check_place(path, flag, entry, out, force)
 
 
-def check_place(path: Path, flag: str, place: Path, out: Path | None, force: bool) -> None:
+def check_place(path: Path, flag: str, report: Path, out: Path | None, force: bool) -> None:
     """Refuse a place for a report that is a folder or somebody's file."""
-    if os.path.isdir(place) or (out is not None and resolve_parent(place) == out.resolve()):
-        raise BadValue(f"{flag} {place} is a folder.", "Name the file to write.")
-    if not os.path.isdir(place.parent) and not (out is not None and resolve_parent(place).parent == out.resolve()):
-        raise BadValue(f"{flag} {place}: there is no folder {place.parent}.", "Make it first, or name another.")
-    there = occupant(path, place, out)
+    if os.path.isdir(report) or (out is not None and resolve_parent(report) == out.resolve()):
+        raise BadValue(f"{flag} {report} is a folder.", "Name the file to write.")
+    if not os.path.isdir(report.parent) and not (out is not None and resolve_parent(report).parent == out.resolve()):
+        raise BadValue(f"{flag} {report}: there is no folder {report.parent}.", "Make it first, or name another.")
+    there = occupant(path, report, out)
     if there is None:
         return
-    if os.path.islink(place) or not os.path.isfile(there):
-        raise BadValue(f"{flag} {place} is there and is not a plain file.", "Name a new file.")
+    if os.path.islink(report) or not os.path.isfile(there):
+        raise BadValue(f"{flag} {report} is there and is not a plain file.", "Name a new file.")
     if belongs(path, there) and is_script(there):
-        raise BadValue(f"{flag} {place} is a script of the project.", "Name another file.")
+        raise BadValue(f"{flag} {report} is a script of the project.", "Name another file.")
     if not force and not is_earlier(flag, there):
         raise BadValue(
-            f"{flag} {place} is there and is no earlier report of this kind.", "Name another file; --force replaces it."
+            f"{flag} {report} is there and is no earlier report of this kind.",
+            "Name another file; --force replaces it.",
         )
 
 
-def resolve_parent(place: Path) -> Path:
+def resolve_parent(report: Path) -> Path:
     """A link at the place itself is replaced, not followed."""
-    return place.parent.resolve() / place.name
+    return report.parent.resolve() / report.name
 
 
-def occupant(path: Path, place: Path, out: Path | None) -> Path | None:
+def occupant(path: Path, report: Path, out: Path | None) -> Path | None:
     """Return what would be overwritten: the file that is there, or that --out will have put there."""
-    if os.path.lexists(place):
-        return place
-    if out is None or resolve_parent(place).parent != out.resolve():
+    if os.path.lexists(report):
+        return report
+    if out is None or resolve_parent(report).parent != out.resolve():
         return None
-    copied = path / place.name if path.is_dir() else path
-    return copied if copied.name == place.name and os.path.lexists(copied) else None
+    copied = path / report.name if path.is_dir() else path
+    return copied if copied.name == report.name and os.path.lexists(copied) else None
 
 
 def belongs(path: Path, file: Path) -> bool:

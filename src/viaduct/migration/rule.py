@@ -42,6 +42,8 @@ class Rule:
     """names and methods say when a file is worth a look; handlers are called for each place."""
 
     module: str
+    title: str = ""  # its own name, where a module holds several (notices.py)
+    text: str = ""  # its own documentation, where a module holds several
     spec: str = ""  # ids of the rows it fulfils: "E1 E2"
     kind: Kind = "mandatory"
     targets: tuple[Target, ...] = ("npu",)
@@ -63,7 +65,7 @@ class Rule:
     @property
     def name(self) -> str:
         """Name of the rule with its family: `torch.backend`."""
-        return ".".join(self.module.split(".")[-2:])
+        return f"{self.family}.{self.title or self.module.rpartition('.')[2]}"
 
     @property
     def family(self) -> str:
@@ -81,8 +83,8 @@ class Rule:
 
     @property
     def doc(self) -> str:
-        """Docstring of the rule's module."""
-        return importlib.import_module(self.module).__doc__ or ""
+        """Documentation of the rule: the docstring of its module, unless it has its own."""
+        return self.text or importlib.import_module(self.module).__doc__ or ""
 
     def call(self, *names: str) -> Callable[[Handler], Handler]:
         """A call of one of these; `tensorflow.data.*` stands for all below."""
@@ -124,7 +126,7 @@ class Rule:
 
         return register
 
-    def wanted(self, options: Options) -> bool:
+    def is_wanted(self, options: Options) -> bool:
         """Return True if the options ask for this rule."""
         if options.only and not self.always and not any(is_named(rule_name, self) for rule_name in options.only):
             return False
@@ -133,12 +135,12 @@ class Rule:
         return options.to in self.targets and (self.on is None or self.on(options) or bool(options.only))
 
 
-def is_named(word: str, rule: Rule) -> bool:
+def is_named(name: str, rule: Rule) -> bool:
     """Return True if a word of the command line means this rule: its name, a former one, or a row of the
     specification.
     """
-    plain = word.removeprefix("torch.").removeprefix("tf1.")
-    return word in (rule.name, rule.name.partition(".")[2], *rule.spec.split()) or plain in rule.former
+    plain = name.removeprefix("torch.").removeprefix("tf1.")
+    return name in (rule.name, rule.name.partition(".")[2], *rule.spec.split()) or plain in rule.former
 
 
 @dataclass
@@ -189,7 +191,7 @@ class Site:
         return next((keyword for keyword in self.node.keywords if keyword.arg == name), None)
 
     def argument(self, name: str, position: int = -1) -> ast.expr | None:
-        """By keyword, else by position; None if absent or hidden behind * or **."""
+        """Return an argument given by keyword or position; None if absent or hidden behind * or **."""
         keyword = self.keyword(name)
         if keyword is not None:
             return keyword.value
@@ -200,7 +202,7 @@ class Site:
         return value
 
     @property
-    def unpacked(self) -> bool:
+    def has_unpacked(self) -> bool:
         """Return True if arguments come by * or **, so that not all are seen."""
         return any(isinstance(value, ast.Starred) for value in self.node.args) or any(
             keyword.arg is None for keyword in self.node.keywords
@@ -228,13 +230,13 @@ class Site:
     def remove_argument(self, value: ast.expr | ast.keyword) -> None:
         """Remove one argument of the call."""
         slots, _ = self.source.slots(self.source.opening(self.node))
-        self.edit.remove_slot(slots, self.place(value))
+        self.edit.remove_slot(slots, self.argument_index(value))
 
     def remove_arguments(self, values: list[ast.expr | ast.keyword], add: str = "") -> None:
         """Several at once, and `name=value` added in the same stroke: one by one they would meet at a comma."""
-        self.edit.change_arguments(self.node, {self.place(value) for value in values}, add)
+        self.edit.change_arguments(self.node, {self.argument_index(value) for value in values}, add)
 
-    def place(self, value: ast.expr | ast.keyword) -> int:
+    def argument_index(self, value: ast.expr | ast.keyword) -> int:
         """The how-manieth argument it is, as written."""
         written = sorted([*self.node.args, *self.node.keywords], key=lambda node: (node.lineno, node.col_offset))
         return written.index(value)
@@ -243,7 +245,7 @@ class Site:
         """Positional arguments become keywords; must not be called with * among them."""
         slots, _ = self.source.slots(self.source.opening(self.node))
         for value, name in zip(self.node.args, order, strict=False):
-            self.edit.insert(slots[self.place(value)].start, f"{name}=")
+            self.edit.insert(slots[self.argument_index(value)].start, f"{name}=")
 
     def need(self, name: str) -> str:
         """The local name of something of the NPU's TensorFlow adapter; it will be imported if it is not yet."""
@@ -302,15 +304,16 @@ def answer_once(function: Callable[[Site], Asked]) -> Callable[[Site], Asked]:
 
 @lru_cache(maxsize=1)
 def all_rules() -> tuple[Rule, ...]:
-    """Every rule file there is, in the order in which they run."""
+    """Return every rule of every rule file, in the order in which they run."""
     import viaduct.migration.rules as home
 
-    found = []
+    found: list[Rule] = []
     for family in pkgutil.iter_modules(home.__path__, f"{home.__name__}."):
         package = importlib.import_module(family.name)
         for entry in pkgutil.iter_modules(package.__path__, f"{family.name}."):
             if not entry.name.rpartition(".")[2].startswith("_"):
-                found.append(importlib.import_module(entry.name).rule)
+                module = importlib.import_module(entry.name)
+                found += getattr(module, "rules", None) or (module.rule,)
     return tuple(sort_rules(found))
 
 

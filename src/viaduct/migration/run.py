@@ -183,8 +183,8 @@ def migrate_project(
             results += shell_scripts(found, options, project)
             results += settings_files(found, options)
         if not options.only and options.mode == "rewrite":
-            results = with_programs(project, results, work.surveyed, options)
-        results, added = with_helpers(project, found, sorted(results, key=lambda file: file.path), work.surveyed)
+            results = with_programs(project, results, work.surveyed_texts, options)
+        results, added = with_helpers(project, found, sorted(results, key=lambda file: file.path), work.surveyed_texts)
     finally:
         if collecting:
             gc.enable()
@@ -299,7 +299,7 @@ def of_helper(helper: helper_file.Helper) -> FileResult:
 
 
 def with_finding(file: FileResult, texts: dict[str, bytes], helper: str, name: str, line: int) -> FileResult:
-    """On the line of the original from which the question stems."""
+    """Return the result with a finding on the line of the original that it is about."""
     if not file.changed:
         text = decode(texts[file.path])[0]
         file = replace(file, old=text, new=text, stems=tuple(range(1, len(lines_of(text)) + 1)))
@@ -414,13 +414,13 @@ class Batch:
     helpers: dict[str, tuple[str, str]]
 
     @cached_property
-    def surveyed(self) -> dict[str, bytes]:
+    def surveyed_texts(self) -> dict[str, bytes]:
         """Texts that the survey reads: of a notebook its code."""
         return {path: parsable(path, data) for path, data in self.texts.items()}
 
     def run(self, jobs: int, progress: Progress) -> tuple[list[FileResult], Project]:
         """Return what became of the files, and what is known of all together."""
-        parts = split_parts(self.surveyed)
+        parts = split_parts(self.surveyed_texts)
         workers = min(jobs or available_cores(), len(self.texts)) if can_fork() else 1
         if len(parts) == 1:
             return self.run_whole(workers, progress)
@@ -436,7 +436,7 @@ class Batch:
 
     def run_whole(self, workers: int, progress: Progress) -> tuple[list[FileResult], Project]:
         """One survey; then the files one by one, in several processes where it pays."""
-        project, slow = self.survey(self.surveyed)
+        project, slow = self.survey(self.surveyed_texts)
         refuse_framework(project, self.options)
         if sum(map(len, self.texts.values())) < PARALLEL_FROM:
             workers = 1
@@ -455,7 +455,7 @@ class Batch:
         from viaduct.migration.shell import note_options
 
         paths = [*part.members, *part.around]
-        project, slow = self.survey({path: self.surveyed[path] for path in sorted(paths)})
+        project, slow = self.survey({path: self.surveyed_texts[path] for path in sorted(paths)})
         results = [too_slow(path, self.texts[path]) for path in part.members if path in slow]
         results += self.run_files(project, [path for path in part.members if path not in slow])
         note_options(project)

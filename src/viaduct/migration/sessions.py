@@ -1,4 +1,4 @@
-"""Where TensorFlow takes a ConfigProto: every way to open a session, the argument's name and its position.
+"""Calls of TensorFlow that take a ConfigProto: every way to open a session, the argument's name and position.
 
 Positions count from 0 and leave `self` out; -1: they differ between releases, so only the keyword is trusted.
 """

@@ -122,25 +122,25 @@ class _Migration:
 
     def looked_at(self, at: tuple[int, int], line: str, key: str, value: str, below: bool = False) -> str:
         """Return what the value becomes; empty: it stays, and something may have been said."""
-        if key == "accelerator" and value in ("gpu", "cuda") and lightning.rule.wanted(self.options):
-            self.say(lightning.rule, "manual", at, line, *for_lightning(value, self.options), "high")
+        if key == "accelerator" and value in ("gpu", "cuda") and lightning.rule.is_wanted(self.options):
+            self.report(lightning.rule, "manual", at, line, *for_lightning(value, self.options), "high")
             return ""
         is_device, is_backend = device_like(key), "backend" in key.lower()
         exact = (is_device and DEVICE.fullmatch(value)) or (is_backend and value == "nccl")
         named = (is_device and "cuda" in value) or (is_backend and "nccl" in value)
         rule = self.rule(is_device)
-        if not named or not rule.wanted(self.options):
+        if not named or not rule.is_wanted(self.options):
             return ""
         if self.options.to == "any":
-            self.say(rule, "manual", at, line, *for_all(key, value), "high")
+            self.report(rule, "manual", at, line, *for_all(key, value), "high")
             return ""
         card = CARDS[self.options.to]
         old, new = ("cuda", card.device) if is_device else ("nccl", card.backend)
         if not exact or below:
-            self.say(rule, "manual", at, line, *by_hand(key, old, new), "medium")
+            self.report(rule, "manual", at, line, *by_hand(key, old, new), "medium")
             return ""
         message = f"{key} in this configuration is {new}", f"配置中的 {key} 改为 {new}"
-        self.say(rule, "changed", at, line, *message, "medium")
+        self.report(rule, "changed", at, line, *message, "medium")
         return new + value[len(old) :]
 
     def rule(self, is_device: bool) -> Rule:
@@ -148,7 +148,7 @@ class _Migration:
             return any_device_text.rule if is_device else backend.rule
         return device_string.rule if is_device else backend.rule
 
-    def say(
+    def report(
         self, rule: Rule, status: Status, at: tuple[int, int], line: str, message: str, zh: str, risk: Risk
     ) -> None:
         location = (self.path, at[0], at[0], at[1], rule.name, rule.kind, status)

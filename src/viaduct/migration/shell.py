@@ -108,7 +108,7 @@ def migrate(path: str, data: bytes, options: Options, known: Declared) -> Migrat
     made = kind_of(options)(path, text, options, known)
     made.run()
     lines = tuple(range(1, len(text.split("\n")) + 1))
-    return Migrated(path, data, made.after().encode(), tuple(made.finished()), lines=lines)
+    return Migrated(path, data, made.after().encode(), tuple(made.sorted_findings()), lines=lines)
 
 
 def kind_of(options: Options) -> type[Migration]:
@@ -159,21 +159,21 @@ class Migration:
 
     def look_at_visible(self) -> None:
         assigned = [token for command in self.script.commands for token in self.assignments(command)]
-        if visible_devices.rule.wanted(self.options) and self.all_fit(visible_devices.rule, assigned):
+        if visible_devices.rule.is_wanted(self.options) and self.all_fit(visible_devices.rule, assigned):
             self.rename_visible(assigned)
 
     def all_fit(self, rule: Rule, assigned: list[tuple[Word, str]]) -> bool:
         bad = [(node, value) for node, value in assigned if not self.fits(value)]
         for item, value in bad:
             english, chinese = why_not(value.strip("\"'"), self.card)
-            self.say(rule, "manual", item.start, english, chinese, "high")
+            self.report(rule, "manual", item.start, english, chinese, "high")
         return not bad
 
     def rename_visible(self, assigned: list[tuple[Word, str]]) -> None:
         position = {*(inner.start for inner, _ in assigned), *self.mentions(), *uses(self.script, VISIBLE)}
         for entry in sorted(position):
             self.change(entry, entry + len(VISIBLE), self.card.visible)
-            self.say(
+            self.report(
                 visible_devices.rule,
                 "changed",
                 entry,
@@ -185,11 +185,11 @@ class Migration:
             if self.card.name == "npu" and "$" in value and VISIBLE not in value:
                 self.warn_of_order(node)
 
-    def warn_of_order(self, word: Word) -> None:
-        self.say(
+    def warn_of_order(self, token: Word) -> None:
+        self.report(
             visible_devices.rule,
             "advice",
-            word.start,
+            token.start,
             "make sure that the list ascends strictly (0,1,3; not 1,0): else the NPU's runtime sees no device",
             "请确保列表严格升序(如 0,1,3,不能是 1,0),否则看不到任何昇腾设备",
             "low",
@@ -226,10 +226,10 @@ class Migration:
                 continue
             if NCCL.fullmatch(match[1]):
                 english, chinese = on_nccl(match[1], self.card)
-                self.say(nccl_variables.rule, "manual", token.start, english, chinese, "medium")
+                self.report(nccl_variables.rule, "manual", token.start, english, chinese, "medium")
             elif match[1] in OTHERS:
                 english, chinese = on_other(match[1], self.card)
-                self.say(nccl_variables.rule, "advice", token.start, english, chinese, "low")
+                self.report(nccl_variables.rule, "advice", token.start, english, chinese, "low")
 
     def look_at_options(self, command: list[Word]) -> None:
         for index, token in enumerate(command):
@@ -252,28 +252,30 @@ class Migration:
     def carry(self, rule: Rule, known: bool, value: Word, old: str, new: str, option: str) -> None:
         start = value.start + value.text.index(old)
         if known:
-            if rule.wanted(self.options):
+            if rule.is_wanted(self.options):
                 self.change(start, start + len(old), new)
-            self.say(rule, "changed", start, f"{option} {old} becomes {new}", f"{option} 的值 {old} 改为 {new}", "low")
+            self.report(
+                rule, "changed", start, f"{option} {old} becomes {new}", f"{option} 的值 {old} 改为 {new}", "low"
+            )
         else:
             message = f"{option} {value.plain}: no script of the project declares it; if it means the card, write {new}"
             zh = f"{option} {value.plain}:项目中没有声明此选项;若指加速卡,请改为 {new}"
-            self.say(rule, "advice", start, message, zh, "low")
+            self.report(rule, "advice", start, message, zh, "low")
 
     def look_at_words(self, command: list[Word]) -> None:
         rule = launch_commands.rule
         for token in command:
             if token.plain.rpartition("/")[2] == launch_commands.MONITOR:
                 english, chinese = launch_commands.on_monitor(self.options.to)
-                self.say(rule, "advice", token.start, english, chinese, "low")
+                self.report(rule, "advice", token.start, english, chinese, "low")
             elif token.plain.rpartition("/")[2] in LAUNCHERS:
                 english, chinese = launch_commands.on_launcher(self.root)
-                self.say(rule, "advice", token.start, english, chinese, "low")
+                self.report(rule, "advice", token.start, english, chinese, "low")
             elif token.text[:1] in "\"'" and CUDA_IN_PYTHON.search(token.text) and runs_python(command):
                 self.say_python(token.start)
             elif launch_commands.MONITOR in token.text and "$(" in token.text:
                 english, chinese = launch_commands.on_monitor(self.options.to)
-                self.say(rule, "advice", token.start, english, chinese, "low")
+                self.report(rule, "advice", token.start, english, chinese, "low")
 
     def look_at_documents(self) -> None:
         for start, end in self.script.documents:
@@ -281,11 +283,11 @@ class Migration:
             if match is not None:
                 self.say_python(match.start())
 
-    def say_python(self, place: int) -> None:
-        self.say(
+    def say_python(self, start: int) -> None:
+        self.report(
             launch_commands.rule,
             "manual",
-            place,
+            start,
             f"Python code within a shell script is not migrated: it uses CUDA; write {self.card.device}",
             f"shell 脚本中的 Python 代码不会被迁移:其中使用了 CUDA,请改为 {self.card.device}",
             "medium",
@@ -296,10 +298,10 @@ class Migration:
     def change(self, start: int, end: int, text: str) -> None:
         self.edits[start] = (end, text)
 
-    def say(self, rule: Rule, status: Status, place: int, english: str, chinese: str, risk: Risk) -> None:
-        if rule.wanted(self.options):
-            line = self.script.line_of(place)
-            column = place - (self.text.rfind("\n", 0, place) + 1) + 1
+    def report(self, rule: Rule, status: Status, start: int, english: str, chinese: str, risk: Risk) -> None:
+        if rule.is_wanted(self.options):
+            line = self.script.line_of(start)
+            column = start - (self.text.rfind("\n", 0, start) + 1) + 1
             self.findings.append(
                 Finding(self.path, line, line, column, rule.name, rule.kind, status, english, chinese, risk)
             )
@@ -311,7 +313,7 @@ class Migration:
             location = end
         return "".join([*pieces, self.text[location:]])
 
-    def finished(self) -> Iterator[Finding]:
+    def sorted_findings(self) -> Iterator[Finding]:
         old, new = lines_of(self.text), lines_of(self.after())
         seen = set()
         for finding in sorted(self.findings, key=lambda finding: finding.order):

@@ -35,49 +35,49 @@ class NeutralMigration(Migration):
         rule = visible_devices.rule
         commands = [command for command in self.script.commands if command[0].plain not in SAYS]
         assigned = [token for command in commands for token in self.assignments(command)]
-        if not rule.wanted(self.options) or not self.all_fit(rule, assigned):
+        if not rule.is_wanted(self.options) or not self.all_fit(rule, assigned):
             return
         for command in commands:
             if not any(name in item.text for item in command for name in NAMES):
                 for part, value in find_settings(command):
                     self.add(rule, command, part, value)
 
-    def add(self, rule: Rule, command: list[Word], word: Word, value: str) -> None:
+    def add(self, rule: Rule, command: list[Word], token: Word, value: str) -> None:
         if (
-            not has_room(command, word)
+            not has_room(command, token)
             or "$(" in value
             or "`" in value
-            or self.text[word.end : word.end + 1] in GOES_ON
+            or self.text[token.end : token.end + 1] in GOES_ON
         ):
             others = " and ".join(NAMES)
             said = f"other cards have variables of their own: {others}", f"其他加速卡使用各自的变量:{others}"
-            self.say(rule, "advice", word.start, *said, "low")
+            self.report(rule, "advice", token.start, *said, "low")
             return
-        self.change(word.end, word.end, "".join(f" {name}{value}" for name in NAMES))
+        self.change(token.end, token.end, "".join(f" {name}{value}" for name in NAMES))
         message = "the visible devices are set for every kind of card; an NPU requires them in ascending order"
-        self.say(rule, "changed", word.start, message, "同时设置各类加速卡的可见设备变量;NPU 要求编号升序", "low")
+        self.report(rule, "changed", token.start, message, "同时设置各类加速卡的可见设备变量;NPU 要求编号升序", "low")
 
     def look_at_variables(self, command: list[Word]) -> None:
         for token in command:
             match = ASSIGNMENT.fullmatch(token.text)
             if match is not None and NCCL.fullmatch(match[1]):
-                self.say(nccl.rule, "advice", token.start, *on_nccl_alone(match[1]), "low")
+                self.report(nccl.rule, "advice", token.start, *on_nccl_alone(match[1]), "low")
             elif match is not None and match[1] in OTHERS:
                 for card in CARDS.values():
-                    self.say(nccl.rule, "advice", token.start, *on_other(match[1], card), "low")
+                    self.report(nccl.rule, "advice", token.start, *on_other(match[1], card), "low")
 
     def carry(self, rule: Rule, known: bool, value: Word, old: str, new: str, option: str) -> None:
         """The value of an option: it is CUDA's wherever the script is started."""
         rule = backend.rule if rule is backend.rule else any_device_text.rule
         message = f"{option} {value.plain} requires CUDA on every machine: remove it where the default is right"
         zh = f"{option} {value.plain} 在任何机器上都指定 CUDA:若默认值可用,请去掉此选项"
-        self.say(rule, "manual" if known else "advice", value.start, message, zh, "medium" if known else "low")
+        self.report(rule, "manual" if known else "advice", value.start, message, zh, "medium" if known else "low")
 
-    def say_python(self, place: int) -> None:
-        self.say(
+    def say_python(self, start: int) -> None:
+        self.report(
             launch_commands.rule,
             "manual",
-            place,
+            start,
             "Python code within a shell script is not migrated: it uses CUDA; move it into a script",
             "shell 脚本中的 Python 代码不会被迁移:其中使用了 CUDA,请移入独立的脚本",
             "medium",

@@ -41,11 +41,11 @@ class Script:
     dead: list[tuple[int, int]] = field(default_factory=list)
     documents: list[tuple[int, int]] = field(default_factory=list)
 
-    def is_dead(self, place: int) -> bool:
-        return any(start <= place < end for start, end in self.dead)
+    def is_dead(self, position: int) -> bool:
+        return any(start <= position < end for start, end in self.dead)
 
-    def line_of(self, place: int) -> int:
-        return self.text.count("\n", 0, place) + 1
+    def line_of(self, position: int) -> int:
+        return self.text.count("\n", 0, position) + 1
 
 
 def read(text: str) -> Script:
@@ -69,88 +69,88 @@ class _Reader:
             location = self.step(location)
         self.end_command(len(self.text))
 
-    def step(self, place: int) -> int:
+    def step(self, position: int) -> int:
         """Look at one character, or at one quoted piece; where to go on."""
-        char = self.text[place]
+        char = self.text[position]
         if char == "\\":
-            return self.escape(place)
+            return self.escape(position)
         if char in "\"'":
-            return self.quote(place, char)
+            return self.quote(position, char)
         if char == "#" and self.begin < 0:
-            return self.comment(place)
-        if self.text.startswith("<<", place) and not self.text.startswith("<<<", place):
-            return self.heredoc(place)
-        if self.text.startswith("${", place):
-            return self.braces(place)
+            return self.comment(position)
+        if self.text.startswith("<<", position) and not self.text.startswith("<<<", position):
+            return self.heredoc(position)
+        if self.text.startswith("${", position):
+            return self.braces(position)
         if char in BLANK or char in "<>":
-            self.end_word(place)
-            return place + 1
+            self.end_word(position)
+            return position + 1
         if char in SEPARATORS:
-            self.end_command(place)
-            return self.documents(place + 1) if char == "\n" else place + 1
-        self.begin = place if self.begin < 0 else self.begin
-        return place + 1
+            self.end_command(position)
+            return self.documents(position + 1) if char == "\n" else position + 1
+        self.begin = position if self.begin < 0 else self.begin
+        return position + 1
 
-    def escape(self, place: int) -> int:
-        if self.text.startswith(("\\\n", "\\\r\n"), place):
-            self.end_word(place)
-            return self.text.index("\n", place) + 1
-        self.begin = place if self.begin < 0 else self.begin
-        return place + 2
+    def escape(self, position: int) -> int:
+        if self.text.startswith(("\\\n", "\\\r\n"), position):
+            self.end_word(position)
+            return self.text.index("\n", position) + 1
+        self.begin = position if self.begin < 0 else self.begin
+        return position + 2
 
-    def quote(self, place: int, char: str) -> int:
-        self.begin = place if self.begin < 0 else self.begin
-        end = place + 1
+    def quote(self, position: int, char: str) -> int:
+        self.begin = position if self.begin < 0 else self.begin
+        end = position + 1
         while end < len(self.text) and self.text[end] != char:
             end += 2 if self.text[end] == "\\" and char == '"' else 1
         if char == "'":
-            self.script.dead.append((place, end))
+            self.script.dead.append((position, end))
         return min(end, len(self.text)) + 1
 
-    def braces(self, place: int) -> int:
-        self.begin = place if self.begin < 0 else self.begin
-        end = self.text.find("}", place)
+    def braces(self, position: int) -> int:
+        self.begin = position if self.begin < 0 else self.begin
+        end = self.text.find("}", position)
         return len(self.text) if end < 0 else end + 1
 
-    def comment(self, place: int) -> int:
-        end = self.text.find("\n", place)
+    def comment(self, position: int) -> int:
+        end = self.text.find("\n", position)
         end = len(self.text) if end < 0 else end
-        self.script.dead.append((place, end))
+        self.script.dead.append((position, end))
         return end
 
-    def heredoc(self, place: int) -> int:
-        match = HEREDOC.match(self.text, place)
-        self.end_word(place)
+    def heredoc(self, position: int) -> int:
+        match = HEREDOC.match(self.text, position)
+        self.end_word(position)
         if match is None:
-            return place + 2
+            return position + 2
         mark = match[2] or match[3] or match[4]
         self.pending.append((mark, bool(match[1]), match[4] is None or "\\" in match[0]))
         return match.end()
 
-    def documents(self, place: int) -> int:
+    def documents(self, position: int) -> int:
         """Behind a line that begins here-documents: past them."""
         for mark, tabs, quoted in self.pending:
-            start = place
-            while place < len(self.text):
-                stop = self.text.find("\n", place)
+            start = position
+            while position < len(self.text):
+                stop = self.text.find("\n", position)
                 stop = len(self.text) if stop < 0 else stop
-                line = self.text[place:stop].rstrip("\r")
-                place = stop + 1
+                line = self.text[position:stop].rstrip("\r")
+                position = stop + 1
                 if (line.lstrip("\t") if tabs else line) == mark:
                     break
-            self.script.documents.append((start, min(place, len(self.text))))
+            self.script.documents.append((start, min(position, len(self.text))))
             if quoted:
-                self.script.dead.append((start, min(place, len(self.text))))
+                self.script.dead.append((start, min(position, len(self.text))))
         self.pending = []
-        return min(place, len(self.text))
+        return min(position, len(self.text))
 
-    def end_word(self, place: int) -> None:
+    def end_word(self, position: int) -> None:
         if self.begin >= 0:
-            self.command.append(Word(self.begin, self.text[self.begin : place]))
+            self.command.append(Word(self.begin, self.text[self.begin : position]))
             self.begin = -1
 
-    def end_command(self, place: int) -> None:
-        self.end_word(place)
+    def end_command(self, position: int) -> None:
+        self.end_word(position)
         self.script.commands.append(self.command)
         self.command = []
 

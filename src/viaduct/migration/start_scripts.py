@@ -53,7 +53,7 @@ def make_start_scripts(outcome: Outcome) -> dict[str, str]:
 
 
 def framework_started(outcome: Outcome) -> Framework:
-    """That of the entry script; where it is not known, or uses both, that of which more files were changed."""
+    """Return the framework of the entry script; if unknown or both, the one of which more files were changed."""
     found = outcome.frameworks.get(outcome.entry, frozenset())
     if len(found) == 1:
         return TORCH if TORCH in found else TENSORFLOW

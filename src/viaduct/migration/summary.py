@@ -94,8 +94,8 @@ def reasons_for(outcome: Outcome, ledger: list[Row]) -> tuple[str, ...]:
     )
 
 
-def counted_reason(count: int, one: str, many: str) -> list[str]:
-    return [f"{count} {one if count == 1 else many}"] if count else []
+def counted_reason(count: int, singular: str, plural: str) -> list[str]:
+    return [f"{count} {singular if count == 1 else plural}"] if count else []
 
 
 def headline(summary: Summary) -> str:
@@ -111,5 +111,5 @@ def headline(summary: Summary) -> str:
     return f"{summary.verdict}: {'; '.join([*left, *excluded, done])}"
 
 
-def plural(count: int, thing: str) -> str:
-    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+def plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""How symbols of TensorFlow 1.15 stand on the accelerator: what the vendor's own table says of the ones that matter.
+"""Support of TensorFlow 1.15's symbols on the accelerator: the vendor's own table for the ones that matter.
 
 Only what was read or tried is listed; a symbol that is not here is neither promised nor refused. `rule` names the rule
 that deals with a symbol; those without one are reported by `unsupported_api`. A name that ends with `.*` stands for

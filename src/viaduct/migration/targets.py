@@ -1,4 +1,4 @@
-"""What a migration is for, as `--to` names it: how a rule writes a device, a backend or a move for it.
+"""Targets of a migration, as `--to` names them: how a rule writes a device, a backend or a move for each.
 
 A rule finds a construct once and asks `site.target` for the text that replaces it. For `npu` and `mlu` that is a name
 of the card (`"npu:0"`, `"hccl"`); for `any` it is a call of the helper module, which asks the machine at run time.
@@ -115,9 +115,9 @@ def helper(site: Site, at: ast.AST | None = None) -> str:
     known = next((local for local, what in work.names.added.items() if what == full), None)
     if known is not None:
         return known
-    local = NAME if NAME not in work.names.taken or is_ours(site, full) else work.free_name(f"any_{NAME}")
+    local = NAME if NAME not in work.names.used_names or is_ours(site, full) else work.free_name(f"any_{NAME}")
     work.needed[local] = full
-    work.names.taken.add(local)
+    work.names.used_names.add(local)
     work.names.added[local] = full
     return local
 
@@ -126,4 +126,4 @@ def is_ours(site: Site, full: str) -> bool:
     """Return True if functions import the helper each for itself, and nothing else has its name."""
     names = site.work.names
     bound = [scope.bound[NAME] for scope in names.scopes.values() if NAME in scope.bound]
-    return bool(bound) and all(names.agreed(binding) == full for binding in bound)
+    return bool(bound) and all(names.common_name(binding) == full for binding in bound)

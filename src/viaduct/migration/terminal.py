@@ -97,7 +97,7 @@ def group_findings(outcome: Outcome, status: Status, language: str) -> dict[tupl
     """(risk, rule, message) -> places, in the order of risk and then of rules."""
     groups: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     chosen = [finding for finding in outcome.findings if finding.status == status]
-    for finding in sorted(chosen, key=lambda one: rank(one, status)):
+    for finding in sorted(chosen, key=lambda finding: rank(finding, status)):
         location = printable_path(outcome.where(finding))
         entries = groups[finding.risk, finding.rule, finding.text(language)]
         if location not in entries:

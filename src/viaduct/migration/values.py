@@ -1,4 +1,4 @@
-"""What kind of thing an expression is: a dataset, a session, a run configuration; as far as the text shows it.
+"""Kinds of values: an expression is a dataset, a session, a run configuration, as far as the text shows it.
 
 A call of a known constructor has its kind; a method of a dataset that returns a dataset has; a name has the kind that
 all its assignments in the scope agree on; a parameter has the kind of every argument passed for it in the project, or,
@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from viaduct.cards.tensorflow_api import full_name
 from viaduct.migration.classes import OBJECT, attribute_of, class_called, is_module, is_torch_object, owner_of
 from viaduct.migration.names import Function, Names, Scope, all_arguments
 from viaduct.migration.predicates import is_none
@@ -65,18 +66,18 @@ CONSTRUCTORS = {
     "tensorflow.train.SessionManager": "session_manager",
     "tensorflow.ConfigProto": "config_proto",
     "tensorflow.core.protobuf.config_pb2.ConfigProto": "config_proto",
-    "npu_bridge.npu_init.npu_config_proto": "npu_config_proto",
+    full_name("npu_config_proto"): "npu_config_proto",
     "tensorflow.estimator.RunConfig": "run_config",
     "tensorflow.estimator.tpu.RunConfig": "tpu_run_config",
-    "npu_bridge.estimator.npu.npu_config.NPURunConfig": "npu_run_config",
-    "npu_bridge.npu_init.npu_run_config_init": "npu_run_config",
+    full_name("NPURunConfig"): "npu_run_config",
+    full_name("npu_run_config_init"): "npu_run_config",
     "tensorflow.estimator.Estimator": "estimator",
     "tensorflow.estimator.tpu.TPUEstimator": "estimator",
-    "npu_bridge.estimator.npu.npu_estimator.NPUEstimator": "npu_estimator",
-    "npu_bridge.estimator.npu.npu_optimizer.NPUDistributedOptimizer": "npu_optimizer",
-    "npu_bridge.estimator.npu.npu_optimizer.npu_distributed_optimizer_wrapper": "npu_optimizer",
-    "npu_bridge.npu_init.npu_tf_optimizer": "npu_optimizer",
-    "npu_bridge.estimator.npu.npu_loss_scale_optimizer.NPULossScaleOptimizer": "loss_scale_optimizer",
+    full_name("NPUEstimator"): "npu_estimator",
+    full_name("NPUDistributedOptimizer"): "npu_optimizer",
+    full_name("npu_distributed_optimizer_wrapper"): "npu_optimizer",
+    full_name("npu_tf_optimizer"): "npu_optimizer",
+    full_name("NPULossScaleOptimizer"): "loss_scale_optimizer",
     "tensorflow.train.experimental.enable_mixed_precision_graph_rewrite": "optimizer",
     "tensorflow.train.experimental.MixedPrecisionLossScaleOptimizer": "loss_scale_optimizer",
     "tensorflow.contrib.mixed_precision.LossScaleOptimizer": "loss_scale_optimizer",
@@ -234,9 +235,9 @@ class Values:
             return self.kind_of_own_attribute(owner, name)  # type: ignore[arg-type]
         if sort == "method":
             return self.kind_of_own_method(owner, name)  # type: ignore[arg-type]
-        return self.look(owner)  # type: ignore[arg-type]
+        return self.find_kind(owner)  # type: ignore[arg-type]
 
-    def look(self, node: ast.AST | None) -> Found:
+    def find_kind(self, node: ast.AST | None) -> Found:
         """The kind of an expression; a chain of calls is followed to its beginning and back."""
         chain: list[ast.Call | ast.Attribute] = []
         while True:
@@ -281,16 +282,16 @@ class Values:
             scope = self.names.binding_scope(node.id, self.names.scope_of(node))
             return self.read(("name", scope, node.id)) if scope is not None else None
         if isinstance(node, ast.IfExp):
-            return single_kind({self.look(node.body), self.look(node.orelse)})
+            return single_kind({self.find_kind(node.body), self.find_kind(node.orelse)})
         if isinstance(node, ast.Tuple) and len(node.elts) < 9:
             return self.kind_of_tuple(node)
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and type(node.slice.value) is int:
-            found = self.look(node.value)
+            found = self.find_kind(node.value)
             return found if isinstance(found, Undecided) else element_of(found, node.slice.value)
         return None
 
     def kind_of_tuple(self, node: ast.Tuple) -> Found:
-        kinds = [self.look(element) for element in node.elts]
+        kinds = [self.find_kind(element) for element in node.elts]
         if any(isinstance(kind, Undecided) for kind in kinds):
             return UNDECIDED
         plain = [kind if isinstance(kind, str) and not kind.startswith(TUPLE) else "" for kind in kinds]
@@ -339,7 +340,7 @@ class Values:
         """`self.build()`: what all returns of the class's method are, or of the class's that it derives from."""
         methods = self.methods_of(owner).get(name)
         if methods:
-            return single_kind({self.look(statement.value) for statement in returns_of(self.names, methods[0])})
+            return single_kind({self.find_kind(statement.value) for statement in returns_of(self.names, methods[0])})
         receiver = self.kind_of_self(owner)
         return self.kind_from_method(receiver, name) if receiver else None
 
@@ -372,7 +373,7 @@ class Values:
             if isinstance(value, Element):
                 kinds.add(self.kind_of_element(value))
             elif not is_none(value):
-                found = self.look(value)
+                found = self.find_kind(value)
                 if found is not None or not goes_on(value):
                     kinds.add(found)
         return single_kind(kinds)
@@ -380,11 +381,11 @@ class Values:
     def kind_of_element(self, element: Element) -> Found:
         value = element.value
         if element.index < 0:
-            return self.look(value)
+            return self.find_kind(value)
         if isinstance(value, ast.Tuple | ast.List):
             same = len(value.elts) == element.count and not any(isinstance(part, ast.Starred) for part in value.elts)
-            return self.look(value.elts[element.index]) if same else None
-        found = self.look(value)
+            return self.find_kind(value.elts[element.index]) if same else None
+        found = self.find_kind(value)
         return found if isinstance(found, Undecided) else element_of(found, element.index, element.count)
 
     def kind_of_own_attribute(self, owner: ast.ClassDef, name: str) -> Found:

@@ -1,4 +1,4 @@
-"""Which files of a project are migrated, which are copied, and which are left out, with the reason for each.
+"""Files of a project that are migrated, copied, or left out, with the reason for each.
 
 Nothing outside the folder is touched: links are not followed. What git ignores, virtual environments and caches are
 left out, as a fresh clone would not have them either.
@@ -109,14 +109,14 @@ class Walk:
         self.others = [path for path in self.others if path not in gone]
         self.excluded = sorted({*self.excluded, *found})
         left_out = [Skipped(path, EXCLUDED) for path in found]
-        self.skipped = sorted([*self.skipped, *left_out], key=lambda one: one.path)
+        self.skipped = sorted([*self.skipped, *left_out], key=lambda entry: entry.path)
         return found
 
     def leave_out(self, path: str, reason: str) -> None:
         for paths in (self.scripts, self.others, self.excluded, self.links):
             if path in paths:
                 paths.remove(path)
-        self.skipped = sorted([*self.skipped, Skipped(path, reason)], key=lambda one: one.path)
+        self.skipped = sorted([*self.skipped, Skipped(path, reason)], key=lambda entry: entry.path)
 
 
 def is_below(pattern: ignoring.Pattern, path: str) -> bool:
@@ -184,12 +184,12 @@ def walk_folder(root: Path) -> Walk:
                 (found.scripts if is_script(entry.path) else found.others).append(path)
     for paths in (found.scripts, found.others, found.links, found.folders):
         paths.sort()
-    found.skipped.sort(key=lambda one: one.path)
+    found.skipped.sort(key=lambda entry: entry.path)
     return found
 
 
 def is_script(path: str | Path) -> bool:
-    """By its suffix; without one, or of what can be executed, by a first line that names Python."""
+    """Return True for a Python script: by its suffix, or without one by a first line that names Python."""
     name = os.path.basename(path)
     if name.endswith(SUFFIXES):
         return True

@@ -87,7 +87,7 @@ def write_out(outcome: Outcome, out: Path, extra: Mapping[str, str], link_data: 
             check_stop(stop)
             os.rename(copy, out)
         except Stopped:
-            stop.say(f"{printable_path(str(out))} was not written.")
+            stop.report_outcome(f"{printable_path(str(out))} was not written.")
             raise BadValue(f"stopped by {stop.name}.", f"{printable_path(str(out))} was not written.") from None
         except OSError as error:
             raise cannot_write(out, error) from error
@@ -173,7 +173,7 @@ class Links:
     def is_within(self, path: str) -> bool:
         return bool(self.folders) and any(folder in self.folders for folder in folders_of(path))
 
-    def make(self, path: str, copy: Path) -> None:
+    def create(self, path: str, copy: Path) -> None:
         os.symlink(self.root / path, copy / path)
 
 
@@ -188,7 +188,7 @@ def folders_of(path: str) -> list[str]:
 def copy_project(outcome: Outcome, copy: Path, stop: Stop, links: Links | None = None) -> None:
     for folder in outcome.walk.folders:
         if links is not None and folder in links.folders:
-            links.make(folder, copy)
+            links.create(folder, copy)
         elif links is None or not links.is_within(folder):
             (copy / folder).mkdir()
     for path in outcome.walk.links:
@@ -199,7 +199,7 @@ def copy_project(outcome: Outcome, copy: Path, stop: Stop, links: Links | None =
         check_stop(stop)
         if links is not None and (path in links.files or links.is_within(path)):
             if path in links.files:
-                links.make(path, copy)
+                links.create(path, copy)
             continue
         if not copy_file(outcome, path, copy / path):
             continue

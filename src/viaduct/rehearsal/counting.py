@@ -95,11 +95,13 @@ class Counter(Watcher):
             self.count_step()
 
     def on_update_begin(self, step: int, optimizer: torch.optim.Optimizer) -> None:
+        """Note that an optimizer makes the updates, and let the observation see the gradients."""
         self._by_hand.has_optimizer = True
         if self.observation:
             self.observation.update_begins(step, optimizer)
 
     def on_update_end(self, step: int, optimizer: torch.optim.Optimizer) -> None:
+        """Note the optimizer that made the update."""
         self._optimizer = optimizer
 
     def count_step(self) -> None:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import viaduct
+from viaduct.cards import NPU
 from viaduct.cluster.generate import make_table as make_table
 from viaduct.cluster.ranktable import parse_table
 from viaduct.rehearsal import limits
@@ -20,8 +21,8 @@ from viaduct.rehearsal.plan import VARIABLE, Plan
 HOOK = Path(__file__).parents[1] / "scripts" / "hook"
 ROOT = Path(viaduct.__file__).parents[1]
 OTHER_JOBS = {
-    "TF_CONFIG", "RANK", "RANK_ID", "RANK_SIZE", "RANK_TABLE_FILE", "DEVICE_ID",
-    "ASCEND_DEVICE_ID", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR",
+    "TF_CONFIG", "RANK", "RANK_ID", "RANK_SIZE", NPU.rank_table, "DEVICE_ID",
+    NPU.device_choice, "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR",
     "MASTER_PORT", "NODE_RANK", "CM_WORKER_SIZE", "HOROVOD_RANK", "HOROVOD_SIZE",
 }  # fmt: skip
 HOST = "192.0.2.1"  # kept for documents (RFC 5737): a rank table holds no loopback address
@@ -81,7 +82,7 @@ def rank_variables(plan: Plan, given: Mapping[str, str]) -> dict[str, str]:
     path = Path(plan.record) / TABLE
     table = parse_table(path.read_bytes(), path=path)
     known = table.environment(int(given["RANK"]), job=os.environ.get("JOB_ID", JOB))
-    return {name: known[name] for name in ("RANK_ID", "RANK_SIZE", "DEVICE_ID", "RANK_TABLE_FILE", "JOB_ID")}
+    return {name: known[name] for name in ("RANK_ID", "RANK_SIZE", "DEVICE_ID", NPU.rank_table, "JOB_ID")}
 
 
 def write_table(plan: Plan) -> None:

@@ -86,9 +86,11 @@ class DirectFiles:
     """The user's files themselves (--here)."""
 
     def command(self, command: list[str]) -> list[str]:
+        """Return the command as it is: the script sees its own files."""
         return command
 
     def close(self) -> tuple[list[str], list[str]]:
+        """Return nothing: what the script wrote is where it wrote it."""
         return [], []
 
 
@@ -105,9 +107,11 @@ class OverlayFiles:
             ) from None
 
     def command(self, command: list[str]) -> list[str]:
+        """Return the command that runs within the overlay."""
         return self.view.command(self.plan.work, command)
 
     def close(self) -> tuple[list[str], list[str]]:
+        """Unmount the overlay; return what the script wrote and which originals changed."""
         self.view.close()
         written = [(name, path) for name, path in self.view.find_written() if is_of_interest(name, self.plan)]
         wrote = keep_written(self.plan, written)
@@ -128,9 +132,11 @@ class MirrorFiles:
         guard.save(plan.record, [*near, *self.mirror.originals])
 
     def command(self, command: list[str]) -> list[str]:
+        """Return the command as it is: the script runs in the mirror."""
         return command
 
     def close(self) -> tuple[list[str], list[str]]:
+        """Return what the script wrote in the mirror and which originals changed."""
         changed = self.mirror.changed_originals()
         wrote = keep_written(self.plan, self.mirror.find_written())
         shutil.rmtree(self.mirror.folder, ignore_errors=True)

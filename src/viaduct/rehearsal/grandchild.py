@@ -30,7 +30,7 @@ FIRST = {"torch": ("torch",), "tf1": ("tensorflow", *NPU.tensorflow_modules, "ho
 
 
 def join() -> None:
-    """In a process of a rehearsal, before its first line; anywhere else nothing happens."""
+    """Join the rehearsal before the process's first line; outside a rehearsal do nothing."""
     plan = plans.current() if os.environ.get(plans.VARIABLE) else None
     if plan is not None and not is_ours():
         start_own_script(plan)
@@ -97,7 +97,9 @@ class LoadedModule(importlib.abc.Loader):
         return importlib.machinery.ModuleSpec(self.name, self, is_package=package)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
+        """Return the module that is loaded already."""
         return self.module
 
     def exec_module(self, module: ModuleType) -> None:
+        """Give the module its true spec back; it was executed before."""
         module.__spec__ = self.true_spec

@@ -196,6 +196,7 @@ def is_replaced(before: Known, now: list[torch.Tensor]) -> bool:
 
 
 def checksum(tensor: torch.Tensor) -> int:
+    """Return the CRC-32 of a tensor's bytes."""
     import torch
 
     plain = tensor.detach().cpu().contiguous()

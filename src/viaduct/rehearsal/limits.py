@@ -48,6 +48,7 @@ class Place:
 
     @property
     def text(self) -> str:
+        """Text of the line."""
         return linecache.getline(self.file, self.line).strip()
 
     def __str__(self) -> str:
@@ -93,7 +94,7 @@ def normalise_name(name: str) -> str:
 
 
 def mode(name: str = "") -> Mode:
-    """How a limit is enforced in this process; without a name, how those are that nobody singled out."""
+    """Return how a limit is enforced in this process; without a name, the mode of all that are not named."""
     everything, single = parse(os.environ.get(SWITCHES, ""))
     return single.get(normalise_name(name), everything)
 

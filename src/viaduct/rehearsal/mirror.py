@@ -202,6 +202,7 @@ class Mirror:
 
 
 def is_home(path: Path) -> bool:
+    """Return True for the user's home folder."""
     return str(path) == os.path.expanduser("~")
 
 
@@ -223,6 +224,7 @@ def read_state(path: str | Path) -> State:
 
 
 def below(path: Path) -> Iterator[Path]:
+    """Yield a path and everything below it."""
     yield path
     for root, folders, files in os.walk(path):
         folders.sort()
@@ -230,7 +232,7 @@ def below(path: Path) -> Iterator[Path]:
 
 
 def list_entries(folder: Path) -> list[os.DirEntry[str]]:
-    """By name; a folder that may not be read, or that is gone since, is empty in the mirror, as for the script."""
+    """Return a folder's entries by name; a folder that cannot be read, or is gone, is empty as for the script."""
     try:
         with os.scandir(folder) as found:
             return sorted(found, key=lambda entry: entry.name)

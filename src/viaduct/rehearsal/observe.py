@@ -273,6 +273,7 @@ def contains(outer: nn.Module, inner: nn.Module) -> bool:
 
 
 def true_loss(loss: torch.Tensor) -> torch.Tensor:
+    """Return the loss before a scaler multiplied it."""
     kept: torch.Tensor = getattr(loss, _FACTOR, loss)
     return kept.detach()
 

@@ -183,12 +183,14 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def check(result: int, what: str) -> None:
+    """Raise OSError with errno's text if a system call failed."""
     if result != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{what}: {os.strerror(number)}")
 
 
 def mount(source: str, target: str, kind: str, flags: int, options: str = "") -> None:
+    """Call mount(2)."""
     arguments = (os.fsencode(source), os.fsencode(target), kind.encode(), ctypes.c_ulong(flags), options.encode())
     check(_libc.mount(*arguments), f"mounting {kind or 'a folder'} at {target}")
 
@@ -204,11 +206,13 @@ def make_namespace() -> None:
 
 
 def mount_points() -> list[str]:
+    """Return the folders at which something is mounted."""
     lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     return [line.split()[4].encode("latin-1", "replace").decode("unicode_escape") for line in lines]
 
 
 def is_below(path: str, folders: Iterable[str]) -> bool:
+    """Return True if a path lies below one of the folders."""
     return any(path.startswith(folder.rstrip("/") + "/") for folder in folders)
 
 
@@ -261,6 +265,7 @@ def seed_files(tree: str, front: str, target: str, upper: str) -> dict[str, list
 
 
 def is_same_file(path: str, other: str) -> bool:
+    """Return True if two files have the same content; False if one cannot be read."""
     try:
         return filecmp.cmp(path, other, shallow=True)
     except OSError:
@@ -279,15 +284,18 @@ def make_folders(inside: str, target: str, upper: str) -> None:
 
 
 def state_of(path: str | Path) -> list[int]:
+    """Return what changes with a file's content: time, size and inode."""
     found = os.stat(path)
     return [found.st_mtime_ns, found.st_size, found.st_ino]
 
 
 def open_path(path: str) -> str:
+    """Return a path to an open descriptor, which stays valid when something is mounted over it."""
     return f"/proc/self/fd/{os.open(path, os.O_PATH)}"
 
 
 def mount_overlay(target: str, lower: str, upper: str) -> None:
+    """Mount an overlay with the first set of options that the kernel takes."""
     for options in OPTIONS:
         try:
             mount(
@@ -305,6 +313,7 @@ def mount_overlay(target: str, lower: str, upper: str) -> None:
 
 
 def hold() -> None:
+    """Make the namespace, mount the layout that stdin describes, and wait until stdin is closed."""
     layout = json.loads(sys.stdin.readline())
     try:
         make_namespace()
@@ -316,6 +325,7 @@ def hold() -> None:
 
 
 def enter(pid: str, folder: str, command: list[str]) -> None:
+    """Enter the namespaces of a process and run a command there."""
     for kind in ("user", "mnt"):
         theirs, ours = f"/proc/{pid}/ns/{kind}", f"/proc/self/ns/{kind}"
         if os.stat(theirs).st_ino != os.stat(ours).st_ino:

@@ -71,7 +71,7 @@ class Plan:
 
     @property
     def processes(self) -> int:
-        """How many are started from outside."""
+        """Number of processes that are started from outside."""
         return 1 if self.launches_itself else self.ranks
 
     def save(self) -> Path:

@@ -55,6 +55,7 @@ def rehearse(plan: Plan, tell: Callable[[str], None]) -> Summary:
 
 
 def tell_changed(changed: list[str], tell: Callable[[str], None]) -> None:
+    """Warn of files of the user that were changed while the script ran."""
     for path in changed[:SHOWN]:
         tell(f"ATTENTION: your own {path} was changed while the script ran; it is reached through a link.")
     if len(changed) > SHOWN:

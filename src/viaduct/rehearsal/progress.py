@@ -33,7 +33,7 @@ class Progress:
 
 
 def read(record: Path, folder: str) -> dict[str, dict[str, Any]]:
-    """By process."""
+    """Return the progress of each process."""
     found = {path.stem: path.read_text() for path in sorted((record / folder).glob("*.json"))}
     return {pid: json.loads(text) for pid, text in found.items() if text.strip()}
 

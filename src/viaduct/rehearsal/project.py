@@ -206,6 +206,7 @@ def is_importable(top: str) -> bool:
 
 
 def read_source(path: Path, must: bool) -> Source | None:
+    """Return the syntax tree of a script or notebook."""
     try:
         refuse_special_file(path)
         tree = ast.parse(notebook_runs.read_source(path, path.read_bytes()), str(path))
@@ -274,7 +275,7 @@ def last_name(node: ast.expr) -> str:
 
 
 def stage_of(project: Project) -> StageName:
-    """By what the script itself surely imports, then by what its project does.
+    """Return the stage of a script by what it surely imports, then by what its project does.
 
     An import in a `try` or in a function may never happen, such as that of TensorFlow in a script that can export.
     Where both frameworks are left, the one that trains.

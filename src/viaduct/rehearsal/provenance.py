@@ -81,12 +81,15 @@ class Recorder:
         return code
 
     def load_main(self, path: Path) -> CodeType:
+        """Return the code of the script that is started, and record the file."""
         return self.compile_file(path.read_bytes(), str(path), "__main__")
 
     def show_main(self, path: Path) -> Path:
+        """Return the path under which the script sees itself."""
         return Path(self.trees.show(str(path)))
 
     def record(self, name: str, path: str, digest: str, from_file: bool) -> None:
+        """Record a file that was executed, once for each process and content."""
         side = self.trees.side(path)
         key = (os.getpid(), path, digest, from_file)
         if side is None or key in self._said:
@@ -177,16 +180,20 @@ class OwnLoader(importlib.machinery.SourceFileLoader):
         self.recorder = recorder
 
     def get_data(self, path: str) -> bytes:
+        """Return the bytes of a file without recording that it was read."""
         return self.recorder.read_unheard(path)
 
     def exec_module(self, module: ModuleType) -> None:
+        """Execute the module under the path that the script sees."""
         module.__file__ = self.recorder.trees.show(self.path)
         super().exec_module(module)
 
     def path_stats(self, path: str) -> Any:
+        """Refuse, so that no bytecode cache is used."""
         raise OSError("bytecode caches of the project are not used")
 
     def source_to_code(self, data: Any, path: Any, *, _optimization: int = -1) -> CodeType:  # type: ignore[override]
+        """Compile the source and record the file."""
         return self.recorder.compile_file(bytes(data), os.fspath(path), self.name)
 
 

@@ -32,7 +32,7 @@ KILLED = {137: ": the machine may have run out of memory"}
 
 @dataclass(frozen=True)
 class End:
-    """How the processes ended, seen from outside."""
+    """End of the processes, seen from outside."""
 
     code: int
     interrupted: int = 0  # the signal that came from outside

@@ -265,7 +265,7 @@ def _parents(folder: Path, notes: list[str]) -> dict[str, str]:
 
 
 def _edges(reading: Reading, parents: Mapping[str, str]) -> dict[str, dict[str, None]]:
-    """By fingerprint: of operators with the same output the innermost made it, the enclosing ones hand it on."""
+    """Return the edges by fingerprint: of operators with the same output the innermost made it."""
     made: dict[tuple[Any, ...], list[str]] = {}
     edges: dict[str, dict[str, None]] = {}
     for tensor in reading.tensors:

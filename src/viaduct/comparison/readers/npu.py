@@ -169,7 +169,7 @@ def _names_an_operator(text: str) -> bool:
 
 
 def fewest_before_time(texts: Iterable[str]) -> int:
-    """How many numbers stand before the time: one (task) or two (task, stream).
+    """Return the count of numbers before the time: one (task) or two (task, stream).
 
     An operator's own name may end in numbers, which adds to them; the fewest within a folder is what all have.
     """

@@ -69,6 +69,7 @@ def rename(old: str, new: str, but: tuple[str, ...] = ()) -> None:
 
 
 def add_contrib(v1: Any) -> None:
+    """Make the stand-in for tf.contrib importable and an attribute of TensorFlow."""
     spec = importlib.util.spec_from_file_location(
         "tensorflow.contrib", CONTRIB / "__init__.py", submodule_search_locations=[str(CONTRIB)]
     )
@@ -87,6 +88,7 @@ class MissingContrib:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
+        """Refuse a part of tf.contrib that a rehearsal does not have, and name those that it has."""
         if not name.startswith("tensorflow.contrib."):
             return None
         there = ", ".join(sorted(file.stem for file in CONTRIB.iterdir() if not file.stem.startswith("_")))

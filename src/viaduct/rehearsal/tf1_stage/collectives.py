@@ -21,9 +21,10 @@ from typing import Any
 
 import numpy as np
 
+from viaduct.cards import NPU
 from viaduct.rehearsal.tf1_stage import state
 
-WORLD = "hccl_world_group"
+WORLD = NPU.world_group
 REDUCTIONS = ("max", "min", "prod", "sum")
 _groups: dict[str, list[int]] = {}  # beside the world, by name: its ranks
 _made: dict[str, Any] = {}  # process groups by their key
@@ -55,6 +56,7 @@ def drop_group(group: str) -> None:
 
 
 def seconds() -> datetime.timedelta:
+    """Return the time limit of a collective."""
     return datetime.timedelta(seconds=float(os.environ.get("VIADUCT_COLLECTIVE_TIMEOUT", "300")))
 
 
@@ -125,6 +127,7 @@ def gather_texts(group: Any, mine: str, count: int) -> list[str]:
 
 
 def tensors_of(arrays: Sequence[np.ndarray[Any, Any]]) -> list[Any]:
+    """Return arrays as tensors of torch, copied."""
     import torch
 
     return [torch.from_numpy(np.array(array, copy=True, order="C", ndmin=1)) for array in arrays]
@@ -192,11 +195,13 @@ def gather_arrays(key: str, ranks: list[int], array: Any) -> list[np.ndarray[Any
 
 
 def send_array(key: str, array: Any, to: int) -> None:
+    """Send an array to a rank."""
     pair = sorted([state.rank(), to])
     process_group(key, pair).send(tensors_of([np.asarray(array)]), pair.index(to), 0).wait()
 
 
 def receive_array(key: str, source: int, shape: Sequence[int], dtype: Any) -> np.ndarray[Any, Any]:
+    """Return an array that a rank sends."""
     pair = sorted([state.rank(), source])
     (tensor,) = tensors_of([np.empty(tuple(shape), dtype)])
     process_group(key, pair).recv([tensor], pair.index(source), 0).wait()
@@ -207,6 +212,7 @@ _turns: Counter[str] = Counter()
 
 
 def turn(key: str) -> int:
+    """Return the number of this use of a key, counted from 1."""
     with _lock:
         _turns[key] += 1
         return _turns[key]

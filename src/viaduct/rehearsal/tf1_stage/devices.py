@@ -52,6 +52,8 @@ def map_device(device: Any, on: On) -> Any:
 
 
 def on_the_cpu(plain: Callable[..., Any], on: On) -> Callable[..., Any]:
+    """Wrap tf.device, so that devices of the card become the CPU."""
+
     @functools.wraps(plain)
     def device(self: Any, device_name_or_function: Any) -> Any:
         given = device_name_or_function
@@ -68,9 +70,11 @@ def on_the_cpu(plain: Callable[..., Any], on: On) -> Callable[..., Any]:
 
 
 def mapped_first(plain: Callable[..., Any], on: On) -> Callable[..., Any]:
+    """Wrap a function whose first argument is a device."""
+
     @functools.wraps(plain)
-    def resolve(device: Any, *rest: Any, **named: Any) -> Any:
-        return plain(map_device(device, on), *rest, **named)
+    def resolve(device: Any, *args: Any, **kwargs: Any) -> Any:
+        return plain(map_device(device, on), *args, **kwargs)
 
     return resolve
 
@@ -93,11 +97,14 @@ def wrap_strategy(kind: Any, on: On) -> None:
 
 
 def refuse_eager(tf: Any) -> None:
+    """Report calls that switch eager mode on."""
     for name in ("enable_eager_execution", "enable_v2_behavior"):
         setattr(tf, name, eager_refused(name, getattr(tf, name)))
 
 
 def eager_refused(name: str, plain: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a function that switches eager mode on."""
+
     @functools.wraps(plain)
     def enable(*args: Any, **named: Any) -> Any:
         limits.report_violation(

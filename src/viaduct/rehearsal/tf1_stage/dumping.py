@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from viaduct.cards import NPU
 from viaduct.rehearsal.tf1_stage import sessions, snapshot
 from viaduct.rehearsal.tf1_stage.sessions import Opened, Pass
 from viaduct.rehearsal.tf1_stage.snapshot import Value
@@ -46,6 +47,7 @@ class Dumps(sessions.Observer):
 
 
 def asks(opened: Opened, step: int) -> bool:
+    """Return True if the session's options ask for a dump of this step."""
     values = opened.chosen.values
     if not (opened.chosen.npu and values.get("enable_dump")):
         return False
@@ -54,16 +56,18 @@ def asks(opened: Opened, step: int) -> bool:
 
 
 def within(step: int, entry: str) -> bool:
+    """Return True if a step is in an entry of dump_step, such as `3` or `5-9`."""
     first, _, last = entry.partition("-")
     return int(first) <= step <= int(last or first)
 
 
 def place(run: Pass, begun: str, step: int) -> Path:
-    device = os.environ.get("ASCEND_DEVICE_ID") or os.environ.get("DEVICE_ID") or "0"
+    device = os.environ.get(NPU.device_choice) or os.environ.get("DEVICE_ID") or "0"
     return Path(run.opened.chosen.values["dump_path"]) / begun / device / "ge_default" / "1" / str(step)
 
 
 def write(run: Pass, found: list[Value], folder: Path) -> None:
+    """Write the values of a step as CANN's dump has them: files, or figures alone."""
     folder.mkdir(parents=True, exist_ok=True)
     options = run.opened.chosen.values
     layers = set(str(options.get("dump_layer") or "").split())
@@ -95,6 +99,7 @@ def select_arrays(value: Value, stem: str, arrays: dict[Any, Any], mode: str) ->
 
 
 def write_figures(folder: Path, rows: list[tuple[str, np.ndarray[Any, Any]]]) -> None:
+    """Write the figures of a step to statistic.csv."""
     with (folder / "statistic.csv").open("w", newline="", encoding="utf-8") as file:
         table = csv.writer(file)
         table.writerow(["Name", "Data Type", "Shape", "Max Value", "Min Value", "Avg Value", "L2Norm Value"])

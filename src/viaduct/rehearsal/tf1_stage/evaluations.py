@@ -42,12 +42,14 @@ class PlainLoops(sessions.Observer):
         self.counted: Counter[tuple[int, tuple[Line, ...]]] = Counter()
 
     def begins(self, run: Pass) -> None:
+        """Count a run of an evaluation loop; a run that trains begins the count anew."""
         if run.training or any(op.type in BEGINS_ANEW for op in run.reach.ops):
             self.counted.clear()
         elif self.watched.limit is not None and not run.by_keras and (run.reach.reads_data or run.feeds):
             self.count(run, self.watched.limit)
 
     def count(self, run: Pass, limit: int) -> None:
+        """Count a run of one loop, and end the loop at its limit."""
         stack = users_lines()
         loop = (id(run.opened), stack)  # the stage holds on to what is opened, so its id stays its own
         self.counted[loop] += 1
@@ -58,10 +60,12 @@ class PlainLoops(sessions.Observer):
             self.watched.stop()
 
     def is_last(self, run: Pass) -> bool:
+        """Return True if no training follows this loop."""
         return self.watched.full or (not self.watched.steps and not gradients.of(run.graph))
 
     @staticmethod
     def end_of_data(limit: int) -> None:
+        """Raise the error with which a dataset ends."""
         import tensorflow.compat.v1 as tf
 
         raise tf.errors.OutOfRangeError(None, None, f"End of sequence: a rehearsal's loop ends after {limit} batches")
@@ -87,6 +91,7 @@ def find_guarded_lines(file: str) -> list[tuple[int, int]]:
 
 
 def names_the_end(handler: ast.ExceptHandler) -> bool:
+    """Return True if an except clause catches the end of a dataset."""
     kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
     return any(kind is not None and ast.unparse(kind).rpartition(".")[2] in THE_END for kind in kinds)
 
@@ -111,6 +116,7 @@ def bound_keras(watched: Watched) -> None:
 def bounded_iteration(
     plain: Callable[..., Any], watched: Watched, cap: Callable[[dict[str, Any], int], None]
 ) -> Callable[..., Any]:
+    """Wrap a loop of Keras, so that it makes no more steps than the cap."""
     signature = inspect.signature(plain)
 
     @functools.wraps(plain)

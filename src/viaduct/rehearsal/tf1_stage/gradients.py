@@ -25,9 +25,11 @@ class Gradients:
     applied: bool = False
 
     def holds_any(self, ops: Collection[Any]) -> bool:
+        """Return True if some gradient is made by one of these operators."""
         return any(part(gradient).op in ops for _, gradient in self.pairs)
 
     def held(self, ops: Collection[Any]) -> bool:
+        """Return True if all gradients are made by these operators."""
         return bool(self.pairs) and all(part(gradient).op in ops for _, gradient in self.pairs)
 
 
@@ -38,6 +40,7 @@ combine: Callable[[list[Any], list[Any]], list[Any]] | None = None  # given targ
 
 
 def of(graph: Any) -> list[Gradients]:
+    """Return the gradients that are known of a graph."""
     return _known.get(graph, [])
 
 
@@ -60,6 +63,7 @@ def install() -> None:
 
 
 def family(root: Any) -> list[Any]:
+    """Return a class and all its subclasses."""
     return [root, *(member for kind in root.__subclasses__() for member in family(kind))]
 
 
@@ -71,6 +75,7 @@ def new_member(kind: Any, **named: Any) -> None:
 
 
 def wrap(kind: Any) -> None:
+    """Wrap an optimizer class that computes or applies gradients itself."""
     own = vars(kind)
     if "compute_gradients" in own:
         kind.compute_gradients = announcing(own["compute_gradients"])
@@ -79,8 +84,11 @@ def wrap(kind: Any) -> None:
 
 
 def announcing(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap compute_gradients, so that the loss is known while it runs."""
+
     @functools.wraps(plain)
     def compute_gradients(self: Any, loss: Any, *args: Any, **named: Any) -> Any:
+        """Compute gradients while the loss is announced."""
         _losses.append(loss)
         try:
             return plain(self, loss, *args, **named)
@@ -91,8 +99,11 @@ def announcing(plain: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def noting(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap apply_gradients, so that its gradients are noted."""
+
     @functools.wraps(plain)
     def apply_gradients(self: Any, grads_and_vars: Any, *args: Any, **named: Any) -> Any:
+        """Note the gradients, then apply them."""
         global _applying
         grads_and_vars = list(grads_and_vars)
         if not _applying:
@@ -107,8 +118,11 @@ def noting(plain: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def remembering(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap tf.gradients, so that its results are remembered."""
+
     @functools.wraps(plain)
     def helper(ys: Any, xs: Any, *args: Any, **named: Any) -> Any:
+        """Compute gradients and remember them with their targets."""
         found = plain(ys, xs, *args, **named)
         targets = list(xs) if isinstance(xs, (list, tuple)) else [xs]
         found = found if combine is None else combine(targets, found)
@@ -120,6 +134,7 @@ def remembering(plain: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def note(loss: Any, pairs: list[tuple[Any, Any]]) -> None:
+    """Remember the gradients of a loss under the names of their variables."""
     while isinstance(loss, (list, tuple)) and loss:
         loss = loss[0]
     named = [(variable_name(target), gradient) for target, gradient in pairs if gradient is not None]

@@ -93,7 +93,7 @@ def operators(graph: Any) -> Iterator[Fact]:
 
 
 def inside_functions(graph: Any) -> Iterator[Fact]:
-    """By their order: TensorFlow's names of functions are not the same twice."""
+    """Yield the nodes inside functions, numbered by order: TensorFlow's names of functions are not the same twice."""
     try:
         library = graph.as_graph_def().library
     except ValueError:  # more than a protocol buffer holds

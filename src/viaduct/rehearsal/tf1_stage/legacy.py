@@ -23,8 +23,8 @@ def accept_string_choices() -> None:
     parser: Any = _argument_parser.EnumParser
     plain = parser.__init__
 
-    def init(self: Any, enum_values: Any, *rest: Any, **named: Any) -> None:
+    def init(self: Any, enum_values: Any, *args: Any, **kwargs: Any) -> None:
         values = enum_values.split("|") if isinstance(enum_values, str) and "|" in enum_values else enum_values
-        plain(self, list(values) if isinstance(values, str) else values, *rest, **named)
+        plain(self, list(values) if isinstance(values, str) else values, *args, **kwargs)
 
     parser.__init__ = init

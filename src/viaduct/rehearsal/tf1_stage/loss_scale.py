@@ -16,12 +16,15 @@ class LossScaleManager:
     """Interface between a loss scale and its optimizer."""
 
     def get_loss_scale(self) -> Any:
+        """Return the scale as a tensor."""
         raise NotImplementedError
 
     def update_loss_scale(self, finite_grads: Any) -> Any:
+        """Return the operator that updates the scale after a step."""
         raise NotImplementedError
 
     def get_enable_overflow_check(self) -> bool:
+        """Return True if steps with an overflow are skipped."""
         return True
 
 
@@ -34,9 +37,11 @@ class FixedLossScaleManager(LossScaleManager):
         self._loss_scale = tf.convert_to_tensor(loss_scale, dtype=tf.float32)
 
     def get_loss_scale(self) -> Any:
+        """Return the scale, which never changes."""
         return self._loss_scale
 
     def update_loss_scale(self, finite_grads: Any) -> Any:
+        """Return an operator that does nothing."""
         return tf.no_op()
 
 
@@ -60,6 +65,7 @@ class ExponentialUpdateLossScaleManager(LossScaleManager):
         self._num_bad_steps = held("bad_steps", 0, tf.int32)
 
     def get_loss_scale(self) -> Any:
+        """Return the present scale."""
         return tf.identity(self._loss_scale)
 
     def update_loss_scale(self, finite_grads: Any) -> Any:
@@ -82,6 +88,7 @@ class ExponentialUpdateLossScaleManager(LossScaleManager):
 
 
 def held(name: str, value: Any, dtype: Any) -> Any:
+    """Return a variable that is not trained."""
     return tf.Variable(value, name=name, dtype=dtype, trainable=False)
 
 
@@ -109,6 +116,7 @@ class LossScaleOptimizer(tf.train.Optimizer):  # type: ignore[misc]
     def apply_gradients(
         self, grads_and_vars: Iterable[tuple[Any, Any]], global_step: Any = None, name: str | None = None
     ) -> Any:
+        """Apply gradients if all are finite, else skip the step; then update the scale."""
         pairs = list(grads_and_vars)
         if not self._loss_scale_manager.get_enable_overflow_check():
             return self._opt.apply_gradients(pairs, global_step, name)
@@ -117,16 +125,20 @@ class LossScaleOptimizer(tf.train.Optimizer):  # type: ignore[misc]
         return tf.group(applied, self._loss_scale_manager.update_loss_scale(finite))
 
     def all_finite(self, gradients: list[Any]) -> Any:
+        """Return a tensor that is True if no gradient has an infinity or NaN."""
         found = [tf.reduce_all(tf.is_finite(getattr(gradient, "values", gradient))) for gradient in gradients]
         return tf.reduce_all(tf.stack(found))
 
     def get_slot_names(self) -> Any:
+        """Return the slots' names of the inner optimizer."""
         return self._opt.get_slot_names()
 
     def get_slot(self, var: Any, name: str) -> Any:
+        """Return a slot of the inner optimizer."""
         return self._opt.get_slot(var, name)
 
     def variables(self) -> Any:
+        """Return the variables of the inner optimizer."""
         return self._opt.variables()
 
 

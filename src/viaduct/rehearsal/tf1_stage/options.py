@@ -128,6 +128,7 @@ def read_options(config: Any, at: At) -> SessionOptions:
 
 
 def value_of(value: Any) -> Any:
+    """Return the value of an option of parameter_map, text as str."""
     kind = value.WhichOneof("value")
     found = getattr(value, kind) if kind else None
     return found.decode() if isinstance(found, bytes) else found
@@ -137,6 +138,7 @@ def value_of(value: Any) -> Any:
 
 
 def check_rewrites(config: Any, rewrites: Any, at: At) -> None:
+    """Report Grappler's passes that rewrite the graph for other devices."""
     off = rewrites.OFF
     if rewrites.remapping != off:
         limits.report_violation(
@@ -173,6 +175,7 @@ def find_forbidden(config: Any, rewrites: Any) -> list[tuple[str, str]]:
 
 
 def check_visible_devices(at: At) -> None:
+    """Report a list of visible devices that leaves none."""
     text = os.environ.get(NPU.visible)
     if text is None:
         return
@@ -189,6 +192,7 @@ def check_visible_devices(at: At) -> None:
 
 
 def ascending(numbers: list[int]) -> bool:
+    """Return True if the numbers ascend strictly."""
     return all(first < second for first, second in itertools.pairwise(numbers))
 
 
@@ -196,6 +200,7 @@ def ascending(numbers: list[int]) -> bool:
 
 
 def check_map(entries: Any, values: dict[str, Any], at: At) -> None:
+    """Report options of parameter_map that are unknown, of the wrong type, or clash."""
     for key, entry in entries.items():
         if problem := find_fault(key, entry.WhichOneof("value"), values[key]):
             refuse(*problem, at)
@@ -205,6 +210,7 @@ def check_map(entries: Any, values: dict[str, Any], at: At) -> None:
 
 
 def refuse(what: str, change: str, at: At) -> None:
+    """Report a fault of parameter_map."""
     limits.report_violation(
         "parameter-map", what, "The option is ignored, or the session is not opened.", change, at=at
     )
@@ -229,6 +235,7 @@ Rule = Callable[[dict[str, Any]], tuple[str, str] | None]
 
 
 def dump_has_a_place(values: dict[str, Any]) -> tuple[str, str] | None:
+    """Return the fault of a dump without a usable folder."""
     if not (values.get("enable_dump") or values.get("enable_dump_debug")):
         return None
     path = values.get("dump_path")
@@ -240,6 +247,7 @@ def dump_has_a_place(values: dict[str, Any]) -> tuple[str, str] | None:
 
 
 def dump_steps_are_steps(values: dict[str, Any]) -> tuple[str, str] | None:
+    """Return the fault of a list of steps that cannot be read."""
     text = values.get("dump_step")
     if not text:
         return None
@@ -250,11 +258,13 @@ def dump_steps_are_steps(values: dict[str, Any]) -> tuple[str, str] | None:
 
 
 def precision_is_said_once(values: dict[str, Any]) -> tuple[str, str] | None:
+    """Return the fault of two precision modes."""
     both = values.get("precision_mode") and values.get("precision_mode_v2")
     return ("precision_mode and precision_mode_v2 are both set.", "Set one of them.") if both else None
 
 
 def mixlist_needs_a_mixed_mode(values: dict[str, Any]) -> tuple[str, str] | None:
+    """Return the fault of a mix list without mixed precision."""
     if not values.get("modify_mixlist"):
         return None
     mode = values.get("precision_mode") or values.get("precision_mode_v2") or "unset"
@@ -264,16 +274,19 @@ def mixlist_needs_a_mixed_mode(values: dict[str, Any]) -> tuple[str, str] | None
 
 
 def weights_are_compressed_one_way(values: dict[str, Any]) -> tuple[str, str] | None:
+    """Return the fault of two ways to compress weights."""
     both = values.get("enable_compress_weight") and values.get("compress_weight_conf")
     return ("enable_compress_weight and compress_weight_conf exclude each other.", "Set one.") if both else None
 
 
 def operator_list_needs_a_mode(values: dict[str, Any]) -> tuple[str, str] | None:
+    """Return the fault of an operator list without a mode."""
     alone = values.get("optypelist_for_implmode") and not values.get("op_select_implmode")
     return ("optypelist_for_implmode is set without op_select_implmode.", "Set both, or neither.") if alone else None
 
 
 def dynamic_input_is_whole(values: dict[str, Any]) -> tuple[str, str] | None:
+    """Return the fault of a dynamic input of which something is missing."""
     names = ("input_shape", "dynamic_dims", "dynamic_node_type")
     given = [name for name in names if name in values]
     if len(given) in (0, 3):
@@ -282,6 +295,7 @@ def dynamic_input_is_whole(values: dict[str, Any]) -> tuple[str, str] | None:
 
 
 def loops_compile_whole(values: dict[str, Any]) -> tuple[str, str] | None:
+    """Return the fault of a device loop in a graph that is compiled in part."""
     if not values.get("mix_compile_mode") or values.get("iterations_per_loop", 1) == 1:
         return None
     return "iterations_per_loop is above 1 with mix_compile_mode.", "With mix_compile_mode it must be 1."

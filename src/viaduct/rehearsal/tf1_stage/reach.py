@@ -52,6 +52,7 @@ def find_reach(graph: Any, ops: Collection[Any], fed: frozenset[str]) -> Reach:
 
 
 def dependencies(ops: Collection[Any], fed: frozenset[str]) -> set[Any]:
+    """Return all operators that these need, up to what is fed."""
     seen: set[Any] = set()
     waiting = list(ops)
     while waiting:
@@ -65,6 +66,7 @@ def dependencies(ops: Collection[Any], fed: frozenset[str]) -> set[Any]:
 
 
 def trains(graph: Any, ops: set[Any]) -> bool:
+    """Return True if running these operators changes weights."""
     if any(APPLIES.match(op.type) for op in ops):
         return True
     writes = [op for op in ops if WRITES.fullmatch(op.type) and not sets_up(graph, op)]
@@ -90,6 +92,7 @@ def sets_up(graph: Any, op: Any) -> bool:
 
 
 def initialisers(graph: Any) -> set[str]:
+    """Return the names of the operators that initialise variables."""
     return {
         variable.initializer.name
         for variable in find_variables(graph, "variables")

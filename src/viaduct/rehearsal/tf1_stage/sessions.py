@@ -94,6 +94,7 @@ def internal_run() -> Iterator[None]:
 
 
 def install() -> None:
+    """Wrap TensorFlow's sessions so that the observers see every run."""
     from tensorflow.python.client import session
 
     base: Any = session.BaseSession
@@ -116,6 +117,7 @@ def watch_keras() -> None:
 
     @functools.wraps(plain)
     def set_session(session: Any) -> None:
+        """Note that Keras holds the session, then set it."""
         session._viaduct.held_by_keras = True
         plain(session)
 
@@ -128,6 +130,7 @@ def watch_exit() -> None:
 
     @functools.wraps(plain)
     def register(function: Any, *args: Any, **named: Any) -> Any:
+        """Note functions of the script that are left to the interpreter's exit."""
         if limits.users_line() is not None:
             left_to_exit.append(function)
         return plain(function, *args, **named)
@@ -152,6 +155,7 @@ def wrap_session_init(plain: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(plain)
     def init(self: Any, target: str = "", graph: Any = None, config: Any = None) -> None:
+        """Open a session with a prepared config, and note the line of the script that opens it."""
         location = limits.users_line()
         at = (location.file, location.line) if location else None
         config = options.prepare_config(config, THREADS if state.size() > 1 else 0)
@@ -169,11 +173,14 @@ def wrap_run(plain: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(plain)
     def run(self: Any, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None) -> Any:
+        """Run the fetches, with those that observers add."""
         if getattr(_ours, "now", False):
             return plain(self, fetches, feed_dict, options, run_metadata)
         asked = make_pass(self, fetches, feed_dict)
 
         def run_once(extra: list[Any]) -> tuple[Any, list[Any]]:
+            """Run fetches and extra tensors together; return both results."""
+
             def call(chosen: Any, metadata: Any) -> Any:
                 return plain(self, (fetches, extra), feed_dict, chosen, metadata)
 
@@ -235,6 +242,7 @@ def own_bookkeeping() -> Iterator[None]:
 
 
 def settle(asked: Pass) -> None:
+    """Note what a run has computed and update the session's record."""
     opened = asked.opened
     opened.ran = True
     opened.computes = opened.computes or not all(is_communication(op.name) for op in asked.reach.ops)
@@ -249,8 +257,11 @@ def is_communication(name: str) -> bool:
 
 
 def closing(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a session's close, so that observers hear of it once."""
+
     @functools.wraps(plain)
     def close(self: Any) -> None:
+        """Tell the observers before the session is closed."""
         opened = getattr(self, "_viaduct", None)
         if opened is not None and not opened.closed:
             for observer in observers:
@@ -266,6 +277,7 @@ def make_callable(self: Any, fetches: Any, feed_list: Any = None, accept_options
     keys = list(feed_list or [])
 
     def call(*values: Any, options: Any = None, run_metadata: Any = None) -> Any:
+        """Run the fetches with the values for the feeds, in order."""
         if len(values) != len(keys):
             raise ValueError(f"this callable takes {len(keys)} values, and got {len(values)}")
         return self.run(fetches, dict(zip(keys, values, strict=True)), options, run_metadata)
@@ -274,6 +286,8 @@ def make_callable(self: Any, fetches: Any, feed_list: Any = None, accept_options
 
 
 def wrap_make_callable(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap the callable that Keras makes of a session."""
+
     @functools.wraps(plain)
     def make_callable_object(self: Any, callable_options: Any) -> Any:
         return KerasCallable(plain, self, callable_options)
@@ -307,6 +321,7 @@ class KerasCallable:
         return conduct(asked, run_once)
 
     def with_extra(self, names: tuple[str, ...]) -> Any:
+        """Return a callable that fetches further tensors, made once for each set of names."""
         if names not in self.made:
             copy = type(self.options)()
             copy.CopyFrom(self.options)
@@ -335,10 +350,11 @@ def tell_open_ones(stopped: bool = False) -> None:
             )
 
 
-def closes_something(place: tuple[str, int] | None) -> bool:
-    if place is None:
+def closes_something(location: tuple[str, int] | None) -> bool:
+    """Return True if the script at this location calls something that closes sessions, or is unknown."""
+    if location is None:
         return True
-    tree = ast.parse(Path(place[0]).read_text(encoding="utf-8", errors="replace"))
+    tree = ast.parse(Path(location[0]).read_text(encoding="utf-8", errors="replace"))
     calls = {node.func for node in ast.walk(tree) if isinstance(node, ast.Call)}
     names = {
         function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "") for function in calls

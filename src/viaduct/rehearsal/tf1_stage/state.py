@@ -1,4 +1,4 @@
-"""What the stand-in packages know of one another: which stage this is, who I am among the ranks, whether communication
+"""State that the stand-in packages share: which stage this is, this process's rank, whether communication
 is up. No TensorFlow here."""
 
 from __future__ import annotations

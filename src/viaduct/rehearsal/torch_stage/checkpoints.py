@@ -21,9 +21,9 @@ def install(written: str = "") -> None:
     )
 
 
-def _tag(storage: Any, word: str) -> str | None:
+def _tag(storage: Any, prefix: str) -> str | None:
     device = storage.device
-    return f"{word}:{device.index}" if device.type in (cards.name, word) else None
+    return f"{prefix}:{device.index}" if device.type in (cards.name, prefix) else None
 
 
 def _restore_storage(storage: Any, location: str, device_name: str) -> Any:

@@ -38,6 +38,7 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
         self._host = host
 
     def getBackendName(self) -> str:
+        """Return the name of the card's backend, not gloo's."""
         return BACKENDS[cards.name]
 
     @property
@@ -46,6 +47,7 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
 
     @property
     def pg_name(self) -> str:
+        """Name under which torch.distributed registered the group."""
         return dist.distributed_c10d._world.pg_names[self]
 
     @property
@@ -68,6 +70,7 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
         return _resulting(work, result)
 
     def allreduce(self, tensors: Any, opts: Any = None) -> Any:
+        """Reduce over the ranks; a mean is a sum that is divided afterwards."""
         opts = c10d.AllreduceOptions() if opts is None else _op(opts, c10d.AllreduceOptions)
         tensors = [tensors] if isinstance(tensors, torch.Tensor) else tensors
         if opts.reduceOp != dist.ReduceOp.AVG:
@@ -83,6 +86,7 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
         return _completed_work(outputs)
 
     def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> Any:
+        """Reduce several tensors, one after the other."""
         plain = c10d.AllreduceOptions()
         if opts is not None:
             plain.reduceOp = opts.reduceOp
@@ -91,6 +95,7 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
         return _completed_work(tensors)
 
     def broadcast(self, tensors: Any, opts: Any = None, **kwargs: Any) -> Any:
+        """Send the tensors of the root rank to all ranks."""
         if not hasattr(opts, "rootRank"):
             root, opts = (kwargs.get("root", 0) if opts is None else opts), c10d.BroadcastOptions()
             opts.rootRank, opts.rootTensor = root, 0
@@ -98,12 +103,14 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
         return self._run("broadcast", tensors, tensors, opts)
 
     def reduce(self, tensors: Any, opts: Any = None) -> Any:
+        """Reduce to the root rank; a mean is a sum that is divided afterwards."""
         if opts.reduceOp != dist.ReduceOp.AVG:
             return self._run("reduce", tensors, tensors, opts)
         opts.reduceOp = dist.ReduceOp.SUM
         return self._then_divide("reduce", tensors if opts.rootRank == self.rank() else [], tensors, opts)
 
     def allgather(self, output: Any, inputs: Any, opts: Any = None) -> Any:
+        """Gather the tensors of all ranks on every rank."""
         if isinstance(inputs, torch.Tensor):
             output, inputs = [output], [inputs]
         return self._run("allgather", output, output, inputs, opts or c10d.AllgatherOptions())
@@ -118,6 +125,7 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
         return _completed_work([output])
 
     def allgather_into_tensor_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
+        """Gather several tensors, each into one, one after the other."""
         for output, part in zip(outputs, inputs, strict=True):
             self._allgather_base(output, part).wait()
         return _completed_work(outputs)
@@ -150,11 +158,13 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
         return self.reduce_scatter([output], [list(parts)], opts)
 
     def reduce_scatter_tensor_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
+        """Reduce and scatter several tensors, one after the other."""
         for output, tensor in zip(outputs, inputs, strict=True):
             self._reduce_scatter_base(output, tensor, opts)
         return _completed_work(outputs)
 
     def alltoall_base(self, output: Any, inputs: Any, output_sizes: Any, input_sizes: Any, opts: Any = None) -> Any:
+        """Exchange parts of one tensor among all ranks."""
         options = opts or c10d.AllToAllOptions()
         return self._run("alltoall_base", [output], output, inputs, output_sizes, input_sizes, options)
 
@@ -168,6 +178,7 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
         return _completed_work(outputs)
 
     def allgather_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
+        """Gather several tensors, one after the other."""
         for index, part in enumerate(inputs):
             self.allgather([[row[index] for row in outputs]], [part]).wait()
         return _completed_work(outputs)
@@ -189,6 +200,7 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
         return self._inner.recv(self._lower(tensors), srcRank, tag)
 
     def recv_anysource(self, tensors: Any, tag: int = 0) -> Any:
+        """Receive tensors from whichever rank sends first."""
         return self._inner.recv_anysource(self._lower(tensors), tag)
 
 
@@ -219,6 +231,7 @@ def _resulting(work: Any, result: Any) -> _Work:
     """gloo's work, whose value is the card's tensors: DistributedDataParallel takes its gradients from there."""
 
     def value(future: Any) -> Any:
+        """Wait for the future and return the card's tensors in place of the host's."""
         future.value()  # raises what went wrong
         return result
 
@@ -226,6 +239,7 @@ def _resulting(work: Any, result: Any) -> _Work:
 
 
 def create(store: Any, rank: int, size: int, timeout: Any) -> CardGroup:
+    """Return a process group of the card, as torch.distributed asks a backend for."""
     return CardGroup(store, rank, size, timeout, _both)
 
 
@@ -238,6 +252,7 @@ def translate_nccl() -> None:
 
 
 def install() -> None:
+    """Register the card's backend and its group class with torch.distributed."""
     name = BACKENDS[cards.name]
     dist.Backend.register_backend(name, create, devices=[cards.name])
     setattr(dist, f"ProcessGroup{name.upper()}", CardGroup)
@@ -256,6 +271,7 @@ def install_as_nccl() -> None:
 
     @functools.wraps(plain_get_backend)
     def get_backend(group: Any = None) -> Any:
+        """Return nccl where the stand-in for CUDA's backend is used."""
         name = plain_get_backend(group)
         return dist.Backend("nccl") if name == "gpucl" else name
 
@@ -271,6 +287,7 @@ def _wrap_collective(function: Any) -> Any:
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        """Call the function with the card's backend in place of what the script named."""
         global _both
         args, kwargs = _backend_named(function.__name__, args, kwargs)
         _both = "cpu:" in str(kwargs.get("backend") or (args[0] if args and isinstance(args[0], str) else ""))

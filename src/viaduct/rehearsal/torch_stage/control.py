@@ -1,4 +1,4 @@
-"""Which cards there are and which is current: the functions that torch.npu and torch.mlu share with torch.cuda."""
+"""Cards that there are and the current one: the functions that torch.npu and torch.mlu share with torch.cuda."""
 
 from __future__ import annotations
 

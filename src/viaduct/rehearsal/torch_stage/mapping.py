@@ -19,11 +19,12 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from viaduct.cards import CARDS
 from viaduct.rehearsal.torch_stage import amp, collectives, control
 from viaduct.rehearsal.torch_stage.cards import card_of, cards
 from viaduct.rehearsal.torch_stage.dispatch import library
 
-_PATCHES = {"torch_npu": "torch_npu.contrib.transfer_to_npu", "torch_mlu": "torch_mlu.utils.gpu_migration"}
+_PATCHES = {card.module: card.patches[0] for card in CARDS.values()}
 _CUDA = re.compile(r"cuda(?::(\d+))?")
 _NUMBERED = {torch.Tensor.to, torch.Tensor.cuda}
 

@@ -19,48 +19,59 @@ def _meter(device: Any) -> Meter:
 
 
 def memory_allocated(device: Any = None) -> int:
+    """Return the bytes of the tensors that are alive on the card."""
     return _meter(device).alive
 
 
 def max_memory_allocated(device: Any = None) -> int:
+    """Return the most bytes that were alive at once."""
     return _meter(device).peak
 
 
 def memory_reserved(device: Any = None) -> int:
+    """Return the allocated bytes: the stand-in keeps no cache."""
     return _meter(device).alive
 
 
 def max_memory_reserved(device: Any = None) -> int:
+    """Return the peak of the allocated bytes: the stand-in keeps no cache."""
     return _meter(device).peak
 
 
 def memory_cached(device: Any = None) -> int:
+    """Return memory_reserved under its former name."""
     return memory_reserved(device)
 
 
 def max_memory_cached(device: Any = None) -> int:
+    """Return max_memory_reserved under its former name."""
     return max_memory_reserved(device)
 
 
 def reset_peak_memory_stats(device: Any = None) -> None:
+    """Set the peak to what is allocated now."""
     meter = _meter(device)
     meter.peak = meter.alive
 
 
 def reset_accumulated_memory_stats(device: Any = None) -> None:
+    """Set the counts of allocations and releases to 0."""
     meter = _meter(device)
     meter.taken = meter.returned = meter.bytes_taken = meter.bytes_returned = 0
 
 
 def reset_max_memory_allocated(device: Any = None) -> None:
+    """Reset the peak, under its former name."""
     reset_peak_memory_stats(device)
 
 
 def reset_max_memory_cached(device: Any = None) -> None:
+    """Reset the peak, under its former name."""
     reset_peak_memory_stats(device)
 
 
 def memory_stats_as_nested_dict(device: Any = None) -> dict[str, Any]:
+    """Return the counters in the layout of torch.cuda."""
     meter = _meter(device)
     count = {
         "current": meter.taken - meter.returned,
@@ -85,9 +96,11 @@ def memory_stats_as_nested_dict(device: Any = None) -> dict[str, Any]:
 
 
 def memory_stats(device: Any = None) -> dict[str, Any]:
+    """Return the counters under dotted names, in order."""
     flat: dict[str, Any] = collections.OrderedDict()
 
     def lay(prefix: str, value: Any) -> None:
+        """Add a value, or the values of a nested dict, under dotted names."""
         if isinstance(value, dict):
             for name, part in value.items():
                 lay(f"{prefix}.{name}" if prefix else name, part)
@@ -99,6 +112,7 @@ def memory_stats(device: Any = None) -> dict[str, Any]:
 
 
 def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
+    """Return the counters as a table."""
     meter = _meter(device)
     rows = [
         ("Allocated memory", meter.alive, meter.peak, meter.bytes_taken, meter.bytes_returned),
@@ -115,6 +129,7 @@ def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
 
 
 def memory_snapshot(mempool_id: Any = None) -> list[dict[str, Any]]:
+    """Return one segment for each card that holds memory, without blocks."""
     return [
         {"device": index, "total_size": meter.alive, "allocated_size": meter.alive, "blocks": []}
         for index, meter in enumerate(cards.meters)
@@ -128,10 +143,12 @@ def mem_get_info(device: Any = None) -> tuple[int, int]:
 
 
 def empty_cache() -> None:
+    """Do nothing: the stand-in keeps no cache."""
     pass
 
 
 def host_empty_cache() -> None:
+    """Do nothing: the stand-in keeps no cache."""
     pass
 
 
@@ -143,6 +160,7 @@ _fraction: dict[int, float] = {}
 
 
 def set_per_process_memory_fraction(fraction: float, device: Any = None) -> None:
+    """Store the fraction after the checks that torch.cuda makes."""
     if not isinstance(fraction, float):
         raise TypeError("Invalid type for fraction argument, must be `float`")
     if not 0 <= fraction <= 1:

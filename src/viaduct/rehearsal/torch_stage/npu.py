@@ -50,16 +50,19 @@ class _Properties:
 
 
 def get_device_name(device_name: Any = None) -> str:
+    """Return the name of the stand-in's card."""
     index_of(device_name)
     return CARD
 
 
 def get_device_properties(device_name: Any = None) -> _Properties:
+    """Return properties as torch_npu has them: without major and minor."""
     index_of(device_name)
     return _Properties()
 
 
 def get_device_capability(device: Any = None) -> None:
+    """Report the limit and return None, as on an NPU."""
     limits.report_violation(
         "capability",
         "The device's capability is asked for.",
@@ -70,24 +73,29 @@ def get_device_capability(device: Any = None) -> None:
 
 
 def set_option(option: dict[str, Any]) -> None:
+    """Store options of the card; anything but a dict is refused as by torch_npu."""
     if not isinstance(option, dict):
         raise TypeError("npu option must be a dict.")
     _options.update(option)
 
 
 def set_compile_mode(jit_compile: bool = False) -> None:
+    """Store the choice between compiling operators and using those that are built in."""
     _options["jitCompile"] = "enable" if jit_compile else "disable"
 
 
 def is_jit_compile_false() -> bool:
+    """Return True if the operators that are built in are used."""
     return bool(_options.get("jitCompile", "disable") == "disable")
 
 
 def set_aoe(dump_path: str) -> None:
+    """Store the folder of the tuning tool; nothing is tuned."""
     _options["autotune"] = dump_path
 
 
 def set_mm_bmm_format_nd(is_nd: bool = True) -> None:
+    """Store the memory format of matrix products."""
     if not isinstance(is_nd, bool):
         raise TypeError("mm_bmm_format_nd must be a bool")
     _options["mm_bmm_format_nd"] = is_nd
@@ -98,6 +106,7 @@ def get_mm_bmm_format_nd() -> bool:
 
 
 def set_sync_debug_mode(debug_mode: int | str) -> None:
+    """Store the mode of warnings about synchronisation, by name or number."""
     modes = {"default": 0, "warn": 1, "error": 2}
     number = modes.get(debug_mode) if isinstance(debug_mode, str) else debug_mode
     if number not in modes.values():
@@ -110,6 +119,7 @@ def get_sync_debug_mode() -> int:
 
 
 def set_task_queue_enable(mode: int) -> None:
+    """Store the mode of the task queue."""
     _options["task_queue_enable"] = mode
 
 
@@ -118,53 +128,65 @@ def get_task_queue_enable() -> int:
 
 
 def set_deterministic_level(level: int) -> None:
+    """Store the level of determinism."""
     _options["deterministic_level"] = level
 
 
 def set_op_timeout_ms(timeout: int) -> None:
+    """Store the time limit of one operator."""
     _options["op_timeout_ms"] = timeout
 
 
 def init_dump() -> None:
+    """Note that a dump was begun; nothing is written."""
     _options["dump"] = True
 
 
 def set_dump(cfg_file: str) -> None:
+    """Store the dump's configuration file; it is not read."""
     _options["dump_config"] = cfg_file
 
 
 def finalize_dump() -> None:
+    """Note that the dump has ended."""
     _options.pop("dump", None)
 
 
 def get_npu_overflow_flag() -> bool:
+    """Return False: the CPU has no overflow flag."""
     return False  # infinities are kept, as a 910B keeps them: the loss scaler finds them in the gradients
 
 
 def clear_npu_overflow_flag() -> None:
+    """Do nothing: the CPU has no overflow flag."""
     pass
 
 
 def is_support_inf_nan() -> bool:
+    """Return True: the CPU computes infinities and NaNs as newer cards do."""
     return True
 
 
 def npu_check_overflow(grad: Any) -> bool:
+    """Return True if a tensor or number has an infinity or NaN."""
     total = grad.float().sum() if isinstance(grad, torch.Tensor) else torch.tensor(float(grad))
     return not bool(torch.isfinite(total))
 
 
 def stress_detect(detect_type: str = "aic") -> int:
+    """Return 0, the answer of a healthy card."""
     return 0
 
 
 def caching_allocator_alloc(size: int, device: Any = None, stream: Any = None) -> int:
+    """Allocate bytes on the card and return their address."""
     held = torch.empty(size, dtype=torch.uint8, device=torch.device(cards.name, index_of(device)))
     _blocks[held.data_ptr()] = held
     return held.data_ptr()
 
 
 def caching_allocator_delete(mem_ptr: int) -> None:
+    """Free what caching_allocator_alloc returned."""
     _blocks.pop(mem_ptr, None)
 
 
@@ -172,7 +194,7 @@ _blocks: dict[int, torch.Tensor] = {}
 
 
 class CubeMathType(enum.IntEnum):
-    """How matrix products treat float32 inputs."""
+    """Treatment of float32 inputs in matrix products."""
 
     KEEP_DTYPE = 0
     ALLOW_FP32_DOWN_PRECISION = 1
@@ -187,28 +209,34 @@ class mstx:
 
     @staticmethod
     def mark(message: str, stream: Any = None, domain: str = "default") -> None:
+        """Do nothing: there is no profiler of the card to mark for."""
         pass
 
     @classmethod
     def range_start(cls, message: str, stream: Any = None, domain: str = "default") -> int:
+        """Return a new number for range_end."""
         cls._ranges += 1
         return cls._ranges
 
     @staticmethod
     def range_end(range_id: int, domain: str = "default") -> None:
+        """Do nothing: there is no profiler of the card."""
         pass
 
     @staticmethod
     def range_push(message: str, stream: Any = None, domain: str = "default") -> None:
+        """Do nothing: there is no profiler of the card."""
         pass
 
     @staticmethod
     def range_pop(domain: str = "default") -> None:
+        """Do nothing: there is no profiler of the card."""
         pass
 
     @staticmethod
     @contextlib.contextmanager
     def mstx_range(message: str, stream: Any = None, domain: str = "default") -> Iterator[None]:
+        """Record the block under its message in torch's profiler."""
         with torch.profiler.record_function(message):
             yield
 
@@ -223,27 +251,33 @@ def _settings() -> dict[str, Any]:
 
 
 def npu_format_cast(self: torch.Tensor, acl_format: int) -> torch.Tensor:
+    """Return the tensor as it is: the CPU has no formats of its own."""
     return self
 
 
 def get_npu_format(self: torch.Tensor) -> int:
+    """Return 2, the number of the plain format ND."""
     return 2  # ND
 
 
 def npu_dtype_cast(input: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Return the tensor in another dtype."""
     return input.to(dtype)
 
 
 def fast_gelu(self: torch.Tensor) -> torch.Tensor:
+    """Return the NPU's approximation of GELU."""
     return self * torch.sigmoid(1.702 * self.abs()) * torch.exp(0.851 * (self - self.abs()))
 
 
 def npu_rms_norm(self: torch.Tensor, gamma: torch.Tensor, epsilon: float = 1e-6) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the normalised tensor and the inverse root mean square, computed in float32."""
     inverse = torch.rsqrt(self.float().pow(2).mean(-1, keepdim=True) + epsilon)
     return (self.float() * inverse).to(self.dtype) * gamma, inverse
 
 
 def npu_swiglu(self: torch.Tensor, dim: int = -1) -> torch.Tensor:
+    """Return SiLU of the first half times the second half along `dim`."""
     gate, value = self.chunk(2, dim)
     return torch.nn.functional.silu(gate) * value
 

@@ -9,7 +9,7 @@ import torch
 
 
 class ProfilerLevel(enum.Enum):
-    """How much is collected of the card."""
+    """Amount of data that is collected of the card."""
 
     Level_none = "Level_none"
     Level0 = "Level0"

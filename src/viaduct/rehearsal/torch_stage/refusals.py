@@ -1,4 +1,4 @@
-"""Where PyTorch itself is asked for what the card has not: each is a limit, and says which line asked."""
+"""Functions of PyTorch that the card does not support: each call is a limit, reported with the line that made it."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _without_effect(name: str, function: Any) -> Any:
     return init
 
 
-def _refuse_cuda(name: str, thing: Any) -> Any:
+def _refuse_cuda(name: str, value: Any) -> Any:
     """torch.cuda's doorways. PyTorch without CUDA fails behind them; the limit says so first, and where."""
 
     def refuse(*args: Any, **kwargs: Any) -> Any:
@@ -99,8 +99,8 @@ def _refuse_cuda(name: str, thing: Any) -> Any:
             "The machine has no CUDA: PyTorch raises an error here.",
             f"Write torch.{cards.name}, .{cards.name}() and '{cards.name}' for torch.cuda, .cuda() and 'cuda'.",
         )
-        return thing(*args, **kwargs)
+        return value(*args, **kwargs)
 
-    if isinstance(thing, type):  # stays a type: PyTorch asks isinstance of it
-        return type(name, (thing,), {"__new__": lambda cls, *args, **kwargs: refuse(*args, **kwargs)})
-    return functools.wraps(thing)(refuse)
+    if isinstance(value, type):  # stays a type: PyTorch asks isinstance of it
+        return type(name, (value,), {"__new__": lambda cls, *args, **kwargs: refuse(*args, **kwargs)})
+    return functools.wraps(value)(refuse)

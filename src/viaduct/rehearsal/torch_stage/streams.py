@@ -48,23 +48,29 @@ class Stream(torch.Stream):
         return int(self._priority)
 
     def wait_event(self, event: Any) -> None:
+        """Do nothing: work is done when its call returns."""
         pass
 
     def wait_stream(self, stream: Any) -> None:
+        """Do nothing: work is done when its call returns."""
         pass
 
     def record_event(self, event: Any = None) -> Any:
+        """Record the event, or a new one, and return it."""
         event = Event() if event is None else event
         event.record(self)
         return event
 
     def query(self) -> bool:
+        """Return True: work is done when its call returns."""
         return True
 
     def synchronize(self) -> None:
+        """Do nothing: work is done when its call returns."""
         pass
 
     def set_data_preprocess_stream(self, is_data_preprocess_stream: bool = False) -> None:
+        """Do nothing: the stand-in has one kind of stream."""
         pass
 
     def __enter__(self) -> Any:
@@ -117,18 +123,23 @@ class Event(torch.Event):
         return torch.device(cards.public_name, cards.current)
 
     def record(self, stream: Any = None) -> None:
+        """Note the time."""
         self._at = time.perf_counter_ns()
 
     def wait(self, stream: Any = None) -> None:
+        """Do nothing: work is done when its call returns."""
         pass
 
     def query(self) -> bool:
+        """Return True: work is done when its call returns."""
         return True
 
     def synchronize(self) -> None:
+        """Do nothing: work is done when its call returns."""
         pass
 
     def recorded_time(self) -> int:
+        """Return the time of the record in microseconds."""
         return self._time() // 1000
 
     def elapsed_time(self, end_event: Any) -> float:
@@ -168,21 +179,25 @@ class StreamContext:
 
 
 def stream(stream: Any) -> StreamContext:
+    """Return a context in which a stream is the current one."""
     return StreamContext(stream)
 
 
 def set_stream(stream: Any) -> None:
+    """Make a stream and its card the current ones."""
     if stream is not None:
         _currents()[stream.device_index] = stream
         cards.select(stream.device_index)
 
 
 def current_stream(device: Any = None) -> Any:
+    """Return the card's current stream in this thread."""
     index = index_of(device)
     return _currents().get(index) or default_stream(index)
 
 
 def default_stream(device: Any = None) -> Any:
+    """Return the card's stream number 0."""
     return Stream(torch.device(cards.name, index_of(device)), number=0)
 
 

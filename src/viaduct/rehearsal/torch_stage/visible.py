@@ -1,4 +1,4 @@
-"""How many cards a process sees: all of the rehearsal's, or those that its environment lists."""
+"""Number of cards that a process sees: all of the rehearsal's, or those that its environment lists."""
 
 from __future__ import annotations
 

@@ -30,5 +30,5 @@ def is_whole(site: Site, name: str) -> bool:
     for names, item in EPOCHS.items():
         if name in names:
             epochs = site.argument("num_epochs", item)
-            return not site.unpacked and (epochs is None or is_constant(epochs, None))
+            return not site.has_unpacked and (epochs is None or is_constant(epochs, None))
     return False

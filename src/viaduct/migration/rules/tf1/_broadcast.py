@@ -1,19 +1,19 @@
-"""How variables get the values of one rank. Not a rule: Horovod's and the session's broadcasts share it."""
+"""Broadcast of variables from one rank. Not a rule: Horovod's and the session's broadcasts share it."""
 
 from __future__ import annotations
 
-from viaduct.cards.tensorflow_api import OPERATORS
+from viaduct.cards.tensorflow_api import OPERATORS, full_name
 from viaduct.migration.rule import Site
 from viaduct.migration.rules.tf1 import _config_proto as proto
 from viaduct.migration.sessions import MONITORED, PLAIN
 
 ESTIMATORS = (
     *("tensorflow.estimator.Estimator", "tensorflow.estimator.tpu.TPUEstimator"),
-    *("npu_bridge.estimator.npu.npu_estimator.NPUEstimator", "tensorflow.keras.estimator.model_to_estimator"),
+    *(full_name("NPUEstimator"), "tensorflow.keras.estimator.model_to_estimator"),
 )
 SESSIONS = (*PLAIN, *MONITORED, "tensorflow.train.MonitoredSession", "tensorflow.train.Supervisor")
 HCCL = f"{OPERATORS}.broadcast"
-HOOK = "npu_bridge.estimator.npu.npu_hook.NPUBroadcastGlobalVariablesHook"
+HOOK = full_name("NPUBroadcastGlobalVariablesHook")
 
 
 def estimator_trains(site: Site) -> bool:

@@ -1,24 +1,24 @@
-"""How collective communication is started and ended. Not a rule: the life cycle rules share it."""
+"""Start and end of collective communication. Not a rule: the life cycle rules share it."""
 
 from __future__ import annotations
 
 import ast
 
 from viaduct.cards import NPU
-from viaduct.cards.tensorflow_api import COLLECTIVES
+from viaduct.cards.tensorflow_api import COLLECTIVES, full_name
 from viaduct.migration.options import Options
 from viaduct.migration.rule import Site
 from viaduct.migration.rules.tf1 import _config_proto as proto
 
-OPS = "npu_bridge.estimator.npu_ops"
+OPS, PLUGIN = full_name("npu_ops"), full_name("npu_plugin")
 STARTS = (
-    *(f"{OPS}.initialize_system", "npu_bridge.npu_init.init_resource"),
-    "npu_bridge.estimator.npu.npu_plugin.npu_resource_init",
+    *(f"{OPS}.initialize_system", full_name("init_resource")),
+    f"{PLUGIN}.npu_resource_init",
 )
 INITIALIZERS = ("tensorflow.global_variables_initializer", "tensorflow.initialize_all_variables")
 STOPS = (
-    *(f"{OPS}.shutdown_system", "npu_bridge.npu_init.shutdown_resource"),
-    "npu_bridge.estimator.npu.npu_plugin.npu_resource_shutdown",
+    *(f"{OPS}.shutdown_system", full_name("shutdown_resource")),
+    f"{PLUGIN}.npu_resource_shutdown",
 )
 
 
@@ -42,7 +42,7 @@ def asking_files(site: Site) -> set[str]:
 
 
 def is_started(site: Site) -> bool:
-    """By somebody, somewhere in the project."""
+    """Return True if some file of the project starts communication."""
     mentioned = site.work.project.mentions
     return any(name in site.work.index.calls or name in mentioned for name in STARTS)
 
@@ -58,9 +58,9 @@ def define_helper(site: Site, near: ast.stmt) -> str:
     position = body.index(top)
     lines = ["", "", f"def {name}():", *(f"{unit}{line}".rstrip() for line in helper_body(site))]
     if position:
-        site.edit.after(body[position - 1], lines)
+        site.edit.insert_after(body[position - 1], lines)
     else:
-        site.edit.before(body[0], [*lines[2:], "", ""])
+        site.edit.insert_before(body[0], [*lines[2:], "", ""])
     return name
 
 

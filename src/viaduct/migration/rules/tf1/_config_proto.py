@@ -1,4 +1,4 @@
-"""How a ConfigProto is made to run on the accelerator: the statements, where they go, and whether they stand already.
+"""Statements that make a ConfigProto run on the accelerator, their position, and whether they are there already.
 
 Not a rule: the session, Keras and life cycle rules share it.
 """
@@ -25,7 +25,7 @@ DOTTED = re.compile(r"[A-Za-z_][\w.]*")
 
 
 def tensorflow_prefix(site: Site) -> str:
-    """How the site, or else the file, writes TensorFlow before a name: `tf.`, `tf.compat.v1.`; "" if it does not."""
+    """Return TensorFlow's prefix at the site, else in the file: `tf.`, `tf.compat.v1.`; "" if there is none."""
     if isinstance(site.node, ast.Call) and site.name.startswith("tensorflow."):
         text, remainder = site.text(site.node.func), site.name.removeprefix("tensorflow.")
         if text.endswith("." + remainder) and DOTTED.fullmatch(text):
@@ -49,9 +49,9 @@ def module_name(site: Site, module: str, alias: str = "") -> str:
     if known is not None:
         return known
     local = alias or module
-    local = local if local not in site.work.names.taken else site.free_name(f"npu_{local}")
+    local = local if local not in site.work.names.used_names else site.free_name(f"npu_{local}")
     site.work.needed[local] = module
-    site.work.names.taken.add(local)
+    site.work.names.used_names.add(local)
     site.work.names.added[local] = module
     return local
 
@@ -87,8 +87,8 @@ def local_name(site: Site, at: ast.AST, wanted: str) -> str:
 
 def fresh(site: Site, wanted: str) -> bool:
     """Takes the name if nothing in the file has it."""
-    free = wanted not in site.work.names.taken
-    site.work.names.taken.add(wanted)
+    free = wanted not in site.work.names.used_names
+    site.work.names.used_names.add(wanted)
     return free
 
 
@@ -227,8 +227,8 @@ def carries_npu_optimizer(site: Site, config: Held, node: ast.expr) -> bool:
     return made or adding_statement(site, config, node) is not None
 
 
-def same_variable(site: Site, config: Held, one: ast.AST, other: ast.AST) -> bool:
-    return variable_of(site, config.parts, one) == variable_of(site, config.parts, other)
+def same_variable(site: Site, config: Held, left: ast.AST, right: ast.AST) -> bool:
+    return variable_of(site, config.parts, left) == variable_of(site, config.parts, right)
 
 
 def variable_of(site: Site, parts: tuple[str, ...], node: ast.AST) -> object:

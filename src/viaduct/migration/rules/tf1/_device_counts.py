@@ -1,4 +1,4 @@
-"""Whether a script counts the devices that TensorFlow lists. Not a rule."""
+"""Test whether a script counts the devices that TensorFlow lists. Not a rule."""
 
 from __future__ import annotations
 

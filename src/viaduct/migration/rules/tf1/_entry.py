@@ -1,4 +1,4 @@
-"""Where a script begins: its main guard, its main function. Not a rule: Keras and the life cycle share it."""
+"""Entry of a script: its main guard, its main function. Not a rule: Keras and the life cycle share it."""
 
 from __future__ import annotations
 

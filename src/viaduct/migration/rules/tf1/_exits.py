@@ -1,4 +1,4 @@
-"""Where a block of statements is left, and how something is put at its end. Not a rule: closing rules share it."""
+"""Exits of a block of statements, and insertion at its end. Not a rule: closing rules share it."""
 
 from __future__ import annotations
 
@@ -102,17 +102,17 @@ def at_end(site: Site, statements: list[ast.stmt], lines: list[str], skip: ast.s
     for statement in exits(site, statements, skip):
         before_leaving(site, statement, lines)
     if skip is None and not ends(statements[-1]):
-        site.edit.after(statements[-1], lines)
+        site.edit.insert_after(statements[-1], lines)
 
 
 def before_leaving(site: Site, statement: ast.stmt, lines: list[str]) -> None:
     """A returned value that must be computed first is computed first."""
     value = statement.value if isinstance(statement, ast.Return) else exit_code(statement)
     if value is None or not computes(value):
-        site.edit.before(statement, lines)
+        site.edit.insert_before(statement, lines)
         return
     name = result_name(site, statement)
-    site.edit.before(statement, [f"{name} = {add_parentheses(site, value)}", *lines])
+    site.edit.insert_before(statement, [f"{name} = {add_parentheses(site, value)}", *lines])
     site.edit.replace(*site.source.span(value), name)  # its comments have moved with it
     site.changed(
         f"the value is computed first, then {lines[0]}, then it is returned",

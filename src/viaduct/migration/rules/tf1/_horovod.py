@@ -1,4 +1,4 @@
-"""What in a file is Horovod for TensorFlow. Not a rule: the Horovod rules share it."""
+"""Names of Horovod for TensorFlow in a file. Not a rule: the Horovod rules share it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def mentions(site: Site, node: ast.AST, *functions: str) -> bool:
     return any(isinstance(inner, ast.Call) and site.qualified(inner.func) in wanted for inner in ast.walk(node))
 
 
-def whole(site: Site, text: str) -> bool:
+def replace_call(site: Site, text: str) -> bool:
     """Put a text in the place of the whole call; not where that would swallow a comment."""
     if not site.editable or site.edit.has_comment(*site.source.span(site.node)):
         return False

@@ -168,7 +168,7 @@ def is_run_somewhere(site: Site, node: ast.expr, depth: int = 0) -> bool:
     return False
 
 
-def is_run_by(site: Site, call: ast.Call, word: ast.keyword | None, node: ast.expr, depth: int) -> bool:
+def is_run_by(site: Site, call: ast.Call, keyword: ast.keyword | None, node: ast.expr, depth: int) -> bool:
     name = site.qualified(call.func) or ""
     last = call.func.attr if isinstance(call.func, ast.Attribute) else name.rpartition(".")[2]
     if last == "run" or last in HANDLED_BY_OWNER:
@@ -180,7 +180,11 @@ def is_run_by(site: Site, call: ast.Call, word: ast.keyword | None, node: ast.ex
         return False
     entries = [argument.arg for argument in defined[1].args.args]
     given = (
-        word.arg if word is not None else entries[call.args.index(node)] if node in call.args[: len(entries)] else ""
+        keyword.arg
+        if keyword is not None
+        else entries[call.args.index(node)]
+        if node in call.args[: len(entries)]
+        else ""
     )
     return f"{name}({given})" in site.work.project.initialisers
 

@@ -1,10 +1,11 @@
-"""What in a file is Keras, TensorFlow's own or the standalone package. Not a rule: the Keras rules share it."""
+"""Names of Keras in a file, TensorFlow's own or the standalone package. Not a rule: the Keras rules share it."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
 
+from viaduct.cards.tensorflow_api import full_name
 from viaduct.migration.names import Function
 from viaduct.migration.rule import Site
 
@@ -19,7 +20,7 @@ RUNNING = (
 )
 SET_SESSION = (
     *("tensorflow.keras.backend.set_session", "keras.backend.set_session"),
-    *("keras.backend.tensorflow_backend.set_session", "npu_bridge.npu_init.set_keras_session_npu_config"),
+    *("keras.backend.tensorflow_backend.set_session", full_name("set_keras_session_npu_config")),
 )
 GET_SESSION = ("tensorflow.keras.backend.get_session", "keras.backend.get_session")
 EAGER = ("tensorflow.enable_eager_execution", "tensorflow.enable_v2_behavior")

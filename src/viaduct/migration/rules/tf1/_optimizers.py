@@ -1,11 +1,11 @@
-"""What is a TensorFlow optimizer, what wraps one for several ranks, and where one goes. Not a rule."""
+"""TensorFlow's optimizers, their wrappers for several ranks, and the calls that use one. Not a rule."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
 
-from viaduct.cards.tensorflow_api import OPERATORS
+from viaduct.cards.tensorflow_api import HOME, OPERATORS, full_name
 from viaduct.migration.predicates import is_none
 from viaduct.migration.project_usage import CONSUMERS
 from viaduct.migration.rule import Site
@@ -13,13 +13,13 @@ from viaduct.migration.rules.tf1 import _horovod as horovod
 from viaduct.migration.rules.tf1._config_proto import attribute_assignments
 from viaduct.migration.values import kind_of_call
 
-OPTIMIZERS = "npu_bridge.estimator.npu.npu_optimizer"
+OPTIMIZERS = HOME["NPUDistributedOptimizer"]
 WRAPPERS = (
     *(f"{OPTIMIZERS}.{name}" for name in ("NPUDistributedOptimizer", "NPUOptimizer", "KerasDistributeOptimizer")),
-    *(f"{OPTIMIZERS}.npu_distributed_optimizer_wrapper", "npu_bridge.npu_init.npu_tf_optimizer"),
-    *("npu_bridge.npu_init.npu_keras_optimizer", *horovod.names("DistributedOptimizer")),
+    *(f"{OPTIMIZERS}.npu_distributed_optimizer_wrapper", full_name("npu_tf_optimizer")),
+    *(full_name("npu_keras_optimizer"), *horovod.names("DistributedOptimizer")),
 )
-LOSS_SCALE = "npu_bridge.estimator.npu.npu_loss_scale_optimizer.NPULossScaleOptimizer"
+LOSS_SCALE = full_name("NPULossScaleOptimizer")
 AVERAGED = ("tensorflow.gradients", f"{OPTIMIZERS}.npu_allreduce", f"{OPTIMIZERS}.allreduce")
 SYNCHRONOUS = "tensorflow.train.SyncReplicasOptimizer"
 KINDS = ("optimizer", "npu_optimizer", "loss_scale_optimizer", "keras_optimizer")

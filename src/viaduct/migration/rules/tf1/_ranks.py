@@ -1,4 +1,4 @@
-"""How a migrated script learns its rank and the number of ranks. Not a rule: sharding, Horovod and hooks share it.
+"""Rank and number of ranks in a migrated script. Not a rule: sharding, Horovod and hooks share it.
 
 hccl answers only once communication has been started; what runs before that, and what is not meant for several devices,
 asks the environment, with the answers of a single process as defaults.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 
 from viaduct.cards import NPU
-from viaduct.cards.tensorflow_api import RANKS
+from viaduct.cards.tensorflow_api import RANKS, full_name
 from viaduct.migration.names import Comprehension
 from viaduct.migration.rule import Site
 from viaduct.migration.rules.tf1 import _config_proto as proto
@@ -30,7 +30,7 @@ HELPERS = {
 VARIABLES = {"size": ("RANK_SIZE", "1"), "rank": ("RANK_ID", "0"), "local_rank": ("DEVICE_ID", "0")}
 RANK_CALLS = {
     *(f"{RANKS}.{name}" for name in HCCL.values()),
-    *(f"npu_bridge.npu_init.{name}" for name in HELPERS.values()),
+    *(full_name(name) for name in HELPERS.values()),
 }
 
 

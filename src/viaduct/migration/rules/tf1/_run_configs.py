@@ -1,9 +1,10 @@
-"""Where a RunConfig goes: to ready-made estimators alone, or elsewhere too. Not a rule."""
+"""Uses of a RunConfig: by ready-made estimators alone, or elsewhere too. Not a rule."""
 
 from __future__ import annotations
 
 import ast
 
+from viaduct.cards.tensorflow_api import full_name
 from viaduct.migration.rule import Site
 from viaduct.migration.rules.tf1._optimizers import loads
 
@@ -15,7 +16,7 @@ CANNED = {
     "DNNLinearCombinedClassifier": 12, "DNNLinearCombinedEstimator": 9, "DNNLinearCombinedRegressor": 11,
     "LinearClassifier": 7, "LinearEstimator": 4, "LinearRegressor": 6,
 }  # fmt: skip
-INIT = "npu_bridge.npu_init.npu_run_config_init"
+INIT = full_name("npu_run_config_init")
 
 
 def for_canned(site: Site, made: ast.expr) -> bool:

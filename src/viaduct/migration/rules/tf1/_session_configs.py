@@ -106,7 +106,7 @@ def fill_value(site: Site, value: ast.expr) -> None:
     elif explicit and proto.is_config_proto(site, value) and can_hoist(site, value):
         location = site.source.statement(value)
         name = proto.local_name(site, location, "config")
-        site.edit.before(location, [f"{name} = {site.text(value)}", *proto.filling(site, name, location)])
+        site.edit.insert_before(location, [f"{name} = {site.text(value)}", *proto.filling(site, name, location)])
         site.edit.replace(*site.source.span(value), name)  # its comments went along
         say_configured(site)
     else:
@@ -138,7 +138,7 @@ def fill_behind(site: Site, config: proto.Held, assigned: ast.stmt) -> None:
     last = proto.last_setting(site, config, assigned)
     if not proto.ends_line(site, last):
         last = assigned
-    site.edit.after(last, proto.filling(site, config.text, assigned))
+    site.edit.insert_after(last, proto.filling(site, config.text, assigned))
 
 
 def new_config(site: Site) -> str:
@@ -150,15 +150,15 @@ def new_config(site: Site) -> str:
     if name is None:
         name = proto.local_name(site, location, "config")
         made = f"{name} = {proto.tensorflow_name(site, 'ConfigProto')}()"
-        site.edit.before(location, [made, *proto.filling(site, name, location)])
+        site.edit.insert_before(location, [made, *proto.filling(site, name, location)])
         site.work.answers.setdefault(("configs", site.source.function(location)), []).append((location, name))
     return name
 
 
-def made_before(site: Site, place: ast.stmt) -> str | None:
+def made_before(site: Site, statement: ast.stmt) -> str | None:
     """A config made for an earlier session of the same function that surely has run by now."""
-    above = [place, *(node for node in site.source.ancestors(place) if isinstance(node, ast.stmt))]
-    for made, name in site.work.answers.get(("configs", site.source.function(place)), ()):
+    above = [statement, *(node for node in site.source.ancestors(statement) if isinstance(node, ast.stmt))]
+    for made, name in site.work.answers.get(("configs", site.source.function(statement)), ()):
         block = site.source.block(made)
         if any(parent in block and block.index(parent) >= block.index(made) for parent in above):
             return str(name)

@@ -1,4 +1,4 @@
-"""Who keeps a session beyond the block that opened it: a caller, an object, Keras, a function called later.
+"""Keepers of a session beyond the block that opened it: a caller, an object, Keras, a function called later.
 
 Not a rule: session_close asks it. A keeper is said in English and in Chinese.
 """

@@ -1,4 +1,4 @@
-"""What a script does with a session that it opened. Not a rule: the session rules share it."""
+"""Uses of a session that a script opened. Not a rule: the session rules share it."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def fill_queue_batches(site: Site) -> None:
 def drop_final_batch(site: Site) -> None:
     if is_whole(site, site.name):
         return
-    if site.unpacked:
+    if site.has_unpacked:
         site.manual(
             "arguments are unpacked here: make sure that drop_final_batch is True",
             zh="此处参数为解包形式:请确认 drop_final_batch 为 True",

@@ -56,7 +56,7 @@ def force_true(site: Site, position: int) -> None:
     present = site.argument("drop_remainder", position)
     if isinstance(present, ast.Constant) and present.value is True:
         return
-    if not site.editable or (site.unpacked and present is None):
+    if not site.editable or (site.has_unpacked and present is None):
         site.manual(
             "arguments are unpacked here: make sure that drop_remainder is True",
             zh="此处参数为解包形式:请确认 drop_remainder 为 True",
@@ -183,9 +183,9 @@ def handed_in(site: Site, present: ast.expr | None) -> None:
         site.advice(f"the parameter {present.id} has no effect here any more", zh=f"参数 {present.id} 在此处不再起作用")
 
 
-def find_argument(call: ast.Call, name: str, place: int) -> ast.expr | None:
+def find_argument(call: ast.Call, name: str, position: int) -> ast.expr | None:
     keyword = next((given.value for given in call.keywords if given.arg == name), None)
-    return keyword or (call.args[place] if len(call.args) > place else None)
+    return keyword or (call.args[position] if len(call.args) > position else None)
 
 
 def report_lost_examples(site: Site) -> None:

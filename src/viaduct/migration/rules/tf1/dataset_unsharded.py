@@ -22,7 +22,7 @@ NOT_TRAINING = ("eval", "predict", "infer", "test", "valid", "serving")
 
 
 @rule.call(*SOURCES)
-def whole(site: Site) -> None:
+def report_unsharded(site: Site) -> None:
     outer = outermost(site)
     name = outer.name.lower() if outer is not None else ""
     if outer is None or any(text in name for text in NOT_TRAINING) or shards(outer):

@@ -124,13 +124,13 @@ def texts(node: ast.AST) -> list[str]:
     return [part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)]
 
 
-def remove(site: Site, place: int, device: ast.expr | None) -> None:
+def remove(site: Site, index: int, device: ast.expr | None) -> None:
     if site.options.device == "cpu" and device is not None:
         site.edit.node(device, "'/cpu:0'")
         site.changed("the block names the CPU instead of a GPU", zh="设备由 GPU 改为 CPU")
         return
     if len(site.node.items) > 1:
-        drop_item(site.edit, site.node, place)
+        drop_item(site.edit, site.node, index)
     else:
         site.edit.unwrap(site.node)
     site.changed(
@@ -160,19 +160,19 @@ def within_cpu(site: Site) -> None:
             return
 
 
-def drop_item(edit: Edits, node: ast.With, place: int) -> None:
+def drop_item(edit: Edits, node: ast.With, index: int) -> None:
     """One of several items: with the comma behind it, or before it if it is the last."""
     source, items = edit.source, node.items
-    if place + 1 < len(items):
-        start, end = source.span(items[place].context_expr)[0], source.span(items[place + 1].context_expr)[0]
+    if index + 1 < len(items):
+        start, end = source.span(items[index].context_expr)[0], source.span(items[index + 1].context_expr)[0]
         between = source.text[source.line_start(end) : end]
         kept = "".join(f"{comment.text}{source.newline}{between}" for comment in source.comments(start, end))
         edit.replace(start, end, kept)
     else:
-        before = items[place - 1]
+        before = items[index - 1]
         end = source.span(before.optional_vars or before.context_expr)[1]
         comma = next(token for token in source.tokens_from(end) if token.text == ",")
-        start, stop = source.span(items[place].context_expr)
+        start, stop = source.span(items[index].context_expr)
         if not source.comments(comma.start, start):
             edit.delete(comma.start, stop)
             return

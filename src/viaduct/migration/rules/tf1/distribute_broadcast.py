@@ -111,7 +111,7 @@ def insert_broadcast(site: Site, session: ast.expr | None, run: str) -> None:
     else:
         leave(site)
         return
-    site.edit.after(statement, lines)
+    site.edit.insert_after(statement, lines)
     report_broadcast(site)
 
 
@@ -285,7 +285,7 @@ def add_canned_hook(site: Site) -> None:
 
 def add_hook(site: Site, position: int) -> None:
     hooks = site.argument("hooks", position)
-    if site.unpacked or not site.editable:
+    if site.has_unpacked or not site.editable:
         leave(site)
         return
     made = f"{site.need('NPUBroadcastGlobalVariablesHook')}(0, {ranks.expression(site, site.node, 'rank')})"

@@ -158,7 +158,7 @@ def by_optimizer(site: Site, applied: ast.Call) -> bool:
     named = isinstance(optimizer, ast.Name) and is_wrapped_before(site, optimizer)
     plain = len(site.node.args) <= 2 and all(text in WORDS for text in words)
     commented = site.edit.has_comment(*site.source.span(site.node))
-    if not named or not plain or commented or site.unpacked or site.options.style == "wrapper":
+    if not named or not plain or commented or site.has_unpacked or site.options.style == "wrapper":
         return False
     loss, variables = site.argument("ys", 0), site.argument("xs", 1)
     more = "".join(f", {WORDS[w.arg]}={site.text(w.value)}" for w in site.node.keywords if w.arg in WORDS)

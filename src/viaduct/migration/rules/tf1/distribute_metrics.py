@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.cards.tensorflow_api import full_name
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _ranks as ranks
 
@@ -28,7 +29,7 @@ EXAMPLE_OPTIONS = {"metrics_allreduce": True}
 
 SPECS = {
     "tensorflow.estimator.EstimatorSpec": 4,
-    "npu_bridge.estimator.npu.npu_estimator.NPUEstimatorSpec": 4,
+    full_name("NPUEstimatorSpec"): 4,
 }
 
 

@@ -121,7 +121,7 @@ def wrap_variable(site: Site, statement: ast.Assign) -> None:
         return
     site.work.seen[("wrapped", location)] = None
     name = site.text(target)
-    site.edit.after(location, [f"{name} = {site.need(wrapper(site))}({name})"])
+    site.edit.insert_after(location, [f"{name} = {site.need(wrapper(site))}({name})"])
     report_wrapped(site)
 
 
@@ -190,7 +190,7 @@ def leave(site: Site) -> None:
 @rule.call(optimizers.LOSS_SCALE)
 def mark_distributed(site: Site) -> None:
     """The update is skipped on all ranks or on none."""
-    if site.argument("is_distributed", 2) is None and not site.unpacked and site.editable:
+    if site.argument("is_distributed", 2) is None and not site.has_unpacked and site.editable:
         site.edit.add_argument(site.node, "is_distributed=True")
         site.changed("the loss scale is told of the other ranks", zh="loss scale 优化器声明 is_distributed=True")
 

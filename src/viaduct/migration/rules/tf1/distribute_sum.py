@@ -61,7 +61,7 @@ def split_minimize(site: Site) -> None:
     grads = site.free_name("grads")
     lines.append(f"{grads} = {render_sum(site, f'{optimizer}.compute_gradients({computed})')}")
     applied = "".join(f", {name}={site.text(given[name])}" for name in APPLIED if name in given)
-    site.edit.before(statement, lines)
+    site.edit.insert_before(statement, lines)
     site.edit.node(site.node, f"{optimizer}.apply_gradients({grads}{applied})")
     report_sum(site)
 
@@ -89,7 +89,7 @@ def is_always_run(site: Site, statement: ast.stmt) -> bool:
 def is_plain(site: Site) -> bool:
     """Return True for a call on an optimizer that is made in sight and not wrapped, with arguments that all show."""
     receiver = site.node.func.value
-    if site.options.reduction != "sum" or site.unpacked or not site.editable or optimizers.inside_one(site):
+    if site.options.reduction != "sum" or site.has_unpacked or not site.editable or optimizers.inside_one(site):
         return False
     if isinstance(receiver, ast.Call):
         return optimizers.is_optimizer(site, receiver) and not optimizers.holds_optimizer(site, receiver)

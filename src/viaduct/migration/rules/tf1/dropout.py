@@ -23,7 +23,7 @@ SIMPLE = (ast.Constant, ast.Name, ast.Attribute, ast.Call, ast.Subscript)
 
 @rule.call("tensorflow.nn.dropout")
 def convert(site: Site) -> None:
-    if site.unpacked or not site.editable:
+    if site.has_unpacked or not site.editable:
         site.manual(
             "arguments are unpacked here: npu_ops.dropout takes keep_prob",
             zh="参数为解包形式:npu_ops.dropout 使用 keep_prob",

@@ -10,6 +10,7 @@ Asked for with `--dropout-layers`.
 
 from __future__ import annotations
 
+from viaduct.cards.tensorflow_api import full_name
 from viaduct.migration.rule import Rule, Site
 
 EXAMPLE_OPTIONS = {"dropout_layers": True}
@@ -24,7 +25,7 @@ LAYERS = (
     ),
     *("tensorflow.keras.layers.SpatialDropout1D", "tensorflow.keras.layers.SpatialDropout2D"),
 )
-MODULE = "npu_bridge.estimator.npu.npu_convert_dropout"
+MODULE = full_name("npu_convert_dropout")
 
 
 @rule.file(words=("dropout", "Dropout"))

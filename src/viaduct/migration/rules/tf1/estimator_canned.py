@@ -13,18 +13,19 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.cards.tensorflow_api import full_name
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._run_configs import CANNED, INIT
 
 rule = Rule(__name__, spec="E8", kind="mandatory", after=("estimator_run_config",))
 
-NPU = "npu_bridge.estimator.npu.npu_config.NPURunConfig"
+NPU_RUN_CONFIG = full_name("NPURunConfig")
 
 
 @rule.call(*(f"tensorflow.estimator.{name}" for name in CANNED))
 def configure(site: Site) -> None:
     config = site.argument("config", CANNED[site.name.rpartition(".")[2]])
-    if config is None and site.unpacked:
+    if config is None and site.has_unpacked:
         site.manual(
             "arguments are unpacked here: pass config=npu_run_config_init(run_config=…)",
             zh="此处参数为解包形式:请传入 config=npu_run_config_init(run_config=…)",
@@ -33,7 +34,7 @@ def configure(site: Site) -> None:
     made = maker(site, config) if config is not None else None
     if made == INIT:
         return
-    if made == NPU:
+    if made == NPU_RUN_CONFIG:
         site.manual(
             "a ready-made estimator does not run on the device by an NPURunConfig, which only NPUEstimator reads: "
             "give it config=npu_run_config_init(run_config=…) of a RunConfig of its own",

@@ -42,7 +42,7 @@ def convert(site: Site) -> None:
     site.rename(site.need("NPUEstimator"))
     if len(site.node.args) >= 5:
         slots, _ = site.source.slots(site.source.opening(site.node))
-        site.edit.insert(slots[site.place(site.node.args[4])].start, "warm_start_from=")
+        site.edit.insert(slots[site.argument_index(site.node.args[4])].start, "warm_start_from=")
     site.changed("Estimator becomes NPUEstimator", zh="Estimator 替换为 NPUEstimator")
     check_config(site)
 
@@ -50,7 +50,7 @@ def convert(site: Site) -> None:
 def check_config(site: Site) -> None:
     config = site.argument("config", 2)
     if config is None or (isinstance(config, ast.Constant) and config.value is None):
-        if not site.unpacked:
+        if not site.has_unpacked:
             add_config(site, config)
         return
     if site.values.kind(config) != "npu_run_config":

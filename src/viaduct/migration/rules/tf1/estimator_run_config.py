@@ -57,7 +57,7 @@ def convert(site: Site) -> None:
     site.rename(site.need("NPURunConfig"))
     site.changed("RunConfig becomes NPURunConfig", zh="RunConfig 替换为 NPURunConfig")
     name_or_remove(site)
-    if site.unpacked:
+    if site.has_unpacked:
         site.manual(
             "arguments come by **: NPURunConfig does not know " + ", ".join(sorted(UNKNOWN)[:5]),
             zh="参数以 ** 传入:NPURunConfig 不支持 " + "、".join(sorted(UNKNOWN)[:5]),
@@ -87,7 +87,7 @@ def name_or_remove(site: Site) -> None:
         if name in UNKNOWN:
             say_removed(site, name, argument)
         elif not isinstance(argument, ast.keyword):
-            site.edit.insert(slots[site.place(argument)].start, f"{name}=")
+            site.edit.insert(slots[site.argument_index(argument)].start, f"{name}=")
     kept_out = [argument for name, argument in named.items() if name in UNKNOWN]
     site.remove_arguments(kept_out, add=defaults(site, set(named)))
 
@@ -113,7 +113,7 @@ def defaults(site: Site, given: set[str]) -> str:
     missing = {name: value for name, value in DEFAULTS.items() if name not in given}
     if saves:
         missing.pop("save_checkpoints_secs", None)
-    if missing and site.options.keep_defaults and not site.unpacked:
+    if missing and site.options.keep_defaults and not site.has_unpacked:
         return ", ".join(f"{name}={value}" for name, value in missing.items())
     for name in missing:
         site.advice(*DIFFERENT[name])

@@ -13,6 +13,7 @@ add ProfilingConfig and DumpConfig.
 
 from __future__ import annotations
 
+from viaduct.cards.tensorflow_api import full_name
 from viaduct.migration.options import Options
 from viaduct.migration.profiling_points import write_profiling_options
 from viaduct.migration.rule import Rule, Site
@@ -28,7 +29,7 @@ def has_run_options(options: Options) -> bool:
 rule = Rule(__name__, spec="E15 L6 S13", kind="performance", on=has_run_options, after=("tpu_estimator",))
 
 
-@rule.call("npu_bridge.estimator.npu.npu_config.NPURunConfig")
+@rule.call(full_name("NPURunConfig"))
 def add_options(site: Site) -> None:
     given = {keyword.arg for keyword in site.node.keywords}
     wanted = [(name, text) for name, text in arguments(site) if name not in given]

@@ -108,7 +108,7 @@ class Arithmetic:
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             return -self.value(node.operand)
         if isinstance(node, ast.Call):
-            return self.called(node)
+            return self.evaluate_call(node)
         return self.constant(node)
 
     def operation(self, node: ast.BinOp) -> float:
@@ -119,7 +119,7 @@ class Arithmetic:
         }  # fmt: skip
         return float(table[type(node.op)](right))
 
-    def called(self, node: ast.Call) -> float:
+    def evaluate_call(self, node: ast.Call) -> float:
         name = self.site.qualified(node.func) or ""
         if name.partition(".")[0] not in MODULES:
             raise ValueError(name)

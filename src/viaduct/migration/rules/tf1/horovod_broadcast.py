@@ -45,7 +45,7 @@ def root(site: Site) -> str:
 
 
 def replace_broadcast(site: Site, text: str, message: str, zh: str) -> None:
-    if horovod.whole(site, text):
+    if horovod.replace_call(site, text):
         site.changed(message, zh=zh)
     else:
         horovod.by_hand(site, f"write {text}", f"请改为 {text}")
@@ -59,7 +59,7 @@ def remove_hook(site: Site) -> None:
         site.edit.remove_slot(site.source.slots(opening)[0], parent.elts.index(site.node))
     elif isinstance(statement, ast.Expr) and statement.value is parent and is_append(parent):
         site.edit.remove_statement(statement)
-    elif not horovod.whole(site, f"{site.need('NpuEmptyHook')}()"):
+    elif not horovod.replace_call(site, f"{site.need('NpuEmptyHook')}()"):
         horovod.by_hand(site, "remove it: NPUEstimator broadcasts itself", "请删除:NPUEstimator 会自行广播变量")
         return
     site.changed(

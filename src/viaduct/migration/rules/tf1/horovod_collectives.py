@@ -57,7 +57,7 @@ def find_reduction(site: Site) -> str | None:
 
 
 def understood(site: Site) -> bool:
-    return not site.unpacked and all(keyword.arg in QUIET for keyword in site.node.keywords)
+    return not site.has_unpacked and all(keyword.arg in QUIET for keyword in site.node.keywords)
 
 
 def binds_closer(site: Site) -> bool:
@@ -68,7 +68,7 @@ def binds_closer(site: Site) -> bool:
 
 
 def finish(site: Site, text: str, message: str, zh: str) -> None:
-    if not horovod.whole(site, text):
+    if not horovod.replace_call(site, text):
         horovod.by_hand(site, f"write {text}", f"请改为 {text}")
         return
     dropped = [

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.cards import NPU
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
 
@@ -24,7 +25,7 @@ CHOICES = ("tensorflow.config.experimental.set_visible_devices", "tensorflow.con
 
 
 @rule.node(ast.Assign, words=("local_rank",))
-def assigned(site: Site) -> None:
+def remove_assignment(site: Site) -> None:
     target = site.node.targets[0]
     if len(site.node.targets) == 1 and chooses(site, target) and by_local_rank(site, site.node.value):
         remove(site, site.node)
@@ -44,13 +45,13 @@ def by_local_rank(site: Site, value: ast.AST) -> bool:
 
 def remove(site: Site, statement: ast.stmt) -> None:
     site.edit.remove_statement(statement)
-    say(site)
+    report_removed(site)
 
 
-def say(site: Site) -> None:
+def report_removed(site: Site) -> None:
     site.changed(
-        "the device is chosen by ASCEND_DEVICE_ID or DEVICE_ID, not by the script: removed",
-        zh="设备由环境变量 ASCEND_DEVICE_ID 或 DEVICE_ID 指定:已删除",
+        f"the device is chosen by {NPU.device_choice} or DEVICE_ID, not by the script: removed",
+        zh=f"设备由环境变量 {NPU.device_choice} 或 DEVICE_ID 指定:已删除",
     )
 
 
@@ -59,7 +60,7 @@ def argument(site: Site) -> None:
     keyword = site.keyword(FIELD)
     if keyword is not None and by_local_rank(site, keyword.value) and site.editable:
         site.remove_argument(keyword)
-        say(site)
+        report_removed(site)
 
 
 @rule.call(*CHOICES)

@@ -21,6 +21,7 @@ import ast
 from collections.abc import Iterator
 
 from viaduct.cards import NPU
+from viaduct.cards.tensorflow_api import BRIDGE
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
 from viaduct.migration.rules.tf1 import _presence as presence
@@ -51,7 +52,7 @@ def remove(site: Site) -> None:
 
 
 def is_still_used(site: Site, ours: list[ast.alias]) -> bool:
-    """If so, it is said."""
+    """Return True if Horovod is still used, and report it."""
     if horovod.is_left(site):
         say_left(site)
         return True
@@ -78,9 +79,9 @@ def say_left(site: Site) -> None:
     where = ", ".join(horovod.escapes(site)[:5])
     site.unresolved(
         f"Horovod goes where it is not followed ({where}), so all of it is left as it is in this program: write its "
-        f"like in npu_bridge or {NPU.backend} by hand",
+        f"like in {BRIDGE} or {NPU.backend} by hand",
         zh=f"Horovod 的去向无法跟踪({where}),本程序中的 Horovod 全部保留:"
-        f"请手工改为 npu_bridge 或 {NPU.backend} 的对应接口",
+        f"请手工改为 {BRIDGE} 或 {NPU.backend} 的对应接口",
     )
 
 
@@ -108,18 +109,18 @@ def drop(site: Site, ours: list[ast.alias], flag: str) -> ast.AST:
         for alias in ours:
             drop_one(site, names, names.index(alias))
         if flag:
-            site.edit.after(site.node, [flag + WHY])
+            site.edit.insert_after(site.node, [flag + WHY])
     elif isinstance(around, ast.Try) and only_imports(site, around):
         beside = [statement for statement in [*around.body, *around.orelse] if isinstance(statement, ast.Assign)]
         kept = [site.text(line) for line in beside]
-        put(site, around, [*([flag + WHY] if flag else []), *kept])
+        replace_statement(site, around, [*([flag + WHY] if flag else []), *kept])
         return around
     else:
-        put(site, site.node, [flag + WHY if is_last(site, site.node) else flag] if flag else [])
+        replace_statement(site, site.node, [flag + WHY if is_last(site, site.node) else flag] if flag else [])
     return site.node  # type: ignore[no-any-return]
 
 
-def put(site: Site, statement: ast.stmt, lines: list[str]) -> None:
+def replace_statement(site: Site, statement: ast.stmt, lines: list[str]) -> None:
     """These lines in the place of a statement."""
     if lines:
         between = site.source.newline + site.source.indent_of(statement)
@@ -134,13 +135,13 @@ def is_last(site: Site, statement: ast.stmt) -> bool:
     return not site.source.text[end : site.source.line_stop(end)].strip()
 
 
-def drop_one(site: Site, names: list[ast.alias], place: int) -> None:
+def drop_one(site: Site, names: list[ast.alias], index: int) -> None:
     """Remove a name with the comma behind it, or before it if it is the last."""
-    start, end = site.source.span(names[place])
-    if place + 1 < len(names):
-        site.edit.delete(start, site.source.span(names[place + 1])[0])
+    start, end = site.source.span(names[index])
+    if index + 1 < len(names):
+        site.edit.delete(start, site.source.span(names[index + 1])[0])
     else:
-        site.edit.delete(site.source.span(names[place - 1])[1], end)
+        site.edit.delete(site.source.span(names[index - 1])[1], end)
 
 
 def only_imports(site: Site, block: ast.Try) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 
 from viaduct.cards import NPU
+from viaduct.cards.tensorflow_api import BRIDGE
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
 
@@ -44,14 +45,14 @@ HANDLED = ("init", "shutdown", "rank", "size", "local_rank", "local_size", "Dist
 
 
 @rule.call(*(f"{root}.*" for root in horovod.ROOTS))
-def called(site: Site) -> None:
+def report_call(site: Site) -> None:
     what = horovod.short(site)
     if what not in HANDLED and not said_already(site) and not horovod.is_left(site):
         horovod.by_hand(site, *INSTEAD.get(what, NOTHING))
 
 
 @rule.reference(*horovod.ROOTS, *(f"{root}.*" for root in horovod.ROOTS))
-def mentioned(site: Site) -> None:
+def report_mention(site: Site) -> None:
     if site.name in horovod.ROOTS:
         name, line = site.text(site.node), site.work.lines[site.node.lineno - 1]
         if line in site.work.project.escapes.get(site.work.path, ()):
@@ -72,9 +73,8 @@ def handed_in(site: Site) -> None:
     if any(horovod.is_horovod(name) for name in site.work.project.mentions):
         site.unresolved(
             f"hvd.{site.name}: Horovod comes as an argument here and is not followed; write its "
-            "counterpart in npu_bridge or "
-            f"{NPU.backend} by hand",
-            zh=f"hvd.{site.name}:此处 Horovod 以参数传入,无法跟踪;请手工改为 npu_bridge 或 {NPU.backend} 的对应接口",
+            f"counterpart in {BRIDGE} or {NPU.backend} by hand",
+            zh=f"hvd.{site.name}:此处 Horovod 以参数传入,无法跟踪;请手工改为 {BRIDGE} 或 {NPU.backend} 的对应接口",
         )
 
 

@@ -33,7 +33,7 @@ def wrap(site: Site) -> None:
     if horovod.is_left(site):
         return
     optimizer = site.argument("optimizer", 0)
-    if optimizer is None or not site.editable or site.unpacked:
+    if optimizer is None or not site.editable or site.has_unpacked:
         horovod.by_hand(
             site, "wrap the optimizer in NPUDistributedOptimizer", "请用 NPUDistributedOptimizer 包装优化器"
         )
@@ -90,7 +90,7 @@ def take_off(site: Site, optimizer: ast.expr) -> None:
     plain = isinstance(statement, ast.Assign) and statement.value is site.node and len(statement.targets) == 1
     if plain and ast.unparse(statement.targets[0]) == ast.unparse(optimizer):  # type: ignore[attr-defined]
         site.edit.remove_statement(statement)
-    elif not horovod.whole(site, site.text(optimizer)):
+    elif not horovod.replace_call(site, site.text(optimizer)):
         horovod.by_hand(
             site, "wrap the inner optimizer in NPUDistributedOptimizer", "请用 NPUDistributedOptimizer 包装内层优化器"
         )

@@ -35,7 +35,7 @@ def replace_rank(site: Site) -> None:
             f"no environment variable holds it, and {NPU.backend} is not started here",
             "没有对应的环境变量,且此处集合通信尚未初始化",
         )
-    elif not horovod.whole(site, text):
+    elif not horovod.replace_call(site, text):
         horovod.by_hand(site, f"write {text}; this place cannot be edited safely", f"请改为 {text};此处无法安全改写")
     else:
         site.changed(f"hvd.{what}() becomes {text}", zh=f"hvd.{what}() 替换为 {text}")

@@ -31,7 +31,7 @@ def add_callback(site: Site) -> None:
         maybe_model(site)
         return
     value = site.argument("callbacks", POSITIONS[site.name])
-    if value is None and site.unpacked:
+    if value is None and site.has_unpacked:
         say_by_hand(site)
         return
     if not site.editable or (value is not None and is_present(site, value)):

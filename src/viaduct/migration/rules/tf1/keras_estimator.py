@@ -32,14 +32,14 @@ def convert(site: Site) -> None:
     site.rename(f"{site.need('keras_to_npu')}.model_to_npu_estimator")
     slots, _ = site.source.slots(site.source.opening(site.node))
     for value, name in list(zip(site.node.args, ORDER, strict=False))[4:]:
-        site.edit.insert(slots[site.place(value)].start, f"{name}=")
+        site.edit.insert(slots[site.argument_index(value)].start, f"{name}=")
     site.changed("the model becomes an NPUEstimator", zh="Keras 模型转换为 NPUEstimator")
     give_config(site)
 
 
 def give_config(site: Site) -> None:
     config, folder = site.argument("config", 4), site.argument("model_dir", 3)
-    if config is None and site.unpacked:
+    if config is None and site.has_unpacked:
         say_config(site)
     elif config is None or (isinstance(config, ast.Constant) and config.value is None):
         made = f"{site.need('NPURunConfig')}({f'model_dir={site.text(folder)}' if folder else ''})"

@@ -134,7 +134,7 @@ def called_name(call: ast.Call) -> str:
     return call.func.id if isinstance(call.func, ast.Name) else ""
 
 
-def insert(site: Site, place: ast.stmt) -> None:
+def insert(site: Site, statement: ast.stmt) -> None:
     name = site.free_name("npu_keras_sess")
     if site.options.style == "wrapper":
         lines = [f"{name} = {site.need('set_keras_session_npu_config')}()"]
@@ -142,23 +142,23 @@ def insert(site: Site, place: ast.stmt) -> None:
             lines.append(f"{set_session(site)}({name})")
         closing = f"{site.need('close_session')}({name})"
     else:
-        lines, closing = own_session(site, place, name), f"{name}.close()"
-    site.edit.before(place, lines)
-    close(site, place, closing)
+        lines, closing = own_session(site, statement, name), f"{name}.close()"
+    site.edit.insert_before(statement, lines)
+    close(site, statement, closing)
     site.changed(
         "Keras gets a session that carries NpuOptimizer, before its first layer",
         zh="在建立第一层之前为 Keras 设置带 NpuOptimizer 的会话",
-        node=place,
+        node=statement,
     )
 
 
-def own_session(site: Site, place: ast.stmt, name: str) -> list[str]:
+def own_session(site: Site, statement: ast.stmt, name: str) -> list[str]:
     if not proto.tensorflow_prefix(site):
         proto.module_name(site, "tensorflow", "tf")
-    config = proto.local_name(site, place, "config")
+    config = proto.local_name(site, statement, "config")
     return [
         f"{config} = {proto.tensorflow_name(site, 'ConfigProto')}()",
-        *proto.filling(site, config, place),
+        *proto.filling(site, config, statement),
         f"{name} = {proto.tensorflow_name(site, 'Session')}(config={config})",
         f"{set_session(site)}({name})",
     ]
@@ -174,15 +174,15 @@ def set_session(site: Site) -> str:
     return f"{proto.tensorflow_prefix(site)}keras.backend.set_session"
 
 
-def close(site: Site, place: ast.stmt, closing: str) -> None:
+def close(site: Site, statement: ast.stmt, closing: str) -> None:
     """Close in main where the set-up is there or the module's end is not reached; else where the block ends."""
     main = _entry.main_function(site)
-    if site.source.function(place) is None and _exits.leaves_early(site, site.source.tree.body):
+    if site.source.function(statement) is None and _exits.leaves_early(site, site.source.tree.body):
         if main is None:
             register = f"{proto.module_name(site, 'atexit')}.register(lambda: {closing})"
-            site.edit.before(place, [register])
+            site.edit.insert_before(statement, [register])
             return
         _exits.at_end(site, main.body, [closing])
         return
-    block = site.source.block(place)
-    _exits.at_end(site, block[block.index(place) :], [closing])
+    block = site.source.block(statement)
+    _exits.at_end(site, block[block.index(statement) :], [closing])

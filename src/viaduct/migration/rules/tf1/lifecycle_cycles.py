@@ -70,7 +70,7 @@ def restart(site: Site, call: ast.Call) -> None:
             node=call,
         )
         return
-    site.edit.after(statement, restart_lines(site))
+    site.edit.insert_after(statement, restart_lines(site))
     site.changed(
         "communication is started again: the Estimator has given the device's resources back",
         zh="Estimator 训练或评估结束后设备资源被释放,重新初始化集合通信",

@@ -35,7 +35,7 @@ from __future__ import annotations
 import ast
 
 from viaduct.cards import NPU
-from viaduct.cards.tensorflow_api import COLLECTIVES
+from viaduct.cards.tensorflow_api import BRIDGE, COLLECTIVES
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _communication as communication
 from viaduct.migration.rules.tf1 import _entry, _exits
@@ -58,7 +58,7 @@ def start(site: Site) -> None:
     if location is None:
         return
     first, last = lines(site, location)
-    site.edit.before(location, first)
+    site.edit.insert_before(location, first)
     add_shutdown(site, location, last)
     site.changed(
         "collective communication is started before ranks are asked for",
@@ -101,7 +101,7 @@ def asking_modules(site: Site) -> set[str]:
     return {project.module_of(path)[0].rpartition(".")[2] for path in asking}
 
 
-def lines(site: Site, place: ast.stmt) -> tuple[list[str], list[str]]:
+def lines(site: Site, statement: ast.stmt) -> tuple[list[str], list[str]]:
     """Return what goes to the start and what to the end."""
     if site.options.resources == "plugin":
         plugin = site.need("npu_plugin")
@@ -112,7 +112,7 @@ def lines(site: Site, place: ast.stmt) -> tuple[list[str], list[str]]:
             ended,
             f"{site.need('close_session')}(npu_sess)",
         ]
-    helper, ops = communication.define_helper(site, place), site.need("npu_ops")
+    helper, ops = communication.define_helper(site, statement), site.need("npu_ops")
     first = [f"init_sess, npu_init = {helper}()"]
     if site.work.project.cycle_files & site.work.project.reaches(site.work.path):
         # communication is ended where the last training is (lifecycle_cycles)
@@ -123,12 +123,12 @@ def lines(site: Site, place: ast.stmt) -> tuple[list[str], list[str]]:
     ]
 
 
-def add_shutdown(site: Site, place: ast.stmt, closing: list[str]) -> None:
-    if site.source.function(place) is None and _exits.leaves_early(site, site.source.tree.body):
+def add_shutdown(site: Site, statement: ast.stmt, closing: list[str]) -> None:
+    if site.source.function(statement) is None and _exits.leaves_early(site, site.source.tree.body):
         site.advice(
-            "the end of this module is not reached; npu_bridge cleans up when the interpreter ends",
-            zh="本模块的末尾不会执行到;npu_bridge 会在解释器退出时清理资源",
+            f"the end of this module is not reached; {BRIDGE} cleans up when the interpreter ends",
+            zh=f"本模块的末尾不会执行到;{BRIDGE} 会在解释器退出时清理资源",
         )
         return
-    block = site.source.block(place)
-    _exits.at_end(site, block[block.index(place) :], closing)
+    block = site.source.block(statement)
+    _exits.at_end(site, block[block.index(statement) :], closing)

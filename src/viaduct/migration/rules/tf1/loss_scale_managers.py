@@ -45,7 +45,7 @@ def convert_fixed(site: Site) -> None:
 
 @rule.call("tensorflow.train.experimental.DynamicLossScale", "tensorflow.mixed_precision.experimental.DynamicLossScale")
 def dynamic(site: Site) -> None:
-    if site.unpacked or not site.editable:
+    if site.has_unpacked or not site.editable:
         site.manual(
             "arguments are unpacked into DynamicLossScale; ExponentialUpdateLossScaleManager names them differently",
             zh="DynamicLossScale 的参数以解包形式传入;ExponentialUpdateLossScaleManager 的参数名不同",

@@ -11,6 +11,7 @@ a loss scale of 512, float16 input and a step count computed from the number of 
 
 from __future__ import annotations
 
+from viaduct.cards.tensorflow_api import full_name
 from viaduct.migration.rule import Rule, Site
 
 EXAMPLE_OPTIONS = {"preset": "resnet-seed"}
@@ -25,7 +26,7 @@ rule = Rule(
 VALUES = {"hcom_parallel": "True", "enable_data_pre_proc": "True", "iterations_per_loop": "100"}
 
 
-@rule.call("npu_bridge.estimator.npu.npu_config.NPURunConfig")
+@rule.call(full_name("NPURunConfig"))
 def settle(site: Site) -> None:
     given = {keyword.arg for keyword in site.node.keywords}
     missing = [f"{name}={value}" for name, value in VALUES.items() if name not in given]

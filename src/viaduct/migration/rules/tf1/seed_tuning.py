@@ -30,7 +30,7 @@ SCHEDULES = {
 
 
 def tensorflow(site: Site) -> str | None:
-    """How this file calls TensorFlow."""
+    """Return the file's name for TensorFlow."""
     return site.work.names.local("tensorflow")
 
 

@@ -129,7 +129,7 @@ def outlives(site: Site, name: str, statement: ast.stmt, found: list[ast.Name]) 
 
 
 def at_exit(site: Site, name: str, statement: ast.stmt) -> None:
-    site.edit.after(statement, [f"{proto.module_name(site, 'atexit')}.register({name}.close)"])
+    site.edit.insert_after(statement, [f"{proto.module_name(site, 'atexit')}.register({name}.close)"])
     say_closed(site)
 
 
@@ -161,7 +161,7 @@ def close_block(
     site.work.seen[("closed", start, name)] = None
     last_try = final_try(site, remainder, found)
     if last_try is not None:
-        site.edit.after(last_try.finalbody[-1], [f"{name}.close()"])
+        site.edit.insert_after(last_try.finalbody[-1], [f"{name}.close()"])
         remainder = [*remainder[: remainder.index(last_try)], last_try]
     _exits.at_end(site, remainder or [start], [f"{name}.close()"], skip=last_try)
     say_closed(site)
@@ -191,23 +191,27 @@ def used_outside(site: Site, start: ast.stmt, found: list[ast.Name]) -> bool:
     return any(not begin <= site.source.span(use)[0] < end for use in found)
 
 
-def used_in_finally(site: Site, rest: list[ast.stmt], found: list[ast.Name]) -> bool:
+def used_in_finally(site: Site, statements: list[ast.stmt], found: list[ast.Name]) -> bool:
     """Return True if the block may be left through a `finally` that needs the session, other than its last
     statement.
     """
-    last = final_try(site, rest, found)
-    for statement in _exits.exits(site, rest, skip=last):
+    last = final_try(site, statements, found)
+    for statement in _exits.exits(site, statements, skip=last):
         for parent in site.source.ancestors(statement):
             if isinstance(parent, ast.Try) and any(use in ast.walk(line) for line in parent.finalbody for use in found):
                 return True
     return False
 
 
-def final_try(site: Site, rest: list[ast.stmt], found: list[ast.Name]) -> ast.Try | None:
+def final_try(site: Site, statements: list[ast.stmt], found: list[ast.Name]) -> ast.Try | None:
     """The last statement, if it is a `try` with a `finally`: that is where one closes."""
-    while rest and isinstance(rest[-1], ast.Return) and not any(use in ast.walk(rest[-1]) for use in found):
-        rest = rest[:-1]
-    last = rest[-1] if rest else None
+    while (
+        statements
+        and isinstance(statements[-1], ast.Return)
+        and not any(use in ast.walk(statements[-1]) for use in found)
+    ):
+        statements = statements[:-1]
+    last = statements[-1] if statements else None
     return last if isinstance(last, ast.Try) and last.finalbody else None
 
 

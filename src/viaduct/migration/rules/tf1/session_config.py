@@ -66,7 +66,7 @@ def give_creator(site: Site) -> None:
     creator = site.argument("session_creator", 0)
     if not is_none_or_absent(creator):
         return  # a creator has its own config
-    if site.unpacked or not proto.tensorflow_prefix(site):
+    if site.has_unpacked or not proto.tensorflow_prefix(site):
         site.manual(
             "give MonitoredSession a ChiefSessionCreator whose config carries NpuOptimizer",
             zh="请为 MonitoredSession 传入 config 中带 NpuOptimizer 的 ChiefSessionCreator",
@@ -107,7 +107,7 @@ def session_as_value(site: Site) -> None:
 
 def configure(site: Site, keyword: str, position: int) -> None:
     value = site.argument(keyword, position)
-    hidden = value is None and (site.unpacked or (position < 0 and len(site.node.args) > 10))
+    hidden = value is None and (site.has_unpacked or (position < 0 and len(site.node.args) > 10))
     if hidden or not site.editable:
         site.manual(
             f"it cannot be seen what `{keyword}` this session gets: it needs NpuOptimizer and remapping OFF",
@@ -139,7 +139,7 @@ def switch_remapping_off(site: Site, value: ast.expr) -> None:
     site.work.seen[("remapping", config.assigned[0])] = None
     last = proto.last_setting(site, config, added)
     last = last if proto.ends_line(site, last) else added
-    site.edit.after(
+    site.edit.insert_after(
         last, [f"{config.text}.graph_options.rewrite_options.remapping = {proto.rewriter_config(site)}.OFF"]
     )
     site.changed(

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.cards.tensorflow_api import full_name
 from viaduct.migration.rule import Rule, Site
 
 rule = Rule(__name__, spec="S12", kind="mandatory")
@@ -60,7 +61,7 @@ def soft_placement(site: Site) -> None:
 @rule.call("tensorflow.config.optimizer.set_experimental_options")
 def experimental(site: Site) -> None:
     value = site.argument("options", 0)
-    ours = "npu_bridge.npu_init.experimental_options"
+    ours = full_name("experimental_options")
     if value is None or site.qualified(value) == ours:
         return
     dropped = site.text(value)

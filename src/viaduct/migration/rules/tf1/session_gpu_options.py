@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.cards import CUDA, NPU
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _config_proto as proto
 
 rule = Rule(__name__, spec="S7", kind="advice", after=("horovod_devices",), last=True)
 
 INSTEAD = {
-    "CUDA_VISIBLE_DEVICES": "choose the device with ASCEND_DEVICE_ID",
+    CUDA.visible: f"choose the device with {NPU.device_choice}",
     "TF_XLA_FLAGS": "XLA is off on the accelerator",
     "TF_ENABLE_AUTO_MIXED_PRECISION": "choose the precision with --precision",
 }
 INSTEAD_ZH = {
-    "CUDA_VISIBLE_DEVICES": "用 ASCEND_DEVICE_ID 选择设备",
+    CUDA.visible: f"用 {NPU.device_choice} 选择设备",
     "TF_XLA_FLAGS": "昇腾上 XLA 关闭",
     "TF_ENABLE_AUTO_MIXED_PRECISION": "用 --precision 选择精度模式",
 }

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.cards.tensorflow_api import full_name
 from viaduct.migration.predicates import is_text
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _config_proto as proto
@@ -31,7 +32,7 @@ EXAMPLE_OPTIONS = {"distributed": True}
 
 FIRST = '"pruning", "function", "constfold", "shape", "arithmetic",'
 SECOND = '"loop", "dependency", "layout", "GradFusionOptimizer",'
-HELPERS = tuple(f"npu_bridge.npu_init.{name}" for name in ("npu_config_proto", "set_keras_session_npu_config"))
+HELPERS = tuple(full_name(name) for name in ("npu_config_proto", "set_keras_session_npu_config"))
 
 
 @rule.node(ast.Assign, words=("NpuOptimizer",))
@@ -47,7 +48,7 @@ def extend(site: Site) -> None:
         return
     config = ".".join(parts[:-2])
     last = last_of_config(site, parts[:-2])
-    site.edit.after(last, lines(site, config, last))
+    site.edit.insert_after(last, lines(site, config, last))
     site.changed(
         "gradients of all ranks are fused: GradFusionOptimizer joins Grappler's list",
         zh="分布式场景:在 rewrite_options.optimizers 中添加 GradFusionOptimizer",

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.cards.tensorflow_api import full_name
 from viaduct.migration.rule import Rule, Site
 
 rule = Rule(__name__, spec="S12", kind="mandatory", on=lambda options: options.style == "wrapper")
@@ -29,7 +30,7 @@ def wrap(site: Site) -> None:
     helper, keyword = HELPERS[site.name]
     parent = site.source.parents[site.node]
     around = site.source.parents[parent] if isinstance(parent, ast.keyword) else parent
-    if isinstance(around, ast.Call) and site.qualified(around.func) == f"npu_bridge.npu_init.{helper}":
+    if isinstance(around, ast.Call) and site.qualified(around.func) == full_name(helper):
         return
     if site.options.style != "wrapper" or not site.editable:
         return

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.cards.tensorflow_api import full_name
 from viaduct.migration.options import Options
 from viaduct.migration.profiling_points import write_profiling_options
 from viaduct.migration.rule import Rule, Site
@@ -37,9 +38,7 @@ rule = Rule(
 EXAMPLE_OPTIONS = {"precision": "allow_mix_precision", "dump": "/tmp/dump", "dump_step": "0|5|10"}
 
 SECOND_VERSION = ("fp16", "origin", "mixed_float16", "mixed_bfloat16")  # of precision_mode_v2 alone
-HELPERS = tuple(
-    f"npu_bridge.npu_init.{name}" for name in ("npu_config_proto", "set_keras_session_npu_config", "init_resource")
-)
+HELPERS = tuple(full_name(name) for name in ("npu_config_proto", "set_keras_session_npu_config", "init_resource"))
 
 
 def required_options(site: Site, options: Options) -> dict[str, str]:
@@ -72,7 +71,7 @@ def add_keys(site: Site) -> None:
     missing = {} if "precision_mode_v2" in present and "precision_mode" in missing and len(missing) == 1 else missing
     if missing:
         location = present.get("use_off_line", site.node)
-        site.edit.after(location, [f'{custom}.parameter_map["{key}"]{node}' for key, node in missing.items()])
+        site.edit.insert_after(location, [f'{custom}.parameter_map["{key}"]{node}' for key, node in missing.items()])
         site.changed(f"the session is asked for {', '.join(missing)}", zh=f"会话配置项:{'、'.join(missing)}")
     if site.options.loop > 1:
         site.advice(

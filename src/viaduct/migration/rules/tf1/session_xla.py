@@ -105,7 +105,7 @@ def set_jit(site: Site) -> None:
 
 @rule.call(*SCOPES)
 def jit_scope(site: Site) -> None:
-    if not is_constant(site.argument("compile_ops", 0), False) and not site.unpacked:
+    if not is_constant(site.argument("compile_ops", 0), False) and not site.has_unpacked:
         site.set_argument("compile_ops", "False", 0)
         say_off(site)
 

@@ -96,7 +96,7 @@ def is_converted(site: Site) -> bool:
 
 def check_arguments(site: Site) -> None:
     """Report arguments that are not seen here: NPUEstimator may not know them."""
-    if site.unpacked:
+    if site.has_unpacked:
         site.unresolved(
             "arguments come by **: NPUEstimator knows neither the batch sizes nor the switches of a TPUEstimator; put "
             "the batch size into params",

@@ -1,4 +1,4 @@
-"""Where the name of a collective backend comes from. Not a rule: those of backends and of comparisons share it."""
+"""Origin of the name of a collective backend. Not a rule: those of backends and of comparisons share it."""
 
 from __future__ import annotations
 
@@ -148,13 +148,13 @@ def default_of(function: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> a
     return next((value for pair, value in pairs if pair.arg == name), None)
 
 
-def given_for(call: ast.Call, name: str, place: int) -> Iterator[ast.expr]:
+def given_for(call: ast.Call, name: str, position: int) -> Iterator[ast.expr]:
     """Yield what a call gives for a parameter, by keyword or position."""
     yield from (keyword.value for keyword in call.keywords if keyword.arg == name)
-    if 0 <= place < len(call.args) and not any(
-        isinstance(argument, ast.Starred) for argument in call.args[: place + 1]
+    if 0 <= position < len(call.args) and not any(
+        isinstance(argument, ast.Starred) for argument in call.args[: position + 1]
     ):
-        yield call.args[place]
+        yield call.args[position]
 
 
 def parts_of_attribute(site: Site, value: ast.Attribute) -> list[ast.expr] | None:

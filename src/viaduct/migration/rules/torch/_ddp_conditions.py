@@ -1,4 +1,4 @@
-"""Whether a script's shape allows it to become one process a card, and if not, what stands against it. Not a rule.
+"""Conditions for rewriting a script to one process a card, and the reasons against it. Not a rule.
 
 Every condition is looked at before anything is edited: a script that is half distributed is worse than one that is not.
 """
@@ -169,14 +169,14 @@ def refuse_batches(site: Site, wraps: list[ast.Call], loading: list[Loading]) ->
 
 
 def ranks(call: ast.Call) -> int:
-    """How many cards were named; 0 where that is not written."""
+    """Return the number of cards that are named; 0 where that is not written."""
     given = call.args[1:2] + [keyword.value for keyword in call.keywords if keyword.arg == "device_ids"]
     return len(given[0].elts) if given and isinstance(given[0], ast.List | ast.Tuple) else 0
 
 
 def refuse_decisions(site: Site, training: list[Loaders]) -> None:
     """Refuse a script in which one rank could decide otherwise than another."""
-    node = Decisions(site, training).found()
+    node = Decisions(site, training).first_divergence()
     if node is not None:
         text = site.text(getattr(node, "test", node))
         raise Refused(
@@ -315,7 +315,7 @@ def saving(site: Site, loading: list[Loading]) -> tuple[list[FunctionNode], list
             if function is not None and function not in training and only_saves(function):
                 savers += [function] if function not in savers else []
                 continue
-            statement = whole(site, call)
+            statement = saving_statement(site, call)
             if statement not in saves:
                 saves.append(statement)
     return savers, saves
@@ -328,7 +328,7 @@ def only_saves(function: FunctionNode) -> bool:
     return named and not gives
 
 
-def whole(site: Site, call: ast.Call) -> ast.stmt:
+def saving_statement(site: Site, call: ast.Call) -> ast.stmt:
     """The statement that saves, with the `with open(…)` around it."""
     statement: ast.stmt = site.source.statement(call)
     if not isinstance(statement, ast.Expr):

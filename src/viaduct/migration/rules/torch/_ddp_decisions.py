@@ -71,7 +71,7 @@ class Decisions:
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
             if name in ASKED:
                 return False
-            if self.training[0].called(node) in self.given:
+            if self.training[0].called_function(node) in self.given:
                 return True
         if self.key(node) in self.local:
             return True
@@ -111,13 +111,13 @@ class Decisions:
         """`losses.update(loss.item())`, `history.append(loss)`, `early_stopping(loss, model)`."""
         values = [*call.args, *(keyword.value for keyword in call.keywords)]
         held = call.func.value if isinstance(call.func, ast.Attribute) and call.func.attr in KEEPS else call.func
-        own = self.training[0].called(call) is not None or self.site.qualified(held) is not None
+        own = self.training[0].called_function(call) is not None or self.site.qualified(held) is not None
         if not own and getattr(held, "id", "") not in HARMLESS and any(map(self.knows, values)):
             self.note(held)
 
     # ---- deciding
 
-    def found(self) -> ast.AST | None:
+    def first_divergence(self) -> ast.AST | None:
         """The first place where the ranks would part."""
         return next((node for node in self.source.nodes if self.parts(node)), None)
 

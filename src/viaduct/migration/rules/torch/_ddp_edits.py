@@ -137,8 +137,8 @@ class Writer:
                 continue
             done.add(statement)
             unit = self.site.source.indent_unit
-            self.site.edit.before(statement, [f"if {rank} != 0:", f"{unit}{self.dist}.barrier()"])
-            self.site.edit.after(statement, [f"if {rank} == 0:", f"{unit}{self.dist}.barrier()"])
+            self.site.edit.insert_before(statement, [f"if {rank} != 0:", f"{unit}{self.dist}.barrier()"])
+            self.site.edit.insert_after(statement, [f"if {rank} == 0:", f"{unit}{self.dist}.barrier()"])
             self.site.changed("rank 0 downloads, then the others look", zh="rank 0 先下载,其余等待", node=statement)
 
     def write_loader(self, loading: Loading) -> None:
@@ -148,7 +148,7 @@ class Writer:
         data = site.text(dataset)
         if not isinstance(dataset, ast.Name | ast.Attribute):
             data = site.free_name("train_dataset")
-            site.edit.before(site.source.statement(loading.call), [f"{data} = {site.text(dataset)}"])
+            site.edit.insert_before(site.source.statement(loading.call), [f"{data} = {site.text(dataset)}"])
             site.edit.replace(*site.source.span(dataset), data)
         given = f"sampler={sampler}({data}{'' if loading.shuffles else ', shuffle=False'})"
         keyword = next((item for item in loading.call.keywords if item.value is loading.shuffle), None)
@@ -176,7 +176,7 @@ class Writer:
             if text not in lines.setdefault(item.loop, []):
                 lines[item.loop].append(text)
         for loop, held in lines.items():
-            self.site.edit.before(loop.body[0], held)
+            self.site.edit.insert_before(loop.body[0], held)
             self.site.changed(
                 "set_epoch gives every epoch an order of its own",
                 zh="set_epoch 使每个 epoch 顺序不同",
@@ -188,7 +188,7 @@ class Writer:
         unit = self.site.source.indent_unit
         for function in self.shape.savers:
             first = first_of(function)
-            self.site.edit.before(first, [f"if {self.dist}.get_rank() != 0:", f"{unit}return"])
+            self.site.edit.insert_before(first, [f"if {self.dist}.get_rank() != 0:", f"{unit}return"])
             self.site.changed("rank 0 alone saves", zh="仅 rank 0 保存", node=first)
         for statement in self.shape.saves:
             self.indent(statement, f"if {self.dist}.get_rank() == 0:", unit)
@@ -198,7 +198,7 @@ class Writer:
         """Put a statement under a condition: every line of it moves right, but not those within a string."""
         source, edit = self.site.source, self.site.edit
         start, end = source.span(statement)
-        edit.before(statement, [header])
+        edit.insert_before(statement, [header])
         held = edit.lines_within_strings(start, end)
         for line in range(source.line_of(start), source.line_of(end) + 1):
             begin = source.starts[line - 1]
@@ -215,7 +215,7 @@ class Writer:
             if loop is None or call.lineno <= (loop.end_lineno or 0) or statement in done:
                 continue
             done.add(statement)
-            self.site.edit.before(statement, [f"{self.dist}.barrier()"])
+            self.site.edit.insert_before(statement, [f"{self.dist}.barrier()"])
             self.site.changed("all wait until rank 0 has saved", zh="等待 rank 0 保存完成", node=statement)
 
     def write_folders(self) -> None:
@@ -238,7 +238,7 @@ class Writer:
             f"{torch}.{self.card.device}.set_device({self.local_rank})",
             f'{self.dist}.init_process_group("{self.card.backend}")',
         ]
-        self.site.edit.before(self.shape.first, lines)
+        self.site.edit.insert_before(self.shape.first, lines)
         self.site.changed(
             f"torchrun starts one process a card; each takes its own and joins the others over {self.card.backend}",
             zh=f"torchrun 为每张卡启动一个进程,各占一卡,通过 {self.card.backend} 通信",
@@ -251,10 +251,10 @@ class Writer:
         last, end = self.shape.last, f"{self.dist}.destroy_process_group()"
         inner = exit_value(last)
         if inner is None:
-            self.site.edit.after(last, [end])
+            self.site.edit.insert_after(last, [end])
             return
         status = self.site.free_name("status")
-        self.site.edit.before(last, [f"{status} = {self.site.text(inner)}", end])
+        self.site.edit.insert_before(last, [f"{status} = {self.site.text(inner)}", end])
         self.site.edit.replace(*self.site.source.span(inner), status)
 
 

@@ -43,27 +43,27 @@ def is_exact(node: ast.AST | None) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, str) and EXACT.fullmatch(node.value) is not None
 
 
-def rename(site: Site, literal: ast.expr, word: str) -> bool:
+def rename(site: Site, literal: ast.expr, device: str) -> bool:
     """The first word of a literal; False where it cannot be edited, and then a person is told."""
     if site.work.is_served(literal):
         return False
     start, _ = site.source.span(literal)
     opening = OPENING.match(site.text(literal)) if not site.source.in_f_string(literal) else None
     if opening is None:
-        by_hand(site, literal, word)
+        by_hand(site, literal, device)
         return False
     position = start + opening.end()
     if ("device", position) not in site.work.seen:
         site.work.seen[("device", position)] = None
-        site.edit.replace(position, position + len("cuda"), word)
+        site.edit.replace(position, position + len("cuda"), device)
     return True
 
 
-def by_hand(site: Site, literal: ast.expr, word: str) -> None:
+def by_hand(site: Site, literal: ast.expr, device: str) -> None:
     """Report a device that cannot be edited safely where it is written."""
     site.manual(
-        f"this names a CUDA device and cannot be edited safely here: write {word} instead of cuda",
-        zh=f"此处指定了 CUDA 设备但无法安全改写:请将 cuda 手工改为 {word}",
+        f"this names a CUDA device and cannot be edited safely here: write {device} instead of cuda",
+        zh=f"此处指定了 CUDA 设备但无法安全改写:请将 cuda 手工改为 {device}",
         node=literal,
     )
 

@@ -1,4 +1,4 @@
-"""Which expressions of a file are devices: what reaches `.to(…)`, `device=…`, `torch.device(…)`, or is called so.
+"""Expressions of a file that are devices: what reaches `.to(…)`, `device=…`, `torch.device(…)`, or is called so.
 
 From every place where PyTorch takes a device the text is followed backwards: through names, attributes, keys of
 dictionaries, parameters and their defaults, conditional expressions. What nothing leads to is no device.
@@ -146,9 +146,9 @@ class Devices:
             for statement in returns_of(self.site.work.names, node):
                 self.trace(statement.value)
 
-    def trace_annotation(self, told: ast.expr | None) -> None:
+    def trace_annotation(self, annotation: ast.expr | None) -> None:
         """`device: Literal["cuda", "cpu"]`."""
-        for node in ast.walk(told) if told is not None else ():
+        for node in ast.walk(annotation) if annotation is not None else ():
             if isinstance(node, ast.Subscript) and (self.site.qualified(node.value) or "").endswith(".Literal"):
                 self.trace(node.slice)
 
@@ -427,13 +427,13 @@ def root_of(site: Site, node: ast.AST) -> str | None:
     return site.qualified(node)
 
 
-def is_card(value: ast.expr, word: str) -> bool:
+def is_card(value: ast.expr, device: str) -> bool:
     """Return True for a text that names the card, with or without a number."""
     text = value.value if isinstance(value, ast.Constant) else None
-    return isinstance(text, str) and text.partition(":")[0] == word
+    return isinstance(text, str) and text.partition(":")[0] == device
 
 
-def name_the_rest(site: Site, node: ast.Constant, word: str, devices: Devices) -> None:
+def name_the_rest(site: Site, node: ast.Constant, device: str, devices: Devices) -> None:
     """Only where a value is set: nobody wants to hear of every message that has the word in it."""
     if ("left", node.lineno) in site.work.seen or site.source.in_f_string(node):
         return
@@ -442,7 +442,7 @@ def name_the_rest(site: Site, node: ast.Constant, word: str, devices: Devices) -
         keys = [key for key, value in zip(parent.keys, parent.values, strict=True) if value is node]
         reported = any(isinstance(key, ast.Constant) and device_like(str(key.value)) for key in keys)
         reported = reported or (
-            bool(keys) and any(value in devices.found or is_card(value, word) for value in parent.values)
+            bool(keys) and any(value in devices.found or is_card(value, device) for value in parent.values)
         )
     else:
         if isinstance(parent, ast.IfExp):
@@ -451,8 +451,8 @@ def name_the_rest(site: Site, node: ast.Constant, word: str, devices: Devices) -
     if reported:
         site.work.seen[("left", node.lineno)] = None
         site.manual(
-            f"{node.value!r} was not found to be used as a device and is unchanged; if it is one, write {word}",
-            zh=f"未能确认 {node.value!r} 被用作设备,保持不变;若是设备,请改为 {word}",
+            f"{node.value!r} was not found to be used as a device and is unchanged; if it is one, write {device}",
+            zh=f"未能确认 {node.value!r} 被用作设备,保持不变;若是设备,请改为 {device}",
             risk="low",
             node=node,
         )

@@ -1,4 +1,4 @@
-"""What the rules of `--to any` share: the helper's name in a file, device texts as calls of it, branches that ask
+"""Shared parts of the rules of `--to any`: the helper's name in a file, device texts as calls of it, branches that ask
 first.
 
 The helper is `migration/accelerator_device.py`; a project gets what it uses of it, where `migration/neutral.py` says.

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 
+from viaduct.cards import CARDS
 from viaduct.migration.rule import Site
 
-PATCHES = ("torch_npu.contrib.transfer_to_npu", "torch_mlu.utils.gpu_migration", "torch_mlu.utils.model_transfer")
-
+PATCHES = tuple(patch for card in CARDS.values() for patch in card.patches)
+"""The vendors' run-time patches: importing one of them makes a CUDA script run on the card."""
 
 Home = Callable[[str], str | None]  # of a qualified name: the new one, or None
 

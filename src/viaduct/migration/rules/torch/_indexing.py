@@ -1,4 +1,4 @@
-"""Whether a tensor serves as an index, in a function or in those of the project that it is handed to.
+"""Test whether a tensor serves as an index, in a function or in those of the project that it is passed to.
 
 PyTorch's indexing, gather, one_hot and embedding take int64; what goes there must not be cast to int32.
 """

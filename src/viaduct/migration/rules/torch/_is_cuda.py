@@ -1,4 +1,4 @@
-"""Whether an attribute `is_cuda` is a tensor's or a field of the project's own."""
+"""Test whether an attribute `is_cuda` is a tensor's or a field of the project's own."""
 
 from __future__ import annotations
 

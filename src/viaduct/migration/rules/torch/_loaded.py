@@ -1,4 +1,4 @@
-"""Where torch.load and torch.jit.load should put what they read: on the host, on the card, or where they are told."""
+"""Destination of what torch.load and torch.jit.load read: the host, the card, or what map_location names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether an expression is the number of a device: an int, not a text and not a torch.device."""
+"""Test whether an expression is the number of a device: an int, not a text and not a torch.device."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def values_of_unpacking(site: Site, node: ast.Name) -> list[ast.expr]:
 
 
 def is_told_by_name(site: Site, node: ast.Name) -> bool:
-    """By its annotation, or by habit."""
+    """Return True if the annotation or the usual name of a parameter says that it is a number."""
     function = site.work.names.scope_of(node).node
     arguments = all_arguments(function.args) if isinstance(function, Function) else []
     reported = next((argument.annotation for argument in arguments if argument.arg == node.id), None)

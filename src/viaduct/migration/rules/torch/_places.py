@@ -1,4 +1,4 @@
-"""On which side a tensor is, as far as the text shows it: on the card, on the CPU, or nobody knows."""
+"""Location of a tensor as far as the text shows it: the card, the CPU, or unknown."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def combine_places(places: Iterable[Place]) -> Place:
 
 
 def is_move(call: ast.Call) -> bool:
-    """To a device other than the CPU; `x.to(torch.float64)` moves nothing."""
+    """Return True for a move to a device other than the CPU; `x.to(torch.float64)` moves nothing."""
     name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
     if name in CARDS:
         return True

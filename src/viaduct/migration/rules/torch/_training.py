@@ -1,4 +1,4 @@
-"""How a script trains: its loaders, what they are called where, and the loop over the epochs. Not a rule.
+"""Training code of a script: its loaders, their names, and the loop over the epochs. Not a rule.
 
 A loader travels: it is assigned, returned from a function, passed to another, kept in `self`. `Loaders` follows it
 through one file, so that the loop over the epochs can be found that leads to a loop over the loader.
@@ -58,11 +58,11 @@ class Loaders:
         elif is_self_attribute(target):
             self.aliases.add((self.class_of(target), ast.unparse(target)))
 
-    def note_returned(self, statement: ast.Return, place: int | None) -> None:
+    def note_returned(self, statement: ast.Return, position: int | None) -> None:
         """Record that a function returns the loader, alone or as part of a tuple."""
         function = self.source.function(statement)
         if function is not None:
-            self.returned.add((function, place))
+            self.returned.add((function, position))
 
     def class_of(self, node: ast.AST) -> ast.ClassDef | None:
         """Return the class around a node."""
@@ -98,7 +98,7 @@ class Loaders:
 
     def through_call(self, call: ast.Call) -> None:
         """Follow the loader into a function that is called with it."""
-        function = self.called(call)
+        function = self.called_function(call)
         if function is None:
             return
         names = [parameter.arg for parameter in (*function.args.posonlyargs, *function.args.args)]
@@ -122,14 +122,14 @@ class Loaders:
         """Follow the loader through an assignment."""
         if self.knows(value) and is_self_attribute(target):
             self.note_target(target)
-        function = self.called(value) if isinstance(value, ast.Call) else None
+        function = self.called_function(value) if isinstance(value, ast.Call) else None
         for given, item in [*self.returned]:
             if function is given and item is None:
                 self.note_target(target)
             elif function is given and isinstance(target, ast.Tuple) and item is not None and item < len(target.elts):
                 self.note_target(target.elts[item])
 
-    def called(self, call: ast.Call) -> FunctionNode | None:
+    def called_function(self, call: ast.Call) -> FunctionNode | None:
         """The function of this file that a call runs: by its name, or as the only method called so."""
         name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
         method = isinstance(call.func, ast.Attribute)
@@ -174,7 +174,7 @@ class Loaders:
     def name_at(self, loop: ast.For) -> str:
         """Return what the loader is called where the loop stands; empty where it is not known there."""
         function, owner = self.source.function(loop), self.class_of(loop)
-        for holder, name in sorted(self.aliases, key=lambda one: one[1]):
+        for holder, name in sorted(self.aliases, key=lambda alias: alias[1]):
             local = holder is function or (holder is None and not self.bound_in(function, name))
             if (not name.startswith("self.") and local) or (name.startswith("self.") and holder is owner):
                 return name
@@ -202,7 +202,7 @@ class Loaders:
         """All nodes of statements, and of the functions of this file that they call."""
         for node in (inner for statement in body for inner in ast.walk(statement)):
             yield node
-            function = self.called(node) if isinstance(node, ast.Call) else None
+            function = self.called_function(node) if isinstance(node, ast.Call) else None
             if function is not None and function not in seen:
                 seen.add(function)
                 yield from self.walk_reached(function.body, seen)

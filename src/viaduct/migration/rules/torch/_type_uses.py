@@ -1,4 +1,4 @@
-"""Whether a type of tensors is only compared: `isinstance(x, T)`, `kind is T`; also by way of a name."""
+"""Test whether a type of tensors is only compared: `isinstance(x, T)`, `kind is T`; also through a variable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where Python code speaks of a variable of the environment: os.environ, os.getenv, a copy for a child process."""
+"""Environment variables in Python code: os.environ, os.getenv, a copy for a child process."""
 
 from __future__ import annotations
 

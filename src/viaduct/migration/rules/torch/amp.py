@@ -36,7 +36,7 @@ def name_arguments(site: Site) -> None:
     new = site.name.replace("torch.cuda", target.root, 1)
     renamed = rename_to(site, site.node.func, site.name, new)
     bare = any(isinstance(value, ast.NamedExpr | ast.GeneratorExp) for value in site.node.args)  # need parentheses
-    named = target.name == "npu" and bool(site.node.args) and not site.unpacked and not bare
+    named = target.name == "npu" and bool(site.node.args) and not site.has_unpacked and not bare
     if named:
         site.name_positions(ORDER)
     if renamed or named:

@@ -55,11 +55,11 @@ def passed_on(site: Site) -> None:
 @rule.call(*AUTOCAST, *SCALER)
 def replace_named(site: Site) -> None:
     device = site.argument(FIRST[site.name], 0)
-    default = device is None and site.name in SCALER and not site.unpacked
+    default = device is None and site.name in SCALER and not site.has_unpacked
     if not default and not is_text(device, "cuda"):
         replace_chosen(site, device)
         return
-    if not site.editable or site.unpacked:
+    if not site.editable or site.has_unpacked:
         site.manual(
             "this names CUDA: take autocast or GradScaler from the helper",
             zh="此处指定了 CUDA:请改用辅助模块的对应函数",
@@ -92,5 +92,5 @@ def drop_device(site: Site, device: ast.expr) -> None:
     if site.name in AUTOCAST:
         slots, _ = site.source.slots(site.source.opening(site.node))
         for name, value in list(zip(ORDER, site.node.args, strict=False))[1:]:
-            site.edit.insert(slots[site.place(value)].start, f"{name}=")
+            site.edit.insert(slots[site.argument_index(value)].start, f"{name}=")
     site.remove_arguments([held])

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.cards import NPU
+from viaduct.cards.advice import APEX
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._wrapped import DDP
 
@@ -20,17 +22,8 @@ TORCHS_OWN = {
     "apex.parallel.SyncBatchNorm": "torch.nn.SyncBatchNorm",
     "apex.parallel.convert_syncbn_model": "torch.nn.SyncBatchNorm.convert_sync_batchnorm",
 }
-FUSED = ("Adam", "AdamW", "SGD", "RMSprop", "Adadelta", "Lamb")  # torch_npu.optim.NpuFusedX
-INSTEAD = {
-    "mlu": (
-        "there is no apex on the MLU: mixed precision is torch.mlu.amp",
-        "MLU 上没有 apex:混合精度请使用 torch.mlu.amp",
-    ),
-    "any": (
-        "apex is for NVIDIA cards: mixed precision for all is torch.amp",
-        "apex 面向 NVIDIA:通用混合精度请使用 torch.amp",
-    ),
-}
+FUSED = ("Adam", "AdamW", "SGD", "RMSprop", "Adadelta", "Lamb")
+FUSED_HOME = f"{NPU.module}.optim.NpuFused"
 
 
 @rule.node(ast.Import, ast.ImportFrom, words=("apex",))
@@ -38,14 +31,11 @@ def imports(site: Site) -> None:
     names = imported_names(site.node)
     if not any(name == "apex" or name.startswith("apex.") for name in names) or "apex" in site.work.project.own_names:
         return
+    english, chinese = APEX[site.options.to]
     if site.options.to != "npu":
-        english, chinese = INSTEAD[site.options.to]
         site.manual(english, zh=chinese, risk="high")
     elif any(f"{name}.".startswith("apex.amp.") for name in names) or "apex" in names:
-        site.advice(
-            "it stays: install the apex that Ascend makes for torch_npu, not NVIDIA's",
-            zh="保持不变:请安装昇腾为 torch_npu 提供的 apex,而非 NVIDIA 版本",
-        )
+        site.advice(english, zh=chinese)
 
 
 def imported_names(statement: ast.Import | ast.ImportFrom) -> list[str]:
@@ -58,7 +48,7 @@ def imported_names(statement: ast.Import | ast.ImportFrom) -> list[str]:
 def initialize(site: Site) -> None:
     if site.options.to != "npu":
         return
-    if site.keyword("combine_grad") is None and not site.unpacked:
+    if site.keyword("combine_grad") is None and not site.has_unpacked:
         site.advice(
             "combine_grad=True keeps the gradients in one piece of memory, which makes unscaling and updates faster",
             zh="combine_grad=True 将梯度合并为连续内存,加快反缩放与更新",
@@ -81,8 +71,8 @@ def optimizer(site: Site) -> None:
     if site.options.to == "npu" and "apex.amp.initialize" in site.work.index.calls:
         last = site.name.rpartition(".")[2]
         site.advice(
-            f"torch_npu.optim.NpuFused{last} updates all parameters at once",
-            zh=f"torch_npu.optim.NpuFused{last} 可一次更新全部参数",
+            f"{FUSED_HOME}{last} updates all parameters at once",
+            zh=f"{FUSED_HOME}{last} 可一次更新全部参数",
         )
 
 
@@ -94,11 +84,7 @@ def use(site: Site) -> None:
         site.advice(f"PyTorch has it: {own}", zh=f"PyTorch 自带:{own}")
     elif site.options.to == "npu" and not site.name.startswith(("apex.amp", "apex.optimizers.NpuFused")):
         fused = site.name.removeprefix("apex.optimizers.Fused")
-        known = (
-            f": torch_npu.optim.NpuFused{fused.title() if fused == 'LAMB' else fused}"
-            if fused in (*FUSED, "LAMB")
-            else ""
-        )
+        known = f": {FUSED_HOME}{fused.title() if fused == 'LAMB' else fused}" if fused in (*FUSED, "LAMB") else ""
         site.manual(
             f"{site.name} is a CUDA kernel{known or ': use the operator or optimizer of PyTorch'}",
             zh=f"{site.name} 是 CUDA 核函数{known or ':请使用 PyTorch 自带的算子或优化器'}",

@@ -39,7 +39,7 @@ def decorate(site: Site) -> None:
 @rule.call(*SCALERS)
 def scale(site: Site) -> None:
     device = site.argument("device", 0)
-    if device is not None or site.unpacked or not site.editable:
+    if device is not None or site.has_unpacked or not site.editable:
         name_device(site, device)
         return
     target = card(site.options)

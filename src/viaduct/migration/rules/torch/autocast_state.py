@@ -48,7 +48,7 @@ def switch(site: Site) -> None:
     """Rename the state function; with a device type as first argument torch's own does, and that string changes
     elsewhere.
     """
-    if len(site.node.args) == SWITCHES[site.name] and not site.node.keywords and not site.unpacked:
+    if len(site.node.args) == SWITCHES[site.name] and not site.node.keywords and not site.has_unpacked:
         rename(site, site.name.rpartition(".")[2])
 
 

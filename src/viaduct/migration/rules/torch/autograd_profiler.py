@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.cards import MLU, NPU
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch import _imports as imports
 from viaduct.migration.rules.torch._chains import rename_to
@@ -29,7 +30,7 @@ NVTX = f"{HOME}.emit_nvtx"
 @rule.node(ast.ImportFrom, words=("emit_nvtx",))
 def move_imports(site: Site) -> None:
     if site.options.to == "mlu" and site.node.module == HOME:
-        moved = imports.move(site, lambda name: "torch_mlu.profiler.emit_cnpx" if name == NVTX else None)
+        moved = imports.move(site, lambda name: f"{MLU.module}.profiler.emit_{MLU.marks}" if name == NVTX else None)
         for old, new in moved:
             site.changed(f"{old} is imported as {new}", zh=f"{old} 改为从 {new} 导入")
 
@@ -40,9 +41,9 @@ def mark(site: Site) -> None:
     node = site.node.func if isinstance(site.node, ast.Call) else site.node
     if site.options.to == "npu":
         by_hand(site, "emit_nvtx", site.node)
-    elif rename_to(site, node, site.name, f"{HOME}.emit_cnpx"):
+    elif rename_to(site, node, site.name, f"{HOME}.emit_{MLU.marks}"):
         site.work.effects.add(card(site.options).module)
-        site.changed("emit_nvtx becomes emit_cnpx", zh="emit_nvtx 替换为 emit_cnpx")
+        site.changed(f"emit_nvtx becomes emit_{MLU.marks}", zh=f"emit_nvtx 替换为 emit_{MLU.marks}")
 
 
 @rule.call(f"{HOME}.profile")
@@ -65,7 +66,7 @@ def choose(site: Site) -> None:
 
 def by_hand(site: Site, what: str, node: ast.AST) -> None:
     site.manual(
-        f"{what}: this profiler does not see the NPU; use torch_npu.profiler.profile",
-        zh=f"{what}:该性能分析器看不到 NPU,请使用 torch_npu.profiler.profile",
+        f"{what}: this profiler does not see the NPU; use {NPU.module}.profiler.profile",
+        zh=f"{what}:该性能分析器看不到 NPU,请使用 {NPU.module}.profiler.profile",
         node=node,
     )

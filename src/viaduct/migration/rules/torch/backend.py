@@ -60,9 +60,9 @@ RUN_TIME: tuple[Texts, Texts] = (
 )
 CLASS: tuple[Texts, Texts] = (
     (
-        "ProcessGroupNCCL has other options than HCCL: torch_npu._C._distributed_c10d.ProcessGroupHCCL.Options() has a "
+        "ProcessGroupNCCL has other options than HCCL: {module}._C._distributed_c10d.ProcessGroupHCCL.Options() has a "
         "dict hccl_config, and no is_high_priority_stream",
-        "ProcessGroupNCCL 的选项与 HCCL 不同:请使用 torch_npu._C._distributed_c10d 中 "
+        "ProcessGroupNCCL 的选项与 HCCL 不同:请使用 {module}._C._distributed_c10d 中 "
         "ProcessGroupHCCL.Options() 的 hccl_config",
     ),
     (

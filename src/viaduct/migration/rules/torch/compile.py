@@ -8,18 +8,11 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.cards.advice import COMPILING
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.targets import cards
 
 rule = Rule(__name__, spec="P21 6", kind="advice", targets=("npu", "mlu", "any"), patch=True, last=True)
-
-WAYS = {
-    "npu": (
-        'the NPU needs a backend of its own: "npugraphs" from torch 2.6 on, or torchair.get_npu_backend()',
-        "NPU 需要专用后端:torch 2.6 起的 npugraphs,或 torchair.get_npu_backend()",
-    ),
-    "mlu": ("the MLU needs a build of torch_mlu with a compiler", "MLU 需要带编译器的 torch_mlu 版本"),
-}
 
 
 @rule.call("torch.compile")
@@ -30,7 +23,7 @@ def report(site: Site) -> None:
         backend = site.argument("backend")
         if backend is not None and is_chosen(site, backend):
             return
-    reported = [WAYS[target.name] for target in cards(site.options)]
+    reported = [COMPILING[target.name] for target in cards(site.options)]
     site.advice(
         f"torch.compile: {'; '.join(english for english, _ in reported)}; without it the results are the same",
         zh=f"torch.compile:{';'.join(chinese for _, chinese in reported)};不编译时结果相同",

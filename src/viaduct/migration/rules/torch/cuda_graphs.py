@@ -7,6 +7,7 @@ the NPU, and needs manual review. What may be captured differs from card to card
 
 from __future__ import annotations
 
+from viaduct.cards import MLU
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.targets import card
 
@@ -14,13 +15,13 @@ rule = Rule(__name__, spec="P6 6", kind="report", targets=("npu", "mlu"), after=
 
 SHARED = ("graph", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables")
 CUDA = tuple(f"torch.cuda.{text}" for text in (*SHARED, "CUDAGraph", "graphs.*"))
-MLU = ("torch.mlu.MLUGraph", "torch.mlu.graph", "torch.mlu.make_graphed_callables")
+CAPTURES = tuple(f"{MLU.root}.{name}" for name in (MLU.graph, "graph", "make_graphed_callables"))
 
 
 @rule.call(*CUDA)
 @rule.reference(*CUDA)
-def by_hand(site: Site) -> None:
-    """Left as written: on the NPU, or a name that the MLU has not either."""
+def report_cuda_graph(site: Site) -> None:
+    """Report what is left as written: everything on the NPU, and names that the MLU lacks."""
     target = card(site.options)
     last = site.name.rpartition(".")[2].replace("CUDAGraph", target.graph)
     site.manual(
@@ -30,8 +31,8 @@ def by_hand(site: Site) -> None:
     )
 
 
-@rule.call(*MLU)
-def see_for_yourself(site: Site) -> None:
+@rule.call(*CAPTURES)
+def advise_comparison(site: Site) -> None:
     """Report captured graphs, whose limits differ from card to card."""
     if site.options.to == "mlu":
         site.advice(

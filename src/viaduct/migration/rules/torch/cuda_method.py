@@ -167,7 +167,7 @@ def report_undecided(site: Site, possible: list[str]) -> None:
 def has_arguments_of_to(site: Site) -> bool:
     """Return True if the arguments are those that `.to` has as well."""
     unknown = {keyword.arg for keyword in site.node.keywords} - {"device", "non_blocking"}
-    return not unknown and not site.unpacked and len(site.node.args) <= 2 and site.editable
+    return not unknown and not site.has_unpacked and len(site.node.args) <= 2 and site.editable
 
 
 def move_by_helper(site: Site) -> None:

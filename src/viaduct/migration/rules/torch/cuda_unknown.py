@@ -6,6 +6,7 @@ Where the nearest thing is known, the finding says what it is.
 
 from __future__ import annotations
 
+from viaduct.cards import NPU
 from viaduct.cards.torch_api import CUDA, ELSEWHERE, counterpart
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.targets import card
@@ -23,8 +24,8 @@ HINTS = {
     "get_arch_list": ("it lists CUDA architectures", "它列出的是 CUDA 架构"),
     "get_gencode_flags": ("it gives flags of NVIDIA's compiler", "它返回 NVIDIA 编译器选项"),
     "profiler": (
-        "it steers NVIDIA's profiler: use torch_npu.profiler",
-        "它控制 NVIDIA 性能工具:请使用 torch_npu.profiler",
+        f"it steers NVIDIA's profiler: use {NPU.module}.profiler",
+        f"它控制 NVIDIA 性能工具:请使用 {NPU.module}.profiler",
     ),
     "cudart": ("it is CUDA's own run time", "它是 CUDA 运行时"),
     "list_gpu_processes": ("the card's own monitor lists processes", "请使用该设备自带的监控命令"),

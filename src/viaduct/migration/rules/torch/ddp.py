@@ -41,7 +41,7 @@ def adapt(site: Site) -> None:
     """Adapt one DistributedDataParallel to the target."""
     if site.target.is_any:
         give_devices_only_to_a_card(site)
-    elif not site.unpacked:
+    elif not site.has_unpacked:
         advise_settings(site)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from viaduct.cards.advice import DEFAULT_TENSOR_TYPE
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._type_uses import TAKER
 from viaduct.migration.targets import cards
@@ -17,10 +18,6 @@ from viaduct.migration.targets import cards
 rule = Rule(__name__, spec="P2 5 6", kind="report", targets=("npu", "mlu", "any"), patch=True)
 
 ROOTS = ("torch.cuda.", "torch.npu.", "torch.mlu.")
-WHY = {
-    "npu": ("set_default_tensor_type takes none of the NPU's types", "set_default_tensor_type 不接受 NPU 的张量类型"),
-    "mlu": ("nothing is known of default tensor types on the MLU", "MLU 是否支持默认张量类型未知"),
-}
 DTYPES = {"Half": "float16", "BFloat16": "bfloat16", "Double": "float64"}
 
 
@@ -33,8 +30,8 @@ def report(site: Site) -> None:
         dtype = DTYPES.get(texts[0].rpartition(".")[2].removesuffix("Tensor"), "float32")
         recipe = f'torch.set_default_dtype(torch.{dtype}) and torch.set_default_device("{target.device}")'
         site.manual(
-            f"{WHY[target.name][0]}: say {recipe}, and see what the data loader makes",
-            zh=f"{WHY[target.name][1]}:请改用 {recipe.replace(' and ', ' 与 ')},并检查数据加载部分",
+            f"{DEFAULT_TENSOR_TYPE[target.name][0]}: say {recipe}, and see what the data loader makes",
+            zh=f"{DEFAULT_TENSOR_TYPE[target.name][1]}:请改用 {recipe.replace(' and ', ' 与 ')},并检查数据加载部分",
             risk="high",
         )
 

@@ -56,7 +56,7 @@ def name_chosen_method(site: Site) -> None:
 
 
 def is_explained(site: Site) -> bool:
-    """By what stands around it: a key, a comparison, a text for itself, another library's."""
+    """Return True if the code around a text explains it: a key, a comparison, a text for itself, another library's."""
     node, parent = site.node, site.source.parents[site.node]
     if isinstance(parent, ast.Expr | ast.Compare | ast.MatchValue):
         return True

@@ -36,16 +36,16 @@ def name_option(site: Site) -> None:
                 report_option(site, package, keyword)
 
 
-def package_of(site: Site, word: ast.keyword) -> str:
+def package_of(site: Site, keyword: ast.keyword) -> str:
     """Return what an option loads or turns on that is NVIDIA's; transformers has an attention of its own for
     the NPU.
     """
-    value = word.value.value if isinstance(word.value, ast.Constant) else None
-    if word.arg in FLAGS:
-        return FLAGS[word.arg] if value is True else ""
-    if word.arg == "optim" and isinstance(value, str):
+    value = keyword.value.value if isinstance(keyword.value, ast.Constant) else None
+    if keyword.arg in FLAGS:
+        return FLAGS[keyword.arg] if value is True else ""
+    if keyword.arg == "optim" and isinstance(value, str):
         return next((package for part, package in OPTIMIZERS.items() if part in value), "")
-    if word.arg == "attn_implementation" and value == "flash_attention_2":
+    if keyword.arg == "attn_implementation" and value == "flash_attention_2":
         return "flash_attn" if site.options.to != "npu" else ""
     return ""
 

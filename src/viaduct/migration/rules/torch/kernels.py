@@ -12,33 +12,14 @@ from __future__ import annotations
 import ast
 import re
 
+from viaduct.cards.advice import CUDA_KERNELS
 from viaduct.migration.imports import imported_modules
-from viaduct.migration.options import Options
 from viaduct.migration.rule import Rule, Site
 
 rule = Rule(__name__, spec="P6", kind="report", targets=("npu", "mlu", "any"), patch=True, everywhere=True, last=True)
 
 HOME = "torch.utils.cpp_extension"
 COMPILED = re.compile(r"(?:^|\.)\w+_cuda(?:_ext|_lib|_kernels?|_binding)?$")
-INSTEAD = {
-    "npu": (
-        "write it in Ascend C and build it with torch_npu.utils.cpp_extension.NpuExtension, or use PyTorch's operators",
-        "请用 Ascend C 重写并以 torch_npu.utils.cpp_extension.NpuExtension 编译,或改用 PyTorch 算子",
-    ),
-    "mlu": (
-        "write it in BANG C and build it with torch_mlu.utils.cpp_extension.MLUExtension, or use PyTorch's operators",
-        "请用 BANG C 重写并以 torch_mlu.utils.cpp_extension.MLUExtension 编译,或改用 PyTorch 算子",
-    ),
-    "any": (
-        "keep an implementation by PyTorch's operators for the other devices, and call the kernel on CUDA only",
-        "请为其他设备保留基于 PyTorch 算子的实现,仅在 CUDA 上调用该核函数",
-    ),
-}
-
-
-def instead(options: Options) -> tuple[str, str]:
-    """Return what a vendor offers in place of CUDA kernels."""
-    return INSTEAD[options.to]
 
 
 @rule.call(f"{HOME}.CUDAExtension")
@@ -89,7 +70,7 @@ def cuda_sources(call: ast.Call) -> list[str]:
 
 def report_kernel(site: Site, what: str) -> None:
     """Report something that is compiled for CUDA."""
-    english, chinese = instead(site.options)
+    english, chinese = CUDA_KERNELS[site.options.to]
     site.manual(f"{what} is compiled for CUDA: {english}", zh=f"{what} 为 CUDA 编译:{chinese}", risk="high")
 
 

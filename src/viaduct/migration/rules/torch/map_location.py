@@ -78,7 +78,7 @@ def add_location(site: Site, where: ast.expr | None) -> None:
     wanted = wanted_place(site)
     if wanted == "nothing" or not (site.node.args or site.node.keywords):
         return
-    if wanted == "unknown" or not site.editable or (site.unpacked and where is None):
+    if wanted == "unknown" or not site.editable or (site.has_unpacked and where is None):
         english, chinese = site.target.select(*UNKNOWN)
         site.unresolved(english, zh=chinese)
     elif wanted == "host":
@@ -126,7 +126,7 @@ def is_same(site: Site, key: ast.expr | None, text: str) -> bool:
     return key is not None and (site.text(key) == text or is_text(key, text.strip("\"'")))
 
 
-def rename_device(site: Site, node: ast.expr, word: str) -> str:
+def rename_device(site: Site, node: ast.expr, device: str) -> str:
     """The text of a device expression with its first word changed."""
     literal, text = head(node), site.text(node)
     if literal is None:
@@ -135,4 +135,4 @@ def rename_device(site: Site, node: ast.expr, word: str) -> str:
     opening = OPENING.match(text, begin)
     if opening is None:
         return text
-    return text[: opening.end()] + word + text[opening.end() + len("cuda") :]
+    return text[: opening.end()] + device + text[opening.end() + len("cuda") :]

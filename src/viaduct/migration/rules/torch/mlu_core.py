@@ -16,13 +16,15 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.cards import MLU
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch import _imports as imports
 
 rule = Rule(__name__, spec="6", kind="mandatory", targets=("mlu",))
 EXAMPLE_OPTIONS = {"to": "mlu"}
 
-HOME = "torch_mlu.core.mlu_model"
+PACKAGE = f"{MLU.module}.core"
+HOME = f"{PACKAGE}.mlu_model"
 SAME = ("set_device", "synchronize", "device_count", "current_device", "is_available")
 LOCAL = {f"{HOME}.{name}" for name in (*SAME, "mlu_device")}
 
@@ -44,19 +46,19 @@ def device(site: Site) -> None:
         site.changed("mlu_device() becomes 'mlu'", zh="mlu_device() 替换为 'mlu'")
 
 
-@rule.call("torch_mlu.core.*")
-@rule.reference("torch_mlu.core.*")
-def rest(site: Site) -> None:
+@rule.call(f"{PACKAGE}.*")
+@rule.reference(f"{PACKAGE}.*")
+def report_removed(site: Site) -> None:
     """Report a name of the former package that has no counterpart."""
     if site.name not in LOCAL or not isinstance(site.node, ast.Call) or not site.work.names.local("torch"):
         site.manual(
-            f"{site.name} is gone from current releases of torch_mlu: see whether it is needed",
-            zh=f"当前版本的 torch_mlu 已没有 {site.name}:请确认是否需要",
+            f"{site.name} is gone from current releases of {MLU.module}: see whether it is needed",
+            zh=f"当前版本的 {MLU.module} 已没有 {site.name}:请确认是否需要",
         )
 
 
-@rule.node(ast.Import, ast.ImportFrom, words=(HOME, "torch_mlu.core"))
-def forget(site: Site) -> None:
+@rule.node(ast.Import, ast.ImportFrom, words=(HOME, PACKAGE))
+def drop_import(site: Site) -> None:
     """The import goes when nothing else is left of it."""
     base = f"{site.node.module}." if isinstance(site.node, ast.ImportFrom) else ""
     names = [alias for alias in site.node.names if base + alias.name == HOME and (alias.asname or base)]
@@ -66,7 +68,7 @@ def forget(site: Site) -> None:
         site.edit.remove_statement(site.node)
     else:
         imports.drop_alias(site, site.node, names[0])
-    site.changed("nothing is left to import from torch_mlu.core", zh="不再需要导入 torch_mlu.core")
+    site.changed(f"nothing is left to import from {PACKAGE}", zh=f"不再需要导入 {PACKAGE}")
 
 
 def left_over(site: Site) -> bool:

@@ -69,8 +69,8 @@ def leave_engine(site: Site) -> None:
     leave(site, site.node, block[-1].end_lineno or site.node.lineno, site.node)
 
 
-def leave(site: Site, node: ast.expr | ast.stmt, last: int, place: ast.AST) -> None:
+def leave(site: Site, node: ast.expr | ast.stmt, last: int, anchor: ast.AST) -> None:
     """Mark lines that are NVIDIA's alone, so that no rule edits them."""
     lines = site.work.lines
     for line in range(node.lineno, last + 1):
-        site.work.left[lines[line - 1]] = lines[place.lineno - 1]  # type: ignore[attr-defined]
+        site.work.left[lines[line - 1]] = lines[anchor.lineno - 1]  # type: ignore[attr-defined]

@@ -7,13 +7,15 @@ that needs manual review.
 
 from __future__ import annotations
 
+from viaduct.cards import MLU
+from viaduct.cards.torch_api import NVTX
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.targets import card
 
 rule = Rule(__name__, spec="P6 6", kind="report", targets=("npu", "mlu"), last=True)
 
-NAMES = ("torch.cuda.nvtx.*", "torch.npu.nvtx.*", "torch.mlu.nvtx.*", "torch.mlu.cnpx.*", "torch.cuda.nvtx")
-KNOWN_ON_MLU = {"range_push", "range_pop", "range_start", "range_end", "mark", "range"}
+OWN_MARKS = f"{MLU.root}.{MLU.marks}"
+NAMES = ("torch.cuda.nvtx.*", "torch.npu.nvtx.*", "torch.mlu.nvtx.*", f"{OWN_MARKS}.*", "torch.cuda.nvtx")
 
 
 @rule.call(*NAMES)
@@ -22,7 +24,7 @@ def report(site: Site) -> None:
     """Report a range of NVTX with the card's counterpart."""
     target = card(site.options)
     last = site.name.rpartition(".")[2]
-    if site.name.startswith("torch.mlu.cnpx") and last in KNOWN_ON_MLU:
+    if site.name.startswith(OWN_MARKS) and last in NVTX:
         return
     site.manual(
         f"{site.name} marks ranges for NVIDIA's profiler; the nearest is {target.root}.{target.marks}: {use(last)}",

@@ -16,6 +16,7 @@ from __future__ import annotations
 import ast
 import re
 
+from viaduct.cards import MLU, NPU
 from viaduct.migration.imports import header_end, imported_modules
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._imports import PATCHES
@@ -33,8 +34,8 @@ rule = Rule(
 EXAMPLE_OPTIONS = {"mode": "patch"}
 
 LINES = {
-    "npu": ("import torch_npu", "from torch_npu.contrib import transfer_to_npu"),
-    "mlu": ("import torch_mlu", "import torch_mlu.utils.gpu_migration"),
+    "npu": (f"import {NPU.module}", "from {} import {}".format(*NPU.patches[0].rsplit(".", 1))),
+    "mlu": (f"import {MLU.module}", f"import {MLU.patches[0]}"),
 }
 GUARD = re.compile(r"^if\s+__name__\s*==|^if\s+.__main__.\s*==", re.MULTILINE)
 BUILDS = ("setup.py", "conftest.py", "__init__.py")
@@ -49,7 +50,7 @@ def patch(site: Site) -> None:
     lines = [patched] if present else [plugin, patched]
     location = present or first_torch(site)
     if location is not None:
-        site.edit.after(location, lines)
+        site.edit.insert_after(location, lines)
     else:
         start = site.source.starts[min(header_end(site.work), len(site.source.starts)) - 1]
         site.edit.insert(start, "".join(line + site.source.newline for line in ("import torch", *lines)))

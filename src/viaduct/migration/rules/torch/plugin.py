@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.cards import CARDS, Card
+from viaduct.cards import CARDS, MLU, Card
 from viaduct.migration.frameworks import PYTORCH_COMPANIONS
 from viaduct.migration.imports import imported_modules
 from viaduct.migration.rule import Rule, Site, is_named
@@ -37,7 +37,7 @@ ROOTS = ("torch", "torchvision", "torchaudio")
 IMPORTS = (ast.Import, ast.ImportFrom)
 
 
-@rule.file(words=("npu", "NPU", "mlu", "MLU", *(card.backend for card in CARDS.values()), "cnpx", ".to(", "device"))
+@rule.file(words=("npu", "NPU", "mlu", "MLU", *(card.backend for card in CARDS.values()), MLU.marks, ".to(", "device"))
 def add_import(site: Site) -> None:
     target = card(site.options)
     statements = [node for node in site.source.of_kinds(*IMPORTS) if isinstance(node, IMPORTS)]
@@ -52,7 +52,7 @@ def add_import(site: Site) -> None:
     ]
     for child in [entry for entry in using if entry not in inner] or found[:1]:
         if not is_imported(site, target, statements, child):
-            site.edit.after(child, [f"import {target.module}"])
+            site.edit.insert_after(child, [f"import {target.module}"])
             site.changed(f"import {target.module} behind torch", zh=f"在 torch 之后导入 {target.module}", node=child)
 
 
@@ -69,15 +69,15 @@ def is_imported(site: Site, target: Card, statements: list[Import], place: ast.s
     return not unbound and bool(homes & {None, *site.source.ancestors(place)})
 
 
-def is_used_with(site: Site, target: Card, place: ast.stmt) -> bool:
+def is_used_with(site: Site, target: Card, statement: ast.stmt) -> bool:
     """A rule that asks for the import does not say where it is needed: then it is needed wherever torch is imported."""
     asked = target.module in site.work.effects
-    return asked or any(is_with(site, sign, place) for sign in signs(site, target))
+    return asked or any(is_with(site, sign, statement) for sign in signs(site, target))
 
 
-def is_with(site: Site, node: ast.AST, place: ast.stmt) -> bool:
+def is_with(site: Site, node: ast.AST, statement: ast.stmt) -> bool:
     """Return True in the function in which torch is imported; for an import at top level, anywhere."""
-    function = site.source.function(place)
+    function = site.source.function(statement)
     return function is None or function in site.source.ancestors(node)
 
 

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.cards import NPU
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch import _imports as imports
 from viaduct.migration.rules.torch._chains import dotted_name, swap
@@ -32,7 +33,7 @@ from viaduct.migration.targets import card, helper
 
 rule = Rule(__name__, spec="P10 6", kind="mandatory", targets=("npu", "mlu", "any"), former=("any_profiler",))
 
-HOME, OWN = "torch.profiler", "torch_npu.profiler"
+HOME, OWN = "torch.profiler", f"{NPU.module}.profiler"
 MOVED = {
     *("profile", "schedule", "tensorboard_trace_handler"),
     *("ProfilerActivity", "ProfilerAction", "supported_activities"),
@@ -150,10 +151,10 @@ def tables(site: Site) -> None:
         return
     if not comes_from_autograd(site, site.node.func.value):
         site.manual(
-            "torch_npu's profiler writes files and has no key_averages(): give it on_trace_ready="
-            "torch_npu.profiler.tensorboard_trace_handler(folder), and read op_statistic.csv there",
-            zh="torch_npu 的性能分析结果写入文件,没有 key_averages():请设置 on_trace_ready="
-            "torch_npu.profiler.tensorboard_trace_handler(目录),并查看其中的 op_statistic.csv",
+            f"{NPU.module}'s profiler writes files and has no key_averages(): give it on_trace_ready="
+            f"{OWN}.tensorboard_trace_handler(folder), and read op_statistic.csv there",
+            zh=f"{NPU.module} 的性能分析结果写入文件,没有 key_averages():请设置 on_trace_ready="
+            f"{OWN}.tensorboard_trace_handler(目录),并查看其中的 op_statistic.csv",
         )
 
 

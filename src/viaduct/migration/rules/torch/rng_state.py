@@ -35,13 +35,13 @@ SETTERS = tuple(
 @rule.call("torch.random.fork_rng")
 def fork_generators(site: Site) -> None:
     if site.target.is_any:
-        if site.keyword("device_type") is None and not site.unpacked:
+        if site.keyword("device_type") is None and not site.has_unpacked:
             site.advice(
                 "fork_rng saves CUDA's generators only: with another card give device_type=accelerator.name()",
                 zh="fork_rng 默认只保存 CUDA 的随机数状态:使用其他加速卡时请传入 device_type=accelerator.name()",
             )
         return
-    if len(site.node.args) > 4 or site.unpacked or site.keyword("device_type") is not None or not site.editable:
+    if len(site.node.args) > 4 or site.has_unpacked or site.keyword("device_type") is not None or not site.editable:
         return
     device = card(site.options).device
     site.set_argument("device_type", f'"{device}"')

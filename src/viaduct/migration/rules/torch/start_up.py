@@ -39,7 +39,7 @@ def set_up(site: Site) -> None:
         return
     lines = [line.format(torch=root) for line in LINES]
     if site.options.start_up:
-        site.edit.before(location, lines)
+        site.edit.insert_before(location, lines)
         site.changed("the NPU is set up before it is used", zh="在使用 NPU 之前设置编译模式与内部格式", node=location)
     else:
         site.advice(

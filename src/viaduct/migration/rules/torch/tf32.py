@@ -16,24 +16,19 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.cards.torch_api import TF32_SWITCHES
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._chains import dotted_name, require_torch, swap
 from viaduct.migration.targets import card
 
 rule = Rule(__name__, spec="P19 6", kind="advice", targets=("npu", "mlu"))
 
-MATMUL, CONV = "torch.backends.cuda.matmul.allow_tf32", "torch.backends.cudnn.allow_tf32"
-SWITCHES = {
-    "npu": {MATMUL: "torch.npu.matmul.allow_hf32", CONV: "torch.npu.conv.allow_hf32"},
-    "mlu": {MATMUL: "torch.backends.mlu.matmul.allow_tf32", CONV: "torch.backends.cnnl.allow_tf32"},
-}
-
 
 @rule.node(ast.Attribute, words=("allow_tf32",))
 def switch(site: Site) -> None:
     """Set or read; `import torch.backends.cudnn as cudnn` needs the name torch as well."""
     name = site.qualified(site.node) or ""
-    new = SWITCHES[card(site.options).name].get(name)
+    new = TF32_SWITCHES[card(site.options).name].get(name)
     if new is None:
         return
     root = site.work.names.local("torch") or require_torch(site)

@@ -1,4 +1,4 @@
-"""What a rehearsal has of tf.contrib, which went with TensorFlow 2; `import tensorflow.contrib.slim` finds it here."""
+"""Parts of tf.contrib, which TensorFlow 2 dropped; `import tensorflow.contrib.slim` finds them here."""
 
 from __future__ import annotations
 

@@ -17,17 +17,20 @@ class HParams:
             self.add_hparam(name, value)
 
     def add_hparam(self, name: str, value: Any) -> None:
+        """Add a hyperparameter; a name that is taken is refused."""
         if getattr(self, name, None) is not None:
             raise ValueError(f"Hyperparameter name is reserved: {name}")
         setattr(self, name, value)
         self._names[name] = None
 
     def set_hparam(self, name: str, value: Any) -> None:
+        """Set a hyperparameter that exists."""
         if name not in self._names:
             raise KeyError(f"there is no hyperparameter {name!r}")
         setattr(self, name, value)
 
     def override_from_dict(self, values: dict[str, Any]) -> HParams:
+        """Set several hyperparameters."""
         for name, value in values.items():
             self.set_hparam(name, value)
         return self
@@ -40,15 +43,19 @@ class HParams:
         return self
 
     def parse_json(self, text: str) -> HParams:
+        """Set the hyperparameters that a JSON text gives."""
         return self.override_from_dict(json.loads(text))
 
     def values(self) -> dict[str, Any]:
+        """Return the hyperparameters as a dict."""
         return {name: getattr(self, name) for name in self._names}
 
     def get(self, key: str, default: Any = None) -> Any:
+        """Return a hyperparameter, or the default."""
         return getattr(self, key) if key in self._names else default
 
     def to_json(self, **named: Any) -> str:
+        """Return the hyperparameters as JSON."""
         return json.dumps(self.values(), **named)
 
     def __contains__(self, key: str) -> bool:

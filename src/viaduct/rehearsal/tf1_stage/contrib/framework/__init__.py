@@ -59,20 +59,24 @@ def model_variable(name: str, shape: Any = None, collections: Any = None, **name
 def get_variables(
     scope: Any = None, suffix: str | None = None, collection: str = tf.GraphKeys.GLOBAL_VARIABLES
 ) -> list[Any]:
+    """Return the variables of a scope, by suffix and collection."""
     prefix = getattr(scope, "name", scope)
     found = tf.get_collection(collection, prefix)
     return [v for v in found if suffix is None or v.op.name.endswith(suffix)]
 
 
 def get_model_variables(scope: Any = None, suffix: str | None = None) -> list[Any]:
+    """Return the model variables of a scope."""
     return get_variables(scope, suffix, tf.GraphKeys.MODEL_VARIABLES)
 
 
 def get_trainable_variables(scope: Any = None, suffix: str | None = None) -> list[Any]:
+    """Return the trainable variables of a scope."""
     return get_variables(scope, suffix, tf.GraphKeys.TRAINABLE_VARIABLES)
 
 
 def get_variables_to_restore(include: Any = None, exclude: Any = None) -> list[Any]:
+    """Return the variables of the included scopes without the excluded ones."""
     chosen = get_variables() if include is None else [v for scope in include for v in get_variables(scope)]
     without = {v.op.name for scope in exclude or [] for v in get_variables(scope)}
     return [v for v in chosen if v.op.name not in without]
@@ -81,6 +85,7 @@ def get_variables_to_restore(include: Any = None, exclude: Any = None) -> list[A
 def assign_from_checkpoint_fn(
     model_path: str, var_list: Any, ignore_missing_vars: bool = False, reshape_variables: bool = False
 ) -> Any:
+    """Return a function that restores variables from a checkpoint into a session."""
     if ignore_missing_vars:
         there = dict(tf.train.list_variables(model_path))
         given = var_list if isinstance(var_list, dict) else {v.op.name: v for v in var_list}

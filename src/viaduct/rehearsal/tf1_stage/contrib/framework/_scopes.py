@@ -14,6 +14,7 @@ _stack: list[Scope] = [{}]
 
 
 def key_of(function: Any) -> str:
+    """Return the name under which arg_scope knows a function."""
     return str(getattr(function, "_key_op", f"{function.__module__}.{function.__name__}"))
 
 
@@ -33,6 +34,7 @@ def add_arg_scope(function: Function) -> Function:
 
 
 def has_arg_scope(function: Any) -> bool:
+    """Return True for a function that takes arguments from arg_scope."""
     return hasattr(function, "_key_op")
 
 
@@ -57,8 +59,10 @@ def arg_scope(list_ops_or_scope: Any, **named: Any) -> Iterator[Scope]:
 
 
 def current_arg_scope() -> Scope:
+    """Return the arguments that are in force."""
     return _stack[-1]
 
 
 def arg_scoped_arguments(function: Any) -> tuple[str, ...]:
+    """Return the names of a function's arguments."""
     return tuple(inspect.signature(inspect.unwrap(function)).parameters)

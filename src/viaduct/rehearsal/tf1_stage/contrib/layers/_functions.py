@@ -16,6 +16,7 @@ relu_, zeros_, ones_ = tf.nn.relu, tf.zeros_initializer(), tf.ones_initializer()
 
 
 def pair(size: Any) -> list[int]:
+    """Return a size as two numbers: height and width."""
     return [int(part) for part in size] if isinstance(size, (list, tuple)) else [int(size), int(size)]
 
 
@@ -25,12 +26,14 @@ def spatial(values: list[int], data_format: str) -> list[int]:
 
 
 def channels(inputs: Any, data_format: str) -> int:
+    """Return the number of channels of a tensor."""
     return int(inputs.shape[1 if data_format == "NCHW" else -1])
 
 
 def weights_of(
     shape: list[int], inputs: Any, initializer: Any, regularizer: Any, trainable: bool, name: str = "weights"
 ) -> Any:
+    """Return a model variable for a layer, in the dtype of its inputs."""
     return model_variable(
         name,
         shape,
@@ -93,6 +96,7 @@ def conv2d(
     trainable: bool = True,
     scope: Any = None,
 ) -> Any:
+    """Add a 2-D convolution with its normalizer or bias and its activation."""
     layout = data_format or "NHWC"
     with tf.variable_scope(scope, "Conv", [inputs], reuse=reuse) as home:
         shape = [*pair(kernel_size), channels(inputs, layout), num_outputs]
@@ -177,6 +181,7 @@ def conv2d_transpose(
     trainable: bool = True,
     scope: Any = None,
 ) -> Any:
+    """Add a transposed 2-D convolution; NHWC only."""
     if data_format != "NHWC":
         raise ValueError("conv2d_transpose: the rehearsal on a CPU has NHWC only")
     with tf.variable_scope(scope, "Conv2d_transpose", [inputs], reuse=reuse) as home:
@@ -194,6 +199,7 @@ def conv2d_transpose(
 
 
 def more(inputs: Any, axis: int, window: list[int], steps: list[int], padding: str) -> Any:
+    """Return the size of one output axis of a transposed convolution."""
     known = inputs.shape[axis].value if hasattr(inputs.shape[axis], "value") else inputs.shape[axis]
     size = known if known is not None else tf.shape(inputs)[axis]
     wider = max(window[axis - 1] - steps[axis - 1], 0) if padding.upper() == "VALID" else 0
@@ -217,6 +223,7 @@ def fully_connected(
     trainable: bool = True,
     scope: Any = None,
 ) -> Any:
+    """Add a dense layer with its normalizer or bias and its activation."""
     with tf.variable_scope(scope, "fully_connected", [inputs], reuse=reuse) as home:
         shape = [int(inputs.shape[-1]), num_outputs]
         weights = weights_of(shape, inputs, weights_initializer or xavier_initializer(), weights_regularizer, trainable)
@@ -229,10 +236,12 @@ def fully_connected(
 
 
 def linear(inputs: Any, num_outputs: int, **named: Any) -> Any:
+    """Add a dense layer without an activation."""
     return fully_connected(inputs, num_outputs, activation_fn=None, **named)
 
 
 def relu(inputs: Any, num_outputs: int, **named: Any) -> Any:
+    """Add a dense layer with ReLU."""
     return fully_connected(inputs, num_outputs, activation_fn=tf.nn.relu, **named)
 
 
@@ -315,6 +324,7 @@ def layer_norm(
     begin_params_axis: int = -1,
     scope: Any = None,
 ) -> Any:
+    """Normalise over the axes from `begin_norm_axis` on, with centre and scale."""
     with tf.variable_scope(scope, "LayerNorm", [inputs], reuse=reuse) as home:
         rank = inputs.shape.rank
         shape = [int(size) for size in inputs.shape[begin_params_axis % rank :]]
@@ -337,6 +347,7 @@ def max_pool2d(
     outputs_collections: Any = None,
     scope: Any = None,
 ) -> Any:
+    """Add 2-D max pooling."""
     with tf.name_scope(scope or "MaxPool2D"):
         window, steps = spatial(pair(kernel_size), data_format), spatial(pair(stride), data_format)
         return add_to_collections(
@@ -354,6 +365,7 @@ def avg_pool2d(
     outputs_collections: Any = None,
     scope: Any = None,
 ) -> Any:
+    """Add 2-D average pooling."""
     with tf.name_scope(scope or "AvgPool2D"):
         window, steps = spatial(pair(kernel_size), data_format), spatial(pair(stride), data_format)
         return add_to_collections(
@@ -371,6 +383,7 @@ def dropout(
     scope: Any = None,
     seed: int | None = None,
 ) -> Any:
+    """Add dropout, given by the probability of keeping a value."""
     with tf.variable_scope(scope, "Dropout", [inputs]):
         outputs = tf.layers.dropout(inputs, 1 - keep_prob, noise_shape, seed, is_training)
         return add_to_collections(outputs, outputs_collections, scope)
@@ -378,6 +391,7 @@ def dropout(
 
 @add_arg_scope
 def flatten(inputs: Any, outputs_collections: Any = None, scope: Any = None) -> Any:
+    """Flatten everything but the batch."""
     return add_to_collections(tf.layers.flatten(inputs), outputs_collections, scope)
 
 
@@ -390,6 +404,7 @@ def bias_add(
     trainable: bool = True,
     scope: Any = None,
 ) -> Any:
+    """Add a bias over the last axis, and an activation."""
     with tf.variable_scope(scope, "BiasAdd", [inputs]):
         biases = weights_of([int(inputs.shape[-1])], inputs, initializer, regularizer, trainable, "biases")
         outputs = tf.nn.bias_add(inputs, biases)
@@ -410,12 +425,14 @@ def one_hot_encoding(
     outputs_collections: Any = None,
     scope: Any = None,
 ) -> Any:
+    """Encode labels as one-hot vectors."""
     hot = tf.one_hot(tf.cast(labels, tf.int64), num_classes, on_value=on_value, off_value=off_value, name=scope)
     return add_to_collections(hot, outputs_collections, scope)
 
 
 @add_arg_scope
 def unit_norm(inputs: Any, dim: int, epsilon: float = 1e-7, scope: Any = None) -> Any:
+    """Scale to length 1 along an axis."""
     lengths = tf.sqrt(tf.reduce_sum(tf.square(inputs), dim, keepdims=True) + epsilon)
     return inputs / lengths
 
@@ -433,6 +450,7 @@ def repeat(inputs: Any, repetitions: int, layer: Layer, *args: Any, **named: Any
 
 @add_arg_scope
 def stack(inputs: Any, layer: Layer, stack_args: list[Any], **named: Any) -> Any:
+    """Apply a layer several times, each with its own arguments."""
     scope = named.pop("scope", None)
     with tf.variable_scope(scope, "Stack", [inputs]):
         base = scope or getattr(layer, "__name__", "stack")

@@ -11,6 +11,7 @@ Regularizer = Callable[[Any], Any]
 
 
 def xavier_initializer(uniform: bool = True, seed: int | None = None, dtype: Any = tf.float32) -> Any:
+    """Return Glorot's initializer, uniform or normal."""
     return variance_scaling_initializer(1.0, "FAN_AVG", uniform, seed, dtype)
 
 
@@ -26,6 +27,7 @@ def variance_scaling_initializer(
 
 
 def l2_regularizer(scale: float, scope: str | None = None) -> Regularizer:
+    """Return a function for the L2 penalty of weights; without a scale it returns None."""
     if scale == 0.0:
         return lambda weights: None
 
@@ -37,6 +39,7 @@ def l2_regularizer(scale: float, scope: str | None = None) -> Regularizer:
 
 
 def l1_regularizer(scale: float, scope: str | None = None) -> Regularizer:
+    """Return a function for the L1 penalty of weights; without a scale it returns None."""
     if scale == 0.0:
         return lambda weights: None
 
@@ -48,6 +51,7 @@ def l1_regularizer(scale: float, scope: str | None = None) -> Regularizer:
 
 
 def sum_regularizer(regularizer_list: list[Any], scope: str | None = None) -> Regularizer | None:
+    """Return a function for the sum of several penalties."""
     there = [regularizer for regularizer in regularizer_list if regularizer is not None]
     if not there:
         return None
@@ -60,10 +64,12 @@ def sum_regularizer(regularizer_list: list[Any], scope: str | None = None) -> Re
 
 
 def l1_l2_regularizer(scale_l1: float = 1.0, scale_l2: float = 1.0, scope: str | None = None) -> Regularizer | None:
+    """Return a function for the sum of the L1 and the L2 penalty."""
     return sum_regularizer([l1_regularizer(scale_l1), l2_regularizer(scale_l2)], scope)
 
 
 def apply_regularization(regularizer: Regularizer, weights_list: Any = None) -> Any:
+    """Return the sum of the penalties of all weights, and add each penalty to the losses."""
     weights = weights_list or tf.get_collection(tf.GraphKeys.WEIGHTS)
     penalties = [tensor for weight in weights if (tensor := regularizer(weight)) is not None]
     for penalty in penalties:

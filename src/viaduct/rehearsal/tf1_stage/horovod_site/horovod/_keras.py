@@ -1,4 +1,4 @@
-"""What horovod.keras and horovod.tensorflow.keras have in common."""
+"""Common parts of horovod.keras and horovod.tensorflow.keras."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class MetricAverageCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]
         names = sorted(logs)
         values = np.array([float(logs[name]) for name in names])
         (total,) = collectives.reduce_arrays(
-            "hccl_world_group|metrics", collectives.members(collectives.WORLD), [values], "sum"
+            f"{collectives.WORLD}|metrics", collectives.members(collectives.WORLD), [values], "sum"
         )
         logs.update(zip(names, total / state.size(), strict=True))
 

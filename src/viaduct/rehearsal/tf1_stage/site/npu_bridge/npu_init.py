@@ -1,4 +1,4 @@
-"""What the star import binds: nearly everything, and with it functions that put the NPU into configs.
+"""Names that the star import binds: nearly everything, and functions that put the NPU into configs.
 
 As in the real one since April 2022, importing this gives every session the NPU's config.
 """

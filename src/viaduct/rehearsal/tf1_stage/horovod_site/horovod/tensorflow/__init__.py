@@ -71,28 +71,35 @@ def allgather(tensor: Any, name: str | None = None) -> Any:
 
 
 def broadcast(tensor: Any, root_rank: int, name: str | None = None) -> Any:
+    """Return the tensor of the root rank on every rank."""
     return collectives.broadcast([tf.convert_to_tensor(tensor)], root_rank, kind="HorovodBroadcast")[0]
 
 
 def broadcast_variables(variables: Iterable[Any], root_rank: int) -> Any:
+    """Return an operator that assigns the root rank's values to variables."""
     variables = list(variables)
     values = collectives.broadcast([tf.convert_to_tensor(v) for v in variables], root_rank, kind="HorovodBroadcast")
     return tf.group(*[tf.assign(variable, value) for variable, value in zip(variables, values, strict=True)])
 
 
 def broadcast_global_variables(root_rank: int) -> Any:
+    """Return an operator that assigns the root rank's values to all variables."""
     return broadcast_variables(tf.global_variables(), root_rank)
 
 
 class BroadcastGlobalVariablesHook(tf.train.SessionRunHook):  # type: ignore[misc]
+    """Hook that broadcasts all variables when a session is created."""
+
     def __init__(self, root_rank: int, device: str = "") -> None:
         self.root_rank, self.bcast_op = root_rank, None
 
     def begin(self) -> None:
+        """Build the broadcast, unless there is one rank."""
         if state.size() > 1:
             self.bcast_op = broadcast_global_variables(self.root_rank)
 
     def after_create_session(self, session: Any, coord: Any) -> None:
+        """Run the broadcast."""
         if self.bcast_op is not None:
             session.run(self.bcast_op)
 
@@ -106,6 +113,7 @@ class _Distributed(tf.train.Optimizer):  # type: ignore[misc]
         super().__init__(name=name or f"Distributed{type(optimizer).__name__}", use_locking=False)
 
     def compute_gradients(self, *args: Any, **named: Any) -> list[tuple[Any, Any]]:
+        """Compute gradients and average them over the ranks."""
         pairs = self._optimizer.compute_gradients(*args, **named)
         if size() == 1:
             return list(pairs)
@@ -130,15 +138,19 @@ class _Distributed(tf.train.Optimizer):  # type: ignore[misc]
         return gradient if factor == 1 else gradient * factor
 
     def apply_gradients(self, *args: Any, **named: Any) -> Any:
+        """Apply gradients with the inner optimizer."""
         return self._optimizer.apply_gradients(*args, **named)
 
     def get_slot(self, *args: Any, **named: Any) -> Any:
+        """Return a slot of the inner optimizer."""
         return self._optimizer.get_slot(*args, **named)
 
     def get_slot_names(self, *args: Any, **named: Any) -> Any:
+        """Return the slots' names of the inner optimizer."""
         return self._optimizer.get_slot_names(*args, **named)
 
     def variables(self, *args: Any, **named: Any) -> Any:
+        """Return the variables of the inner optimizer."""
         return self._optimizer.variables(*args, **named)
 
 
@@ -154,6 +166,7 @@ def DistributedOptimizer(
     op: int = Average,
     **named: Any,
 ) -> Any:
+    """Return an optimizer that averages gradients over the ranks; for Keras' optimizers Keras' own."""
     if hasattr(optimizer, "get_gradients"):
         from .._keras import DistributedOptimizer as for_keras
 

@@ -1,4 +1,4 @@
-"""Who is who. Answers are valid once communication is initialised: asked before, the real ones fail."""
+"""Ranks and sizes. Answers are valid once communication is initialised: asked before, the real ones fail."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ WORLD = collectives.WORLD
 
 
 def create_group(group: str, rank_num: int, rank_ids: Sequence[int]) -> None:
+    """Make a group of some ranks, after the checks that hccl makes."""
     need_communication("create_group")
     if len(rank_ids) != rank_num or len(set(rank_ids)) != rank_num:
         raise ValueError(f"create_group: {rank_num} ranks are announced, and rank_ids are {list(rank_ids)}")
@@ -22,6 +23,7 @@ def create_group(group: str, rank_num: int, rank_ids: Sequence[int]) -> None:
 
 
 def destroy_group(group: str) -> None:
+    """Remove a group; the group of all ranks cannot be removed."""
     if group == WORLD:
         raise ValueError(f"destroy_group: {WORLD!r} cannot be destroyed")
     collectives.members(group)
@@ -29,26 +31,31 @@ def destroy_group(group: str) -> None:
 
 
 def get_rank_size(group: str = WORLD) -> int:
+    """Return the number of ranks of a group."""
     need_communication("get_rank_size")
     return len(collectives.members(group))
 
 
 def get_local_rank_size(group: str = WORLD) -> int:
+    """Return the number of a group's ranks on this machine."""
     need_communication("get_local_rank_size")
     return min(state.local_size(), len(collectives.members(group)))
 
 
 def get_rank_id(group: str = WORLD) -> int:
+    """Return this process's rank within a group."""
     need_communication("get_rank_id")
     return index_in(group, state.rank())
 
 
 def get_local_rank_id(group: str = WORLD) -> int:
+    """Return this process's rank on its machine."""
     need_communication("get_local_rank_id")
     return state.local_rank() if group == WORLD else index_in(group, state.rank())
 
 
 def get_world_rank_from_group_rank(group: str, group_rank_id: int) -> int:
+    """Return the rank among all of a rank of a group."""
     need_communication("get_world_rank_from_group_rank")
     ranks = collectives.members(group)
     if not 0 <= group_rank_id < len(ranks):
@@ -57,11 +64,13 @@ def get_world_rank_from_group_rank(group: str, group_rank_id: int) -> int:
 
 
 def get_group_rank_from_world_rank(world_rank_id: int, group: str) -> int:
+    """Return the rank within a group of a rank among all."""
     need_communication("get_group_rank_from_world_rank")
     return index_in(group, world_rank_id)
 
 
 def index_in(group: str, rank: int) -> int:
+    """Return a rank's position in a group; raise ValueError if it is not a member."""
     ranks = collectives.members(group)
     if rank not in ranks:
         raise ValueError(f"rank {rank} is not in group {group!r}, which holds {ranks}")
@@ -69,6 +78,7 @@ def index_in(group: str, rank: int) -> int:
 
 
 def need_communication(name: str) -> None:
+    """Report a question that is asked before communication is initialised."""
     if not state.communication_is_up():
         limits.report_violation(
             "rank-before-init",

@@ -1,4 +1,4 @@
-"""How gradients are cut into segments that travel while others are still computed. Here they travel together; the
+"""Segments of gradients that are sent while others are still computed. Here they travel together; the
 numbers are checked as the real ones are."""
 
 from __future__ import annotations

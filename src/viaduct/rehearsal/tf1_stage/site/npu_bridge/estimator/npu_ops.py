@@ -27,16 +27,20 @@ def NPUShutdown(name: str | None = None) -> Any:
 
 
 def initialize_system(name: str | None = None) -> Any:
+    """Return the operator that starts communication."""
     refuse_eager("initialize_system")
     return NPUInit(name)
 
 
 def shutdown_system(name: str | None = None) -> Any:
+    """Return the operator that ends communication."""
     refuse_eager("shutdown_system")
     return NPUShutdown(name)
 
 
 def switch(up: bool, name: str) -> Any:
+    """Return an operator that switches communication on or off."""
+
     def work() -> Any:
         state.set_communication(up)
         return np.int32(0)
@@ -45,6 +49,7 @@ def switch(up: bool, name: str) -> Any:
 
 
 def refuse_eager(name: str) -> None:
+    """Report a call in eager mode, which the NPU does not support."""
     if tf.executing_eagerly():
         limits.report_violation(
             "eager",
@@ -122,6 +127,8 @@ _channels: dict[str, _queue.Queue[list[Any]]] = _collections.defaultdict(_queue.
 
 
 def outfeed_enqueue_op(channel_name: str, inputs: Sequence[Any], name: str | None = None) -> Any:
+    """Return the operator that puts tensors into a channel."""
+
     def work(*arrays: Any) -> Any:
         _channels[channel_name].put([np.array(array) for array in arrays])
         return np.int32(0)
@@ -132,6 +139,8 @@ def outfeed_enqueue_op(channel_name: str, inputs: Sequence[Any], name: str | Non
 def outfeed_dequeue_op(
     channel_name: str, output_types: Sequence[Any], output_shapes: Sequence[Any], name: str | None = None
 ) -> list[Any]:
+    """Return the tensors that come next from a channel; it waits for 60 seconds at most."""
+
     def work() -> list[Any]:
         return _channels[channel_name].get(timeout=60)
 
@@ -142,6 +151,8 @@ def outfeed_dequeue_op(
 
 
 def stop_outfeed_dequeue_op(channel_name: str, name: str | None = None) -> Any:
+    """Return the operator that closes a channel."""
+
     def work() -> Any:
         _channels.pop(channel_name, None)
         return np.int32(0)
@@ -204,6 +215,7 @@ def adam_apply_one_with_decay_assign(
     add2_y: Any,
     name: str | None = None,
 ) -> tuple[Any, Any, Any]:
+    """Return the results of one Adam step with weight decay, by the adapter's order of inputs."""
     return adam(input0, input1, input2, input3, input4, mul0_x, mul1_x, mul2_x, mul3_x, add2_y, mul4_x)
 
 
@@ -220,6 +232,7 @@ def adam(
     epsilon: Any,
     decay: Any,
 ) -> tuple[Any, Any, Any]:
+    """Return the moments and the weight after one step of Adam."""
     new_first = first * b1 + gradient * a1
     new_second = second * b2 + tf.square(gradient) * a2
     step = new_first / (tf.sqrt(new_second) + epsilon)
@@ -249,8 +262,10 @@ def k_means_centroids(
 
 
 def npu_onnx_graph_op(inputs: Sequence[Any], tout: Sequence[Any], model_path: str, name: str | None = None) -> Any:
+    """Refuse: an ONNX model is compiled for the NPU alone."""
     raise NotImplementedError("npu_onnx_graph_op compiles an ONNX model for the NPU, which a rehearsal does not have")
 
 
 def channel_get_next(output_types: Any, output_shapes: Any, channel_name: str, name: str | None = None) -> Any:
+    """Refuse: the queue is the NPU's."""
     raise NotImplementedError("channel_get_next reads a queue of the NPU; here data stays in tf.data")

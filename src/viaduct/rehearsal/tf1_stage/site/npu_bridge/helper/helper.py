@@ -1,4 +1,4 @@
-"""What the real one loads its operators by."""
+"""Loader of the adapter's operators, and its version."""
 
 from __future__ import annotations
 

@@ -93,6 +93,7 @@ def read_data_sets(
     seed: int | None = None,
     source_url: str = "",
 ) -> Datasets:
+    """Return training, validation and test set, from files or made up where there are none."""
     images, labels = read_part(train_dir, "train", one_hot)
     if not 0 <= validation_size <= len(images):
         raise ValueError(f"Validation size should be between 0 and {len(images)}. Received: {validation_size}.")
@@ -105,10 +106,12 @@ def read_data_sets(
 
 
 def load_mnist(train_dir: str = "MNIST-data") -> Datasets:
+    """Return the data sets with the defaults of read_data_sets."""
     return read_data_sets(train_dir)
 
 
 def read_part(folder: str, part: str, one_hot: bool) -> tuple[Any, Any]:
+    """Return images and labels of a part, made up where its files are missing."""
     paths = [os.path.join(folder, name) for name in FILES[part]]
     missing = [path for path in paths if not os.path.exists(path)]
     if missing and makes_up_missing:
@@ -124,6 +127,7 @@ def read_part(folder: str, part: str, one_hot: bool) -> tuple[Any, Any]:
 
 
 def make_up(part: str, one_hot: bool) -> tuple[Any, Any]:
+    """Return random digits in place of MNIST's."""
     random = np.random.RandomState(len(part))
     labels = random.randint(0, 10, MADE_UP[part]).astype(np.uint8)
     images = random.randint(0, 256, (MADE_UP[part], 28, 28, 1)).astype(np.uint8)
@@ -137,11 +141,13 @@ def extract_images(f: Any) -> Any:
 
 
 def extract_labels(f: Any, one_hot: bool = False, num_classes: int = 10) -> Any:
+    """Return the labels of an IDX file."""
     labels, _ = read_idx(f, 2049, 2)
     return dense_to_one_hot(labels, num_classes) if one_hot else labels
 
 
 def read_idx(file: Any, magic: int, fields: int) -> tuple[Any, tuple[int, ...]]:
+    """Return the array of a compressed IDX file, after a check of its head."""
     name = getattr(file, "name", "the stream")
     with gzip.GzipFile(fileobj=file) as stream:
         found, *shape = np.frombuffer(stream.read(4 * fields), ">u4").tolist()
@@ -151,4 +157,5 @@ def read_idx(file: Any, magic: int, fields: int) -> tuple[Any, tuple[int, ...]]:
 
 
 def dense_to_one_hot(labels_dense: Any, num_classes: int) -> Any:
+    """Return labels as one-hot rows."""
     return np.eye(num_classes)[labels_dense]

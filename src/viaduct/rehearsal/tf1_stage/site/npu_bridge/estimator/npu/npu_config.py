@@ -45,6 +45,7 @@ class CheckedArguments(type):
         return super().__call__(*args, **named)
 
     def refuse(cls, why: str, name: str = "") -> None:
+        """Report an argument that the real class does not take."""
         limits.report_violation(
             "run-config",
             f"{cls.__name__}: {why}.",
@@ -196,12 +197,16 @@ def check_cluster(distribute: Any, mixed: bool) -> None:
 
 
 class ProfilingConfig:
+    """Options of CANN's profiler."""
+
     def __init__(self, enable_profiling: bool = False, profiling_options: str | None = None) -> None:
         self._enable_profiling = enable_profiling
         self._profiling_options = profiling_options
 
 
 class DumpConfig:
+    """Options of a dump of the device's tensors."""
+
     def __init__(
         self,
         enable_dump: bool = False,
@@ -224,6 +229,8 @@ class DumpConfig:
 
 
 class MemoryConfig:
+    """Options of the device's memory."""
+
     def __init__(
         self, atomic_clean_policy: int = 0, static_memory_policy: int = 0, memory_optimization_policy: str | None = None
     ) -> None:
@@ -233,6 +240,8 @@ class MemoryConfig:
 
 
 class DynamicInputConfig:
+    """Shapes that a dynamic input may have."""
+
     def __init__(self, input_shape: str, dynamic_dims: str, dynamic_node_type: int) -> None:
         self._input_shape = input_shape
         self._dynamic_dims = dynamic_dims
@@ -240,6 +249,8 @@ class DynamicInputConfig:
 
 
 class GraphMemoryOptimizeConfig:
+    """Options of recomputing and slicing to save memory."""
+
     def __init__(self, recompute: str | None = None, graph_slice: str | None = None) -> None:
         for name, value in (("recompute", recompute), ("graph_slice", graph_slice)):
             if value not in (None, "auto", "manual"):
@@ -249,6 +260,8 @@ class GraphMemoryOptimizeConfig:
 
 
 class ExperimentalConfig:
+    """Options of the adapter that are on trial."""
+
     def __init__(
         self,
         logical_device_cluster_deploy_mode: str = "LB",

@@ -38,15 +38,18 @@ class RecurrentLayer(tf.layers.Layer):  # type: ignore[misc]
         return tuple(tf.stack(parts) for parts in zip(*ordered, strict=True))
 
     def step(self, time: int, x: Any, states: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """Return the outputs and states after one step of time."""
         raise NotImplementedError
 
     def zeros(self, x: Any, given: Any) -> Any:
+        """Return the given first state, or zeros."""
         if given is None:
             return tf.zeros([tf.shape(x)[1], self._hidden_size], x.dtype)
         return tf.reshape(given, [-1, self._hidden_size])
 
 
 def depth_of(input_shape: Any) -> int:
+    """Return the size of the last axis."""
     last = input_shape[-1]
     return int(getattr(last, "value", last))
 
@@ -91,9 +94,11 @@ class DynamicRNN(RecurrentLayer):
         super().build(input_shape)
 
     def call(self, x: Any, seq_length: Any = None, init_h: Any = None, init_c: Any = None) -> tuple[Any, ...]:
+        """Run the LSTM over time, from the given states or zeros."""
         return self.over_time(x, seq_length, (self.zeros(x, init_h), self.zeros(x, init_c)))
 
     def step(self, time: int, x: Any, states: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """Return output and states of the LSTM after one step."""
         h, c = states
         i, j, f, o = tf.split(tf.matmul(tf.concat([x, h], 1), self._rnn_w) + self._rnn_b, 4, axis=1)
         i, j, f, o = tf.sigmoid(i), tf.tanh(j), tf.sigmoid(f + self._forget_bias), tf.sigmoid(o)
@@ -146,9 +151,11 @@ class DynamicGRUV2(RecurrentLayer):
         super().build(input_shape)
 
     def call(self, x: Any, seq_length: Any = None, init_h: Any = None) -> tuple[Any, ...]:
+        """Run the GRU over time, from the given state or zeros."""
         return self.over_time(x, seq_length, (self.zeros(x, init_h),))
 
     def step(self, time: int, x: Any, states: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """Return output and state of the GRU after one step."""
         (h,) = states
         update, reset, new, hidden_new = self.gates(x, h)
         new_h = update * h + (1 - update) * new
@@ -176,10 +183,12 @@ class DynamicAUGRU(DynamicGRUV2):
     def call(  # type: ignore[override]
         self, x: Any, weight_att: Any, seq_length: Any = None, init_h: Any = None
     ) -> tuple[Any, ...]:
+        """Run the GRU over time with weights of attention for each step."""
         self._attention = tf.unstack(tf.reshape(weight_att, [tf.shape(x)[0], -1, 1]), int(x.shape[0]), axis=0)
         return self.over_time(x, seq_length, (self.zeros(x, init_h),))
 
     def step(self, time: int, x: Any, states: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """Return output and state after one step, the update weakened by the attention."""
         (h,) = states
         update, reset, new, hidden_new = self.gates(x, h)
         weakened = (1 - self._attention[time]) * update

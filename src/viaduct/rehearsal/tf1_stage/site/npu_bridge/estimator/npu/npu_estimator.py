@@ -63,6 +63,7 @@ class NPUEstimatorSpec(EstimatorSpec):  # type: ignore[misc]
 
 
 def check_host_call(host_call: Any) -> None:
+    """Raise ValueError for a host_call that the real class refuses."""
     if host_call is None:
         return
     if not isinstance(host_call, (tuple, list)):
@@ -85,6 +86,8 @@ def check_host_call(host_call: Any) -> None:
 
 
 class NPUEstimator(tf.estimator.Estimator):  # type: ignore[misc]
+    """Estimator whose arguments are checked as the real one's are."""
+
     def __init__(
         self,
         model_fn: Callable[..., Any] | None = None,
@@ -118,6 +121,7 @@ class NPUEstimator(tf.estimator.Estimator):  # type: ignore[misc]
         max_steps: int | None = None,
         saving_listeners: Any = None,
     ) -> Any:
+        """Train, after a check that steps are multiples of the loop; communication ends with it."""
         check_multiples(self.config, steps=steps, max_steps=max_steps, **intervals(hooks))
         try:
             return super().train(input_fn, hooks, steps, max_steps, saving_listeners)
@@ -125,6 +129,7 @@ class NPUEstimator(tf.estimator.Estimator):  # type: ignore[misc]
             state.set_communication(False)
 
     def evaluate(self, *args: Any, **named: Any) -> Any:
+        """Evaluate; communication ends with it."""
         try:
             return super().evaluate(*args, **named)
         finally:
@@ -178,6 +183,7 @@ def as_it_is_now(tensor: Any) -> Any:
 
 
 def check_config(config: Any) -> None:
+    """Report a config that is no NPURunConfig."""
     if config is None or not isinstance(config, NPURunConfig):
         limits.report_violation(
             "config-class",
@@ -189,6 +195,7 @@ def check_config(config: Any) -> None:
 
 
 def check_job(job_start_file: str) -> None:
+    """Report a job without JOB_ID and without a job file."""
     if os.environ.get("JOB_ID") or (job_start_file and os.path.exists(job_start_file)):
         return
     limits.report_violation(
@@ -200,6 +207,7 @@ def check_job(job_start_file: str) -> None:
 
 
 def one_folder(own: str | None, configured: str | None) -> str:
+    """Return the model's folder; raise ValueError if two are given."""
     if own and configured and own != configured:
         raise ValueError(
             "`model_dir` are set both in constructor and `NPURunConfig`, but with "
@@ -209,7 +217,7 @@ def one_folder(own: str | None, configured: str | None) -> str:
 
 
 def intervals(hooks: Any) -> dict[str, int]:
-    """How often hooks act, where they count steps: TensorFlow's own keep it in their timer."""
+    """Return the step intervals of hooks: TensorFlow's own keep them in their timer."""
     found = {type(hook).__name__: getattr(getattr(hook, "_timer", None), "_every_steps", None) for hook in hooks or []}
     return {f"{name}'s interval": steps for name, steps in found.items() if steps is not None}
 

@@ -22,10 +22,12 @@ class NPUBroadcastGlobalVariablesHook(tf.train.SessionRunHook):  # type: ignore[
         self._bcast_op: Any = None
 
     def begin(self) -> None:
+        """Build the broadcast, unless there is one rank."""
         if state.size() > 1:
             self._bcast_op = broadcast_global_variables(self._root_rank)
 
     def after_create_session(self, session: Any, coord: Any) -> None:
+        """Run the broadcast."""
         if self._bcast_op is not None:
             session.run(self._bcast_op)
 
@@ -60,6 +62,7 @@ class SetIterationsVarHook(tf.train.SessionRunHook):  # type: ignore[misc]
         self._iterations_per_loop = iterations_per_loop or int(os.environ.get("ITERATIONS_PER_LOOP", "1"))
 
     def after_create_session(self, session: Any, coord: Any) -> None:
+        """Set the loop's length in the session."""
         loops.set_all(session.graph, self._iterations_per_loop)
 
 
@@ -70,6 +73,7 @@ class NPUShutDownHook(tf.train.SessionRunHook):  # type: ignore[misc]
         self._scaffold = scaffold
 
     def end(self, session: Any) -> None:
+        """End communication."""
         state.set_communication(False)
 
 
@@ -93,15 +97,18 @@ class NPUOutputTensorHook(tf.train.SessionRunHook):  # type: ignore[misc]
         self._every, self._kept, self._steps = output_every_n_steps, [], 0  # type: ignore[var-annotated]
 
     def before_run(self, run_context: Any) -> Any:
+        """Fetch the tensors in each run."""
         return tf.train.SessionRunArgs(self._tensors)
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
+        """Keep the values, and hand them over every so many steps."""
         self._steps += 1
         self._kept.append(run_values.results)
         if self._steps % self._every == 0:
             self._hand_over()
 
     def end(self, session: Any) -> None:
+        """Hand over what is left."""
         if self._kept:
             self._hand_over()
 
@@ -121,6 +128,7 @@ class TellMeStepOrLossHook(tf.train.SessionRunHook):  # type: ignore[misc]
         self._step, self._total_step, self._loss, self._final_loss = step, total_step, loss, final_loss
 
     def before_run(self, run_context: Any) -> Any:
+        """Fetch the step or the loss."""
         wanted = self._step if self._step is not None else self._loss
         return tf.train.SessionRunArgs(wanted) if isinstance(wanted, tf.Tensor) else None
 
@@ -142,4 +150,5 @@ class NPUInfeedOutfeedSessionHook(tf.train.SessionRunHook):  # type: ignore[misc
         self._channel_name = channel_name
 
     def before_run(self, run_context: Any) -> Any:
+        """Fetch what the outfeed has."""
         return tf.train.SessionRunArgs(self._dequeue_ops)

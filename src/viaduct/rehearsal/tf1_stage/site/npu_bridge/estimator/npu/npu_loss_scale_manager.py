@@ -1,4 +1,4 @@
-"""How the loss scale is held and changed."""
+"""Managers that hold and update the loss scale."""
 
 from __future__ import annotations
 

@@ -25,6 +25,7 @@ def allreduce(tensor: Any, average: bool = True) -> Any:
 
 
 def reduce(tensor: Any, root_rank: int, average: bool = True, fusion: int = 0, fusion_id: int = -1) -> Any:
+    """Return the sum or mean over the ranks on the root rank."""
     total = hccl_ops.reduce(tensor, "sum", root_rank, fusion, fusion_id)
     return total / state.size() if average else total
 
@@ -53,6 +54,7 @@ class NPUDistributedOptimizer(tf.train.Optimizer):  # type: ignore[misc]
         super().__init__(name=name or f"Distributed{type(optimizer).__name__}", use_locking=False)
 
     def compute_gradients(self, *args: Any, **named: Any) -> list[tuple[Any, Any]]:
+        """Compute gradients and average them over the ranks."""
         pairs = self._optimizer.compute_gradients(*args, **named)
         means = averaging.average_gradients([gradient for gradient, _ in pairs])
         return [(mean, variable) for mean, (_, variable) in zip(means, pairs, strict=True)]
@@ -60,15 +62,19 @@ class NPUDistributedOptimizer(tf.train.Optimizer):  # type: ignore[misc]
     def apply_gradients(
         self, grads_and_vars: Iterable[tuple[Any, Any]], global_step: Any = None, name: str | None = None
     ) -> Any:
+        """Apply gradients with the inner optimizer."""
         return self._optimizer.apply_gradients(grads_and_vars, global_step, name)
 
     def get_slot(self, *args: Any, **named: Any) -> Any:
+        """Return a slot of the inner optimizer."""
         return self._optimizer.get_slot(*args, **named)
 
     def get_slot_names(self, *args: Any, **named: Any) -> Any:
+        """Return the slots' names of the inner optimizer."""
         return self._optimizer.get_slot_names(*args, **named)
 
     def variables(self, *args: Any, **named: Any) -> Any:
+        """Return the variables of the inner optimizer."""
         return self._optimizer.variables(*args, **named)
 
 
@@ -131,5 +137,6 @@ def npu_distributed_optimizer_wrapper(optimizer: Any) -> Any:
 
 
 def average_pairs(pairs: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    """Average the gradients of (gradient, variable) pairs over the ranks."""
     means = averaging.average_gradients([gradient for gradient, _ in pairs])
     return [(mean, variable) for mean, (_, variable) in zip(means, pairs, strict=True)]

@@ -24,6 +24,7 @@ class IterationPerLoop:
     """The same in two parts, for graphs that are finalised in between."""
 
     def create_iteration_per_loop_var(self, train_op: Any) -> Any:
+        """Return a group of the training operator whose loop length can be set."""
         if not isinstance(train_op, tf.Operation):
             raise ValueError(f"train_op must be an instance of tf.Operation, got {type(train_op).__name__}")
         with train_op.graph.as_default():
@@ -32,6 +33,7 @@ class IterationPerLoop:
         return op
 
     def load_iteration_per_loop_var(self, sess: Any, iterations_per_loop: int = 1) -> None:
+        """Set the loop's length in a session's graph."""
         loops.set_all(sess.graph, iterations_per_loop)
 
 
@@ -59,6 +61,7 @@ def npu_compile(sess: Any, *fetches: Any) -> None:
 
 
 def keep_tensors_dtypes(graph: Any, tensors: Any) -> None:
+    """Check that the tensors are the graph's; the CPU keeps their dtypes anyway."""
     for tensor in tensors:
         graph.as_graph_element(tensor)
 
@@ -72,6 +75,7 @@ def get_ranksize() -> str:
 
 
 def variable_initializer_in_host(var_list: Any) -> Any:
+    """Return the initializer of variables."""
     return tf.variables_initializer(var_list)
 
 

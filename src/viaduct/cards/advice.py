@@ -1,0 +1,94 @@
+"""Sentences on what each card offers in place of a feature of CUDA or NVIDIA, in English and Chinese.
+
+The key `any` is the advice for a source that serves every card.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from viaduct.cards import MLU, NPU
+from viaduct.cards.limits import Risk
+from viaduct.cards.packages import Words
+
+
+@dataclass(frozen=True)
+class Remark:
+    """Sentence about one card, and how much it matters if nothing is changed."""
+
+    english: str
+    chinese: str
+    risk: Risk = "low"
+
+
+CAPABILITY = {
+    "npu": Remark("torch.npu's answer is None, so comparing it fails", "torch.npu 的返回值为 None,比较会出错", "high"),
+    "mlu": Remark(
+        "torch.mlu's answer is the MLU's generation, not NVIDIA's",
+        "torch.mlu 返回的是 MLU 的代次,与 NVIDIA 的含义不同",
+        "medium",
+    ),
+}
+"""get_device_capability."""
+SCRIPTING = {
+    "npu": Remark("scripting of device code is limited on the NPU", "NPU 对设备代码的脚本化支持有限"),
+    "mlu": Remark("the MLU's run-time patch switches scripting off", "MLU 的运行时补丁会关闭脚本化"),
+}
+"""torch.jit.script."""
+COMPILING: dict[str, Words] = {
+    "npu": (
+        'the NPU needs a backend of its own: "npugraphs" from torch 2.6 on, or torchair.get_npu_backend()',
+        "NPU 需要专用后端:torch 2.6 起的 npugraphs,或 torchair.get_npu_backend()",
+    ),
+    "mlu": (f"the MLU needs a build of {MLU.module} with a compiler", f"MLU 需要带编译器的 {MLU.module} 版本"),
+}
+"""torch.compile."""
+DEFAULT_TENSOR_TYPE: dict[str, Words] = {
+    "npu": ("set_default_tensor_type takes none of the NPU's types", "set_default_tensor_type 不接受 NPU 的张量类型"),
+    "mlu": ("nothing is known of default tensor types on the MLU", "MLU 是否支持默认张量类型未知"),
+}
+CUDA_KERNELS: dict[str, Words] = {
+    "npu": (
+        f"write it in Ascend C and build it with {NPU.module}.utils.cpp_extension.NpuExtension, "
+        "or use PyTorch's operators",
+        f"请用 Ascend C 重写并以 {NPU.module}.utils.cpp_extension.NpuExtension 编译,或改用 PyTorch 算子",
+    ),
+    "mlu": (
+        f"write it in BANG C and build it with {MLU.module}.utils.cpp_extension.MLUExtension, "
+        "or use PyTorch's operators",
+        f"请用 BANG C 重写并以 {MLU.module}.utils.cpp_extension.MLUExtension 编译,或改用 PyTorch 算子",
+    ),
+    "any": (
+        "keep an implementation by PyTorch's operators for the other devices, and call the kernel on CUDA only",
+        "请为其他设备保留基于 PyTorch 算子的实现,仅在 CUDA 上调用该核函数",
+    ),
+}
+APEX: dict[str, Words] = {
+    "npu": (
+        f"it stays: install the apex that {NPU.vendor} makes for {NPU.module}, not NVIDIA's",
+        f"保持不变:请安装昇腾为 {NPU.module} 提供的 apex,而非 NVIDIA 版本",
+    ),
+    "mlu": (
+        "there is no apex on the MLU: mixed precision is torch.mlu.amp",
+        "MLU 上没有 apex:混合精度请使用 torch.mlu.amp",
+    ),
+    "any": (
+        "apex is for NVIDIA cards: mixed precision for all is torch.amp",
+        "apex 面向 NVIDIA:通用混合精度请使用 torch.amp",
+    ),
+}
+TORCH_BUILD: dict[str, Words] = {
+    "npu": (
+        f"PyTorch's CPU build and {NPU.module} of the same version",
+        f"PyTorch 的 CPU 版本与同版本的 {NPU.module}",
+    ),
+    "mlu": (f"the PyTorch that Cambricon's {MLU.module} is made for", f"与寒武纪 {MLU.module} 配套的 PyTorch"),
+    "any": ("one list for each device, without a CUDA build here", "按设备分别列出,此处不写 CUDA 版本"),
+}
+"""In place of a CUDA build of PyTorch."""
+CONTAINER_IMAGE: dict[str, Words] = {
+    "npu": ("an image with the Ascend driver's tools and CANN", "带有昇腾驱动工具与 CANN 的镜像"),
+    "mlu": ("an image with Cambricon's Neuware", "带有寒武纪 Neuware 的镜像"),
+    "any": ("one image for each device", "按设备分别准备镜像"),
+}
+"""In place of an image made for CUDA."""

@@ -1,0 +1,105 @@
+"""Bash for each card: the environment that its software needs, and what a container of it mounts.
+
+The variables' defaults can be overridden from outside. The start scripts that viaduct writes (`cluster/scripts.py`)
+are made of these texts.
+"""
+
+from __future__ import annotations
+
+ENVIRONMENTS: dict[str, str] = {
+    "npu": """\
+# Ascend: CANN's own set_env.sh knows its paths; where there is none, those of an older installation are set here.
+ASCEND_INSTALL_PATH="${ASCEND_INSTALL_PATH:-/usr/local/Ascend}"
+if [ -f "$ASCEND_INSTALL_PATH/ascend-toolkit/set_env.sh" ]; then
+    set +u # it reads variables that need not be set
+    # shellcheck source=/dev/null
+    . "$ASCEND_INSTALL_PATH/ascend-toolkit/set_env.sh"
+    set -u
+else
+    nnae="$ASCEND_INSTALL_PATH/nnae/latest"
+    export LD_LIBRARY_PATH="$nnae/fwkacllib/lib64:$ASCEND_INSTALL_PATH/driver/lib64/common:\
+$ASCEND_INSTALL_PATH/driver/lib64/driver:$ASCEND_INSTALL_PATH/add-ons:${LD_LIBRARY_PATH:-}"
+    export PYTHONPATH="${PYTHONPATH:+$PYTHONPATH:}$nnae/opp/op_impl/built-in/ai_core/tbe:\
+$nnae/fwkacllib/python/site-packages"
+    export PATH="$PATH:$nnae/fwkacllib/ccec_compiler/bin"
+    export ASCEND_OPP_PATH="${ASCEND_OPP_PATH:-$nnae/opp}"
+fi
+export HCCL_CONNECT_TIMEOUT="${HCCL_CONNECT_TIMEOUT:-600}" # seconds that the ranks wait for one another at the start
+export HCCL_EXEC_TIMEOUT="${HCCL_EXEC_TIMEOUT:-1800}"      # and within a collective
+export HCCL_WHITELIST_DISABLE="${HCCL_WHITELIST_DISABLE:-1}"
+export ASCEND_GLOBAL_LOG_LEVEL="${ASCEND_GLOBAL_LOG_LEVEL:-3}" # 0 debug, 1 info, 2 warning, 3 error
+export ASCEND_SLOG_PRINT_TO_STDOUT="${ASCEND_SLOG_PRINT_TO_STDOUT:-0}"
+export GLOG_v="${GLOG_v:-2}"
+# Cards that may be used; left unset: all. In ascending order.
+# export ASCEND_RT_VISIBLE_DEVICES=0,1,2,3
+# Slurm gives cards to a job under the name gpu, and tells CUDA alone which.
+slurm_cards="${SLURM_STEP_GPUS:-${SLURM_JOB_GPUS:-}}"
+if [ -z "${ASCEND_RT_VISIBLE_DEVICES:-}" ] && [ -n "$slurm_cards" ]; then
+    export ASCEND_RT_VISIBLE_DEVICES="$slurm_cards"
+fi
+""",
+    "mlu": """\
+# Cambricon: Neuware's tools and libraries.
+export NEUWARE_HOME="${NEUWARE_HOME:-/usr/local/neuware}"
+export PATH="$NEUWARE_HOME/bin:$PATH"
+export LD_LIBRARY_PATH="$NEUWARE_HOME/lib64:${LD_LIBRARY_PATH:-}"
+# CNCL keeps memory for one communicator only, unless told; training and its evaluation may have several.
+export CNCL_MEM_POOL_MULTI_CLIQUE_ENABLE="${CNCL_MEM_POOL_MULTI_CLIQUE_ENABLE:-1}"
+# Cards that may be used; left unset: all.
+# export MLU_VISIBLE_DEVICES=0,1,2,3
+# Slurm gives cards to a job under the name gpu, and tells CUDA alone which.
+slurm_cards="${SLURM_STEP_GPUS:-${SLURM_JOB_GPUS:-}}"
+if [ -z "${MLU_VISIBLE_DEVICES:-}" ] && [ -n "$slurm_cards" ]; then
+    export MLU_VISIBLE_DEVICES="$slurm_cards"
+fi
+""",
+    "cuda": """\
+# NVIDIA: nothing must be set, and Slurm sets CUDA_VISIBLE_DEVICES itself; a collective that fails shall say so instead
+# of hanging.
+export TORCH_NCCL_ASYNC_ERROR_HANDLING="${TORCH_NCCL_ASYNC_ERROR_HANDLING:-1}"
+export NCCL_DEBUG="${NCCL_DEBUG:-WARN}"
+# Cards that may be used; left unset: all.
+# export CUDA_VISIBLE_DEVICES=0,1,2,3
+""",
+    "cpu": """\
+# The CPU: nothing must be set. viaduct shares the cores out among the ranks unless OMP_NUM_THREADS says otherwise.
+""",
+}
+"""Lines that set up the vendor's software and its collectives."""
+MOUNTS: dict[str, str] = {
+    "npu": """\
+for device in /dev/davinci[0-9]* /dev/davinci_manager /dev/devmm_svm /dev/hisi_hdc; do
+    if [ -e "$device" ]; then options+=("--device=$device"); fi
+done
+for path in /usr/local/Ascend/driver /usr/local/Ascend/add-ons /usr/local/dcmi /usr/local/bin/npu-smi \\
+    /usr/local/sbin/npu-smi /etc/ascend_install.info /etc/hccn.conf; do
+    if [ -e "$path" ]; then options+=(-v "$path:$path:ro"); fi
+done
+""",
+    "mlu": """\
+for device in /dev/cambricon_dev[0-9]* /dev/cambricon_ipcm[0-9]* /dev/cambricon_ctl; do
+    if [ -e "$device" ]; then options+=("--device=$device"); fi
+done
+if [ -e /usr/bin/cnmon ]; then options+=(-v /usr/bin/cnmon:/usr/bin/cnmon:ro); fi
+""",
+    "cuda": "options+=(--gpus all)\n",
+    "cpu": "",
+}
+"""Lines that add the card's device files and tools to `options`, the arguments of `docker run`."""
+TF_PLUGIN = """\
+# The TensorFlow adapter (npu_bridge) and hccl.
+tfplugin="$ASCEND_INSTALL_PATH/tfplugin"
+if [ -f "$tfplugin/set_env.sh" ]; then
+    set +u
+    # shellcheck source=/dev/null
+    . "$tfplugin/set_env.sh"
+    set -u
+else
+    export PYTHONPATH="${PYTHONPATH:+$PYTHONPATH:}$tfplugin/latest/tfplugin/python/site-packages:\\
+$tfplugin/latest/python/site-packages:$ASCEND_INSTALL_PATH/fwkacllib/python/site-packages/hccl"
+fi
+export JOB_ID="${JOB_ID:-10087}" # NPUEstimator refuses to start without one
+# The chip for which graphs are compiled; `npu-smi info` names it: Ascend910, or such as Ascend910B1.
+export SOC_VERSION="${SOC_VERSION:-Ascend910}"
+"""
+"""Lines that set up the TensorFlow 1 adapter of the NPU, after ENVIRONMENTS."""

@@ -1,0 +1,67 @@
+"""Rules that only report the use of a name, as rows of a table: a name, the documentation and the messages.
+
+    rules = (
+        report_rule(
+            __name__,
+            "channels_last",
+            "Point out channels_last. …",
+            Notice(("torch.channels_last",), "{name} gains nothing …", "{name} …", status="advice"),
+            kind="advice",
+        ),
+    )
+
+A rule that decides anything is a file of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from inspect import cleandoc
+from typing import Any, Literal
+
+from viaduct.cards.advice import Remark
+from viaduct.cards.limits import Risk
+from viaduct.migration import targets
+from viaduct.migration.rule import Rule, Site
+
+RISKS: tuple[Risk, ...] = ("low", "medium", "high")
+DEFAULT_RISKS: dict[str, Risk] = {"manual": "medium", "advice": "low"}
+
+
+@dataclass(frozen=True)
+class Notice:
+    """Names of an API, and the message for each use of one of them.
+
+    In the message {name} is the qualified name, {last} its last part, {cards} the remarks on the cards that the result
+    is to run on. Where there are remarks, the highest of their risks is the finding's.
+    """
+
+    names: tuple[str, ...]
+    english: str
+    chinese: str
+    status: Literal["manual", "advice"] = "manual"
+    risk: Risk | None = None  # None: the usual one of the status
+    remarks: Mapping[str, Remark] = field(default_factory=dict)
+    uses: tuple[Literal["call", "reference"], ...] = ("call",)
+
+    def report(self, site: Site) -> None:
+        """Report one use."""
+        remarks = [self.remarks[card.name] for card in targets.cards(site.options)] if self.remarks else []
+        risk = max((remark.risk for remark in remarks), key=RISKS.index, default=self.risk)
+        last = site.name.rpartition(".")[2]
+        english = self.english.format(name=site.name, last=last, cards="; ".join(remark.english for remark in remarks))
+        chinese = self.chinese.format(name=site.name, last=last, cards=";".join(remark.chinese for remark in remarks))
+        say = site.manual if self.status == "manual" else site.advice
+        say(english, zh=chinese, risk=risk or DEFAULT_RISKS[self.status])
+
+
+def report_rule(module: str, title: str, text: str, *notices: Notice, **facts: Any) -> Rule:
+    """Return the rule of one row; `facts` are the other fields of Rule, `text` is what docs/rules.md says of it."""
+    rule = Rule(module, title=title, text=cleandoc(text), last=True, **facts)
+    for notice in notices:
+        if "call" in notice.uses:
+            rule.call(*notice.names)(notice.report)
+        if "reference" in notice.uses:
+            rule.reference(*notice.names)(notice.report)
+    return rule

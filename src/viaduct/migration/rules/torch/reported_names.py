@@ -1,0 +1,69 @@
+"""Names of PyTorch whose every use is reported in the same words: one row a rule (`migration/notices.py`)."""
+
+from __future__ import annotations
+
+from viaduct.cards.advice import CAPABILITY, SCRIPTING
+from viaduct.migration.notices import Notice, report_rule
+
+rules = (
+    report_rule(
+        __name__,
+        "capability",
+        """Point out what depends on the compute capability of an NVIDIA card.
+
+        The call itself is renamed with the rest of torch.cuda. But `torch.npu.get_device_capability` gives None, so
+        that `capability[0] >= 8` fails; torch.mlu's gives the numbers of the MLU's own generation, which mean something
+        else. Both need manual review: ask for what was meant, such as `is_bf16_supported()`.
+        """,
+        Notice(
+            tuple(f"torch.{module}.get_device_capability" for module in ("cuda", "npu", "mlu")),
+            "{cards}: check the feature itself, for example is_bf16_supported()",
+            "{cards}:请改为查询真正需要的能力,例如 is_bf16_supported()",
+            remarks=CAPABILITY,
+            uses=("call", "reference"),
+        ),
+        spec="P3 6",
+        kind="report",
+        targets=("npu", "mlu", "any"),
+    ),
+    report_rule(
+        __name__,
+        "channels_last",
+        """Point out channels_last.
+
+        The NPU chooses formats of its own for convolutions; a tensor that is held as channels_last is copied there and
+        back. Leave it out, or call `contiguous()`. The MLU's convolutions like the format, so there it stays.
+        """,
+        Notice(
+            ("torch.channels_last", "torch.channels_last_3d"),
+            "{name} gains nothing on the NPU: leave it out, or call contiguous()",
+            "{name} 在 NPU 上没有收益:请去掉,或调用 contiguous()",
+            status="advice",
+            uses=("reference",),
+        ),
+        spec="P22",
+        kind="advice",
+        targets=("npu",),
+        everywhere=True,
+    ),
+    report_rule(
+        __name__,
+        "jit_script",
+        """Point out torch.jit.script.
+
+        Scripting of device code is limited on the NPU, and the vendor's run-time patch for the MLU switches it off.
+        What is scripted runs as plain Python otherwise, with the same results.
+        """,
+        Notice(
+            ("torch.jit.script", "torch.jit.script_method"),
+            "{name}: {cards}; without it the results are the same",
+            "{name}:{cards};不使用时结果相同",
+            status="advice",
+            remarks=SCRIPTING,
+            uses=("call", "reference"),
+        ),
+        spec="P21 6",
+        kind="advice",
+        targets=("npu", "mlu", "any"),
+    ),
+)

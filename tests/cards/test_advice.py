@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+import pytest
+
+from viaduct.cards import CARDS
+from viaduct.cards.advice import (
+    APEX,
+    CAPABILITY,
+    COMPILING,
+    CONTAINER_IMAGE,
+    CUDA_KERNELS,
+    DEFAULT_TENSOR_TYPE,
+    SCRIPTING,
+    TORCH_BUILD,
+)
+
+
+@pytest.mark.parametrize("table", [CAPABILITY, SCRIPTING, COMPILING, DEFAULT_TENSOR_TYPE])
+def test_every_card_is_spoken_of(table: dict[str, object]) -> None:
+    assert set(table) == set(CARDS)
+
+
+@pytest.mark.parametrize("table", [APEX, CUDA_KERNELS, TORCH_BUILD, CONTAINER_IMAGE])
+def test_a_source_for_every_card_has_advice_of_its_own(table: dict[str, object]) -> None:
+    assert set(table) == {*CARDS, "any"}
