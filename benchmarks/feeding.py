@@ -35,7 +35,7 @@ import numpy.typing as npt
 import simplejpeg
 
 from viaduct import devices
-from viaduct.data.bench import measure
+from viaduct.benching.input_pipeline import measure
 from viaduct.data.build import build_records
 from viaduct.errors import ViaductError
 from viaduct.recipes import load

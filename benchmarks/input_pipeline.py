@@ -21,7 +21,7 @@ import numpy as np
 import simplejpeg
 
 from viaduct import devices
-from viaduct.data.bench import measure
+from viaduct.benching.input_pipeline import measure
 from viaduct.data.build import build_records
 from viaduct.training.summary import commit, machine
 

@@ -19,7 +19,7 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
-BLOCKED = {"torch", "torchvision", "tensorflow", "tensorboard", "simplejpeg", "google_crc32c"}
+BLOCKED = {"torch", "torchvision", "tensorflow", "tensorboard", "simplejpeg"}
 
 
 class Without:

@@ -25,7 +25,6 @@ from viaduct.errors import ViaductError
 EXTRAS = {
     "torch": "train",
     "simplejpeg": "train",
-    "PIL": "train",
     "tensorflow": "tf",
     "uvicorn": "serve",
     "starlette": "serve",

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from viaduct.data.example import encode_example
-from viaduct.data.png_encoder import encode_png
+from viaduct.data.png import encode_png
 from viaduct.data.shards import shard_name
 from viaduct.data.tfrecord import RecordWriter
 

@@ -16,7 +16,7 @@ from viaduct.data.crops import Crops, find_crops
 from viaduct.data.example import encode_example
 from viaduct.data.index import RecordFolder
 from viaduct.data.order import sample_generator
-from viaduct.data.png_encoder import encode_png
+from viaduct.data.png import encode_png
 from viaduct.data.preprocess import prepare_image
 from viaduct.data.records import Records
 from viaduct.data.tfrecord import RecordWriter, frame

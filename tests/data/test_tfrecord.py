@@ -7,7 +7,6 @@ import os
 import pickle
 import random
 import struct
-import sys
 import zlib
 from pathlib import Path
 
@@ -15,8 +14,7 @@ import numpy as np
 import pytest
 
 from data.mutations import mutate
-from viaduct.data import crc32c as checksum
-from viaduct.data.crc32c import crc32c_loop, crc32c_numpy
+from viaduct.data.crc32c import crc32c
 from viaduct.data.example import decode_example, encode_example, image_fields
 from viaduct.data.file_index import build_index
 from viaduct.data.tfrecord import (
@@ -63,22 +61,14 @@ def overwrite(path: Path, at: int, new: bytes) -> None:
 
 
 def test_the_published_check_value() -> None:
-    assert checksum.crc32c(b"123456789") == crc32c_loop(b"123456789") == 0xE3069283
-    assert checksum.crc32c(b"") == crc32c_numpy(b"") == 0
+    assert crc32c(b"123456789") == 0xE3069283
+    assert crc32c(b"") == 0
 
 
-@pytest.mark.parametrize("length", [1, 63, 64, 65, 1023, 1024, 1025, 5000, 256 * 1024, 600_001])
-def test_every_way_to_a_checksum_gives_the_same(length: int) -> None:
-    data = np.random.default_rng(length).bytes(length)
-    expected = crc32c_loop(data)
-    assert crc32c_numpy(data) == expected
-    for form in (data, bytearray(data), memoryview(data), memoryview(b"x" + data)[1:]):
-        assert checksum.crc32c(form) == crc32c_numpy(form) == expected
-
-
-def test_without_the_compiled_package_numpy_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "google_crc32c", None)
-    assert checksum.find_compiled() is None
+def test_every_kind_of_buffer_has_the_same_checksum() -> None:
+    data = np.random.default_rng(1).bytes(5000)
+    for form in (bytearray(data), memoryview(data), memoryview(b"x" + data)[1:]):
+        assert crc32c(form) == crc32c(data)
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:

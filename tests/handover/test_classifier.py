@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from viaduct.data.png_encoder import encode_png
+from viaduct.data.png import encode_png
 from viaduct.errors import BadRun
 from viaduct.handover.classifier import Classifier, list_weights_files, open_run
 from viaduct.training.scoring import score_checkpoints

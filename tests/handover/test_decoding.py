@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from viaduct.data.png_encoder import encode_png
+from viaduct.data.png import encode_png
 from viaduct.errors import BadData, TooLarge
 from viaduct.handover.decoding import decode_image, image_size
 

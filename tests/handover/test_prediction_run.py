@@ -20,7 +20,7 @@ from PIL import Image
 
 from command import started, viaduct
 from unprivileged import drop_file_privileges
-from viaduct.data.png_encoder import encode_png
+from viaduct.data.png import encode_png
 from viaduct.errors import OutOfMemory
 from viaduct.handover.classifier import open_run
 from viaduct.handover.image_files import ImageFile, find_images, read_image_file, read_path_list

@@ -12,7 +12,7 @@ import simplejpeg
 from PIL import Image, ImageFont
 
 from command import viaduct
-from viaduct.data.png_encoder import encode_png
+from viaduct.data.png import encode_png
 from viaduct.errors import BadData
 from viaduct.handover import prediction_sheet
 from viaduct.handover.image_files import ImageFile

@@ -9,7 +9,7 @@ import pytest
 import simplejpeg
 from PIL import Image
 
-from viaduct.data.png_encoder import encode_png
+from viaduct.data.png import encode_png
 from viaduct.data.preprocess import preprocess
 from viaduct.data.records import Records
 from viaduct.handover.preparing import build_prepare, fit_pixels

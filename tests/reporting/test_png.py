@@ -1,38 +1,19 @@
-"""The encoder's bytes, read back by hand along the PNG specification."""
+"""Images inside of pages have the pixels that were given."""
 
 import base64
-import struct
-import zlib
+import io
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from viaduct.reporting.png import data_uri, encode_png
 
 
-def chunks(png: bytes) -> dict[bytes, bytes]:
-    assert png[:8] == b"\x89PNG\r\n\x1a\n"
-    found, position = {}, 8
-    while position < len(png):
-        length, kind = struct.unpack_from(">I4s", png, position)
-        body = png[position + 8 : position + 8 + length]
-        (checksum,) = struct.unpack_from(">I", png, position + 8 + length)
-        assert checksum == zlib.crc32(kind + body)
-        found[kind] = body
-        position += 12 + length
-    return found
-
-
-@pytest.mark.parametrize(("shape", "colour_type"), [((5, 7, 3), 2), ((1, 1, 3), 2), ((4, 3, 4), 6)])
-def test_every_pixel_comes_back(shape, colour_type):
+@pytest.mark.parametrize("shape", [(5, 7, 3), (1, 1, 3), (4, 3, 4)])
+def test_every_pixel_comes_back(shape: tuple[int, int, int]) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
-    found = chunks(encode_png(pixels))
-    assert list(found) == [b"IHDR", b"IDAT", b"IEND"]
-    height, width, channels = shape
-    assert struct.unpack(">IIBBBBB", found[b"IHDR"]) == (width, height, 8, colour_type, 0, 0, 0)
-    rows = np.frombuffer(zlib.decompress(found[b"IDAT"]), np.uint8).reshape(height, 1 + width * channels)
-    assert not rows[:, 0].any(), "filter 0 on every row"
-    assert (rows[:, 1:].reshape(shape) == pixels).all()
+    assert np.array_equal(np.asarray(Image.open(io.BytesIO(encode_png(pixels)))), pixels)
 
 
 def test_a_view_in_another_memory_order_is_encoded_as_seen():

@@ -20,7 +20,7 @@ import simplejpeg
 from command import viaduct
 from viaduct.data import png
 from viaduct.data.example import encode_example, image_filename
-from viaduct.data.png_encoder import encode_png
+from viaduct.data.png import encode_png
 from viaduct.data.shards import shard_name
 from viaduct.data.tfrecord import RecordWriter, read_records
 

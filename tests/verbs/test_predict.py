@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from command import viaduct
-from viaduct.data.png_encoder import encode_png
+from viaduct.data.png import encode_png
 from viaduct.models import build
 from viaduct.weights.exporting import write_safetensors
 from viaduct.weights.maps import mindspore

@@ -7,6 +7,7 @@ join it when they are first asked for. DALI's text form, "offset size" a line, i
 from __future__ import annotations
 
 import os
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +16,6 @@ import numpy.typing as npt
 
 from viaduct.atomic_files import replace_file
 from viaduct.data import sidecar
-from viaduct.data.crc32c import byte_words
 from viaduct.data.tfrecord import (
     HEADER,
     LONGEST,
@@ -38,6 +38,7 @@ NO_WAY_ON = (
     "What comes after it in the file cannot be found, so that it cannot be skipped either.",
     "Copy the file again; or delete it and run the same `viaduct data build` again, which writes what is missing.",
 )
+CRC_POLYNOMIAL = np.uint32(0x82F63B78)  # of CRC-32C, bits reversed
 HEADS = np.dtype([("length", "<u8"), ("crc", "<u4")])
 
 
@@ -154,11 +155,20 @@ def headers_of(heads: list[bytes]) -> tuple[npt.NDArray[np.uint64], npt.NDArray[
     return table["length"].astype(np.uint64), table["crc"].astype(np.uint32)
 
 
+@cache
+def make_crc_table() -> npt.NDArray[np.uint32]:
+    """Return the 256 entries of the table that CRC-32C is computed with, a byte at a time."""
+    entries = np.arange(256, dtype=np.uint32)
+    for _ in range(8):
+        entries = entries >> np.uint32(1) ^ np.where(entries & 1, CRC_POLYNOMIAL, np.uint32(0))
+    return entries
+
+
 def masked_crcs(lengths: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint32]:
     """Return `masked_crc32c` of each length, all at once: 0.1 µs a header."""
-    register = np.full(len(lengths), 0xFFFFFFFF, dtype=np.uint32)
+    table, register = make_crc_table(), np.full(len(lengths), 0xFFFFFFFF, dtype=np.uint32)
     for byte in np.ascontiguousarray(lengths.astype("<u8")).view(np.uint8).reshape(-1, 8).T:
-        register = byte_words()[(register ^ byte) & np.uint32(0xFF)] ^ register >> np.uint32(8)
+        register = table[(register ^ byte) & np.uint32(0xFF)] ^ register >> np.uint32(8)
     crc = ~register
     return (crc >> np.uint32(15) | crc << np.uint32(17)) + np.uint32(MASK)
 

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from viaduct.data.notices import reason
-from viaduct.data.png_encoder import encode_png
+from viaduct.data.png import encode_png
 from viaduct.errors import BadData, BadValue
 from viaduct.path_errors import refuse_special_file
 

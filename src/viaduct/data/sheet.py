@@ -14,8 +14,7 @@ from viaduct.data.geometry import resample, stretch_axis
 from viaduct.data.notices import print_first_notices
 from viaduct.data.order import permutation, sample_generator
 from viaduct.data.places import check_place, write_result
-from viaduct.data.png import SIGNATURE
-from viaduct.data.png_encoder import encode_png
+from viaduct.data.png import SIGNATURE, encode_png
 from viaduct.data.preprocess import as_bytes, prepare_image, prepare_pixels
 from viaduct.data.records import Folder
 from viaduct.data.tfrecord import BadRecord

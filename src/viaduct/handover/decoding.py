@@ -19,7 +19,6 @@ import numpy as np
 
 from viaduct.data import jpeg, png
 from viaduct.errors import BadData, TooLarge
-from viaduct.extras import MissingExtra, is_installed
 
 PILLOW_FORMATS = ("GIF", "BMP", "WEBP", "TIFF")
 NOT_AN_IMAGE = "not an image of a known format"
@@ -81,9 +80,6 @@ def open_pillow(data: bytes) -> Any:
     instead = jpeg.describe_format(data)
     if not instead.startswith("it is a "):
         raise BadData(f"{NOT_AN_IMAGE}: {instead}.")
-    if not is_installed("PIL"):
-        missing = MissingExtra("PIL")
-        raise BadData(f"{instead}, which needs Pillow; JPEG and PNG do not.", *missing.hints)
     from PIL import Image, UnidentifiedImageError
 
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-from viaduct.data.png_encoder import encode_png
+from viaduct.data.png import encode_png
 from viaduct.data.source import Split
 from viaduct.data.synthetic import SYNTHETIC, stored_data
 from viaduct.errors import BadData, ViaductError

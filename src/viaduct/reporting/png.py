@@ -1,10 +1,11 @@
-"""Data URIs of images. The PNG encoder is data/png_encoder.py: pages are written without Pillow, which is an extra."""
+"""Images inside of pages, as data URIs."""
 
 from __future__ import annotations
 
 import base64
 
-from viaduct.data.png_encoder import Pixels, check_pixels, encode_png
+from viaduct.data.png import Bytes as Pixels
+from viaduct.data.png import check_pixels, encode_png
 
 __all__ = ["Pixels", "check_pixels", "data_uri", "encode_png"]
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from viaduct.data.png_encoder import encode_png
+from viaduct.data.png import encode_png
 from viaduct.devices.base import first_line
 from viaduct.recipes import Recipe
 from viaduct.training.callbacks import TensorBoard

@@ -174,7 +174,7 @@ def bench(
     out: Annotated[Path | None, typer.Option(help="Also write the figures here: a .json.", show_default=False)] = None,
 ) -> None:
     """Images/s of the training input in exact and fast mode, and of its peers, on the same files in one run."""
-    from viaduct.data.bench import check_figures_path, measure, write_figures
+    from viaduct.benching.input_pipeline import check_figures_path, measure, write_figures
 
     if out is not None:
         check_figures_path(out)

@@ -149,7 +149,7 @@ def check_sheet(sheet: Path) -> None:
     from viaduct.data.png import SIGNATURE
     from viaduct.extras import require
 
-    require("PIL", "torch")
+    require("torch")
     check_place(sheet, ".png", SIGNATURE, "a contact sheet", "--sheet")
     if sheet.exists():
         from viaduct.handover.prediction_sheet import is_sheet

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from command import started, viaduct
 from viaduct.atomic_files import name_temporary
-from viaduct.data.png_encoder import encode_png
+from viaduct.data.png import encode_png
 from viaduct.errors import BadValue
 from viaduct.handover.classifier import Classifier, open_run
 from viaduct.handover.exporting import safetensors

@@ -13,7 +13,7 @@ import torch
 from viaduct import recipes
 from viaduct.data import preprocess, references
 from viaduct.data.cifar10 import Cifar10
-from viaduct.data.png_encoder import encode_png
+from viaduct.data.png import encode_png
 from viaduct.data.records import Records
 from viaduct.data.source import Images
 from viaduct.handover.classifier import Classifier

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from command import viaduct
-from viaduct.data.png_encoder import encode_png
+from viaduct.data.png import encode_png
 from viaduct.data.shapes import Shapes
 from viaduct.extras import is_installed
 from viaduct.handover.classifier import open_run

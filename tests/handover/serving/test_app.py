@@ -12,7 +12,7 @@ from PIL import Image
 
 httpx = pytest.importorskip("httpx", reason="the tests of serve need httpx")
 
-from viaduct.data.png_encoder import encode_png  # noqa: E402
+from viaduct.data.png import encode_png  # noqa: E402
 from viaduct.handover.serving import intake  # noqa: E402
 from viaduct.handover.serving.limits import Limits, Refusal  # noqa: E402
 

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import torch
 
 from viaduct.data import jpeg, png, preprocess
-from viaduct.data.png_encoder import encode_png
+from viaduct.data.png import encode_png
 from viaduct.data.records import Records
 from viaduct.data.shapes import Shapes
 from viaduct.data.source import Images
