@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from viaduct.kernels.bottleneck import Weights
 from viaduct.kernels.cell import Pass, cell_fits, find_wirings, readers_of
+from viaduct.kernels.copies import Weights
 from viaduct.kernels.pooling import Pool, apply_pool
 from viaduct.kernels.terms import MOST_READERS, Term, state
 from viaduct.models.amoebanet import AmoebaNet

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from viaduct.kernels import grouped
+from viaduct.kernels.copies import Weights
 from viaduct.kernels.norm import (
     Norm,
     Sums,
@@ -27,8 +28,7 @@ from viaduct.kernels.norm import (
     masked_gradient_sums,
     rows_of,
 )
-
-Weights = dict[nn.Conv2d, Tensor]  # of convolutions, in the precision of computation
+from viaduct.kernels.parts import BottleneckParts, Layer
 
 
 @dataclass(frozen=True)
@@ -41,25 +41,29 @@ class Branch:
 
 
 class BottleneckFunction(torch.autograd.Function):
-    """block(x) for a block with conv1, norm1, conv2, norm2, conv3, norm3 and a shortcut."""
+    """A training pass of a block of such parts."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, block: Any, weights: Weights, *parameters: Tensor) -> Tensor:
-        x = x.to(weights[block.conv1].dtype).contiguous(memory_format=torch.channels_last)
-        branch1 = apply_pointwise(rows_of(x), block.conv1, block.norm1, weights)
+    def forward(ctx: Any, x: Tensor, parts: BottleneckParts, weights: Weights, *parameters: Tensor) -> Tensor:
+        x = x.to(weights[parts.conv1].dtype).contiguous(memory_format=torch.channels_last)
+        branch1 = apply_pointwise(rows_of(x), parts.conv1, parts.norm1, weights)
         first = images_like(apply_scale_shift(branch1.x, branch1.norm), x)
-        branch2, middle = apply_convolution(first, block.conv2, block.norm2, weights)
+        branch2, middle = apply_convolution(first, parts.conv2, parts.norm2, weights)
         second = apply_scale_shift(branch2.x, branch2.norm)
-        branch3 = apply_pointwise(second, block.conv3, block.norm3, weights)
-        side = None if isinstance(block.shortcut, nn.Identity) else apply_projection(x, block.shortcut, weights)
+        branch3 = apply_pointwise(second, parts.conv3, parts.norm3, weights)
+        side = None if parts.projection is None else apply_projection(x, parts.projection, weights)
         other, other_norm = (rows_of(x), None) if side is None else (side.x, side.norm)
         y, signs = apply_scale_shift_add(branch3.x, branch3.norm, other, other_norm)
-        ctx.block, ctx.branches, ctx.seen = block, (branch1, branch2, branch3, side), (x, first, second, signs)
+        ctx.save_for_backward(x)  # torch sees whether someone has changed it until then
+        ctx.parts, ctx.branches, ctx.seen = parts, (branch1, branch2, branch3, side), (first, second, signs)
         return images_like(y, middle)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
-        (branch1, branch2, branch3, side), (x, first, second, signs) = ctx.branches, ctx.seen
+        (x,) = ctx.saved_tensors
+        if ctx.branches is None:
+            raise RuntimeError("A block on kernels of viaduct has one backward pass; a second needs viaduct.unfuse.")
+        (branch1, branch2, branch3, side), (first, second, signs) = ctx.branches, ctx.seen
         gradient = gradient_rows(gradient, x.dtype)
         change, sums3 = masked_gradient_sums(gradient, branch3.x, branch3.norm, signs)
         at3 = input_gradient(change, branch3.x, branch3.norm, sums3)
@@ -67,37 +71,28 @@ class BottleneckFunction(torch.autograd.Function):
         change2 = at3 @ branch3.weight
         sums2 = gradient_sums(change2, branch2.x, branch2.norm)
         at2 = input_gradient(change2, branch2.x, branch2.norm, sums2, relu=True)
-        change1, weight2 = backpropagate_convolution(at2, first, branch2, ctx.block.conv2)
+        change1, weight2 = backpropagate_convolution(at2, first, branch2, ctx.parts.conv2)
         sums1 = gradient_sums(change1, branch1.x, branch1.norm)
         at1 = input_gradient(change1, branch1.x, branch1.norm, sums1, relu=True)
         made = [(weight_gradient(at1, rows_of(x)), sums1), (weight2, sums2), (weight3, sums3)]
         shortcut = change
         if side is not None:
-            shortcut, weight, sums = backpropagate_projection(change, x, side, ctx.block.shortcut)
+            shortcut, weight, sums = backpropagate_projection(change, x, side, ctx.parts.projection)
             made.append((weight, sums))
         result = shortcut.addmm_(
             at1, branch1.weight
         )  # in place: nothing else refers to it, and a copy would cost a pass
-        gradients = order_gradients(made, ctx.block)
-        ctx.branches = ctx.seen = ctx.block = None
+        gradients = order_gradients(made, ctx.parts)
+        ctx.branches = ctx.seen = ctx.parts = None
         return images_like(result, x), None, None, *gradients
 
 
-def layers_of(block: Any) -> list[tuple[nn.Conv2d, nn.BatchNorm2d]]:
-    layers = [(block.conv1, block.norm1), (block.conv2, block.norm2), (block.conv3, block.norm3)]
-    projected = [] if isinstance(block.shortcut, nn.Identity) else [(block.shortcut.conv, block.shortcut.norm)]
-    return [*layers, *projected]
-
-
-def parameters_of(block: Any) -> list[Tensor]:
-    return [tensor for conv, norm in layers_of(block) for tensor in (conv.weight, norm.weight, norm.bias)]
-
-
-def order_gradients(made: list[tuple[Tensor, Sums]], block: Any) -> list[Tensor]:
-    """Return gradients in the order and precision of `parameters_of`."""
+def order_gradients(made: list[tuple[Tensor, Sums]], parts: BottleneckParts) -> list[Tensor]:
+    """Return gradients in the order and precision of `parts.parameters`."""
     gradients = [tensor for weight, sums in made for tensor in (weight, sums.product, sums.total)]
-    wanted = parameters_of(block)
-    return [gradient.view(like.shape).to(like.dtype) for gradient, like in zip(gradients, wanted, strict=True)]
+    return [
+        gradient.view(like.shape).to(like.dtype) for gradient, like in zip(gradients, parts.parameters, strict=True)
+    ]
 
 
 def apply_pointwise(rows: Tensor, conv: nn.Conv2d, layer: nn.BatchNorm2d, weights: Weights) -> Branch:
@@ -117,18 +112,20 @@ def backpropagate_convolution(gradient: Tensor, x: Tensor, branch: Branch, conv:
     return rows_of(made), weight
 
 
-def apply_projection(x: Tensor, shortcut: Any, weights: Weights) -> Branch:
-    if shortcut.conv.stride == (1, 1):
-        return apply_pointwise(rows_of(x), shortcut.conv, shortcut.norm, weights)
-    return apply_convolution(x, shortcut.conv, shortcut.norm, weights)[0]
+def apply_projection(x: Tensor, layer: Layer, weights: Weights) -> Branch:
+    conv, norm = layer
+    if conv.stride == (1, 1):
+        return apply_pointwise(rows_of(x), conv, norm, weights)
+    return apply_convolution(x, conv, norm, weights)[0]
 
 
-def backpropagate_projection(change: Tensor, x: Tensor, side: Branch, shortcut: Any) -> tuple[Tensor, Tensor, Sums]:
+def backpropagate_projection(change: Tensor, x: Tensor, side: Branch, layer: Layer) -> tuple[Tensor, Tensor, Sums]:
+    conv, _ = layer
     sums = gradient_sums(change, side.x, side.norm, relu=False)
     at = input_gradient(change, side.x, side.norm, sums)
-    if shortcut.conv.stride == (1, 1):
+    if conv.stride == (1, 1):
         return at @ side.weight, weight_gradient(at, rows_of(x)), sums
-    return *backpropagate_convolution(at, x, side, shortcut.conv), sums
+    return *backpropagate_convolution(at, x, side, conv), sums
 
 
 def weight_gradient(gradient: Tensor, x: Tensor) -> Tensor:
