@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from viaduct.kernels import amoebanet
 from viaduct.kernels.bottleneck import BottleneckFunction
 from viaduct.kernels.copies import Copies
-from viaduct.kernels.fused import REPORT, FuseReport, unfuse
+from viaduct.kernels.fused import FuseReport, set_report, unfuse
 from viaduct.kernels.parts import BottleneckParts
 from viaduct.kernels.self_check import check_block
 from viaduct.kernels.stem import StemFunction
@@ -52,9 +52,7 @@ def fuse_parts(network: nn.Module, dtype: torch.dtype) -> FuseReport:
     if copies.weights:
         copies.attach(network)
     obstacle = None if fused or unfused else "it has no bottleneck block, which they are for"
-    report = FuseReport(tuple(fused), tuple(unfused), obstacle)
-    setattr(network, REPORT, report)
-    return report
+    return set_report(network, FuseReport(tuple(fused), tuple(unfused), obstacle))
 
 
 def visit(network: nn.Module, copies: Copies) -> Iterator[tuple[str, str | None]]:

@@ -1,11 +1,16 @@
-"""What of a network runs on our kernels: the report of `fuse`, and taking the kernels out again. No Triton here."""
+"""What of a network runs on our kernels: obstacles, the report of `fuse`, taking the kernels out again.
+
+No Triton is imported here: a model is asked and unfused also where none is installed.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from typing import TypeVar
 
+import torch
 from torch import nn
 
 from viaduct.kernels.copies import Copies
@@ -28,6 +33,32 @@ class FuseReport:
             return f"no part runs on kernels of viaduct: {self.obstacle}"
         lines = [f"{name}: as written, because {reason}" for name, reason in self.unfused]
         return "\n".join([f"{len(self.fused)} parts run on kernels of viaduct", *lines])
+
+
+def find_obstacle(network: nn.Module, dtype: torch.dtype) -> str | None:
+    """Return why no part of a network can run on our kernels here; None if nothing is known against it."""
+    devices = {parameter.device for parameter in network.parameters()}
+    kinds = sorted({device.type for device in devices})
+    if not devices:
+        return "it has no parameters"
+    if hasattr(network, "_orig_mod"):
+        return "it was compiled by torch.compile, which does not see them; fuse it before"
+    if kinds != ["cuda"]:
+        return f"they are for cuda, and the model is on {' and '.join(kinds)}"
+    if find_spec("triton") is None:
+        return "they are written in Triton, which is not installed"
+    if torch.version.hip is not None:
+        return "they are for NVIDIA cards"
+    capability = min(torch.cuda.get_device_capability(device) for device in devices)
+    if dtype == torch.bfloat16 and capability < (8, 0):
+        return f"this card does not compute in bfloat16 (compute capability {capability[0]}.{capability[1]})"
+    return None
+
+
+def set_report(network: nn.Module, report: FuseReport) -> FuseReport:
+    """Keep a report with the network; it is no part of its state."""
+    setattr(network, REPORT, report)
+    return report
 
 
 def is_fused(module: nn.Module) -> bool:

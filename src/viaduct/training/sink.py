@@ -321,14 +321,19 @@ class Feed:
 
     def run_on_side_stream(self, work: Work) -> None:
         """Run some work on another stream than the usual one, as while it is captured."""
-        if not self.vendor:
+        if self.vendor:
+            run_on_stream(self.vendor, self.side, work)
+        else:
             work()
-            return
-        usual = self.vendor.current_stream()
-        self.side.wait_stream(usual)
-        with self.vendor.stream(self.side):
-            work()
-        usual.wait_stream(self.side)
+
+
+def run_on_stream(vendor: Any, side: Any, work: Work) -> None:
+    """Run some work on a stream, after what the current one was given, which then waits for it."""
+    usual = vendor.current_stream()
+    side.wait_stream(usual)
+    with vendor.stream(side):
+        work()
+    usual.wait_stream(side)
 
 
 def cause_of(error: BaseException) -> BaseException:
