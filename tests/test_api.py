@@ -109,6 +109,15 @@ def test_a_model_for_an_old_card_or_without_triton_is_refused(monkeypatch: pytes
     assert fused.find_obstacle(model, torch.float16) is None
 
 
+def test_a_report_names_each_reason_once() -> None:
+    unfused = [("conv1", "of the stem"), *((f"layer1.{number}", "se is of type SEModule") for number in range(3))]
+    assert str(fused.FuseReport(("layer2.0",), tuple(unfused))).splitlines() == [
+        "1 parts run on kernels of viaduct",
+        "conv1: as written, because of the stem",
+        "layer1.0 and 2 more: as written, because se is of type SEModule",
+    ]
+
+
 def test_a_script_is_migrated_as_text() -> None:
     made = viaduct.migrate("import torch\nx = torch.ones(2).cuda()\n", to="npu")
     assert made.changed

@@ -31,8 +31,15 @@ class FuseReport:
     def __str__(self) -> str:
         if self.obstacle is not None:
             return f"no part runs on kernels of viaduct: {self.obstacle}"
-        lines = [f"{name}: as written, because {reason}" for name, reason in self.unfused]
+        reasons: dict[str, list[str]] = {}
+        for name, reason in self.unfused:
+            reasons.setdefault(reason, []).append(name)
+        lines = [f"{shorten_names(names)}: as written, because {reason}" for reason, names in reasons.items()]
         return "\n".join([f"{len(self.fused)} parts run on kernels of viaduct", *lines])
+
+
+def shorten_names(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
 
 
 def find_obstacle(network: nn.Module, dtype: torch.dtype) -> str | None:
