@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,16 +19,18 @@ from PIL import Image
 import viaduct
 from viaduct.comparison import Dump
 from viaduct.errors import BadValue, UnknownName, ViaductError
+from viaduct.kernels import fused
 from viaduct.recipes import load
 
 PAGE = Path(__file__).parents[1] / "docs" / "api.md"
 
 
 def test_the_surface_is_what_is_documented() -> None:
-    assert viaduct.__all__ == ["Migration", "RecordLoader", "Run", "compare", "migrate", "records", "train"]
+    functions = ["compare", "fuse", "fused_parts", "migrate", "records", "sink", "train", "unfuse"]
+    assert viaduct.__all__ == ["Migration", "RecordLoader", "Run", *functions]
     for name in viaduct.__all__:
         assert getattr(viaduct, name).__doc__
-    for name in ("compare", "migrate", "records", "train"):
+    for name in functions:
         assert f"viaduct.{name}(" in PAGE.read_text()
     with pytest.raises(AttributeError, match="no attribute 'fuze'"):
         _ = viaduct.fuze  # type: ignore[attr-defined]
@@ -55,6 +58,64 @@ def test_errors_are_exceptions(tmp_path: Path) -> None:
         viaduct.migrate(b"import torch")  # type: ignore[arg-type]
     with pytest.raises(BadValue):
         viaduct.migrate("def broken(:\n")
+
+
+def test_importing_it_takes_little_time() -> None:
+    code = "import time; began = time.perf_counter(); import viaduct; print(time.perf_counter() - began)"
+    done = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True) for _ in range(3)]
+    assert min(float(made.stdout) for made in done) < 0.05
+
+
+def test_a_model_that_cannot_be_fused_is_returned_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    model = torch.nn.Conv2d(3, 3, 3)
+    before = set(vars(model))
+    assert viaduct.fuse(model, torch.float16) is model
+    assert set(vars(model)) - before == {"_viaduct_fuse_report"}
+    report = viaduct.fused_parts(model)
+    assert (report.fused, report.unfused) == ((), ())
+    assert report.obstacle == "they are for cuda, and the model is on cpu"
+    assert caplog.messages == [f"viaduct.fuse: no part runs on kernels of viaduct: {report.obstacle}"]
+    assert viaduct.unfuse(model) is model
+    assert set(vars(model)) == before
+    assert "was not called" in str(viaduct.fused_parts(model).obstacle)
+
+
+def test_a_model_that_must_be_fused_and_cannot_be_is_refused() -> None:
+    with pytest.raises(BadValue, match="the model is on cpu"):
+        viaduct.fuse(torch.nn.Linear(2, 2), strict=True)
+    with pytest.raises(BadValue, match="it has no parameters"):
+        viaduct.fuse(torch.nn.ReLU(), strict=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, "fp32", 16, None])
+def test_another_precision_of_the_kernels_is_refused(dtype: Any) -> None:
+    with pytest.raises(BadValue, match=r"torch\.bfloat16 or torch\.float16"):
+        viaduct.fuse(torch.nn.Linear(2, 2), dtype)
+
+
+def test_what_is_no_model_is_refused() -> None:
+    with pytest.raises(BadValue, match="of type str"):
+        viaduct.fuse("resnet50")  # type: ignore[type-var]
+
+
+def test_a_model_for_an_old_card_or_without_triton_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = torch.nn.Linear(2, 2)
+    monkeypatch.setattr(model, "parameters", lambda: [SimpleNamespace(device=torch.device("cuda", 0))])
+    monkeypatch.setattr(fused, "find_spec", lambda name: None)
+    assert fused.find_obstacle(model, torch.bfloat16) == "they are written in Triton, which is not installed"
+    monkeypatch.setattr(fused, "find_spec", lambda name: name)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
+    assert "does not compute in bfloat16 (compute capability 7.5)" in str(fused.find_obstacle(model, torch.bfloat16))
+    assert fused.find_obstacle(model, torch.float16) is None
+
+
+def test_a_report_names_each_reason_once() -> None:
+    unfused = [("conv1", "of the stem"), *((f"layer1.{number}", "se is of type SEModule") for number in range(3))]
+    assert str(fused.FuseReport(("layer2.0",), tuple(unfused))).splitlines() == [
+        "1 parts run on kernels of viaduct",
+        "conv1: as written, because of the stem",
+        "layer1.0 and 2 more: as written, because se is of type SEModule",
+    ]
 
 
 def test_a_script_is_migrated_as_text() -> None:
@@ -89,7 +150,7 @@ def test_the_examples_of_the_page_run(
 ) -> None:
     caplog.set_level(logging.INFO, "viaduct")
     examples = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S)
-    assert len(examples) == 4
+    assert len(examples) == 6
     names: dict[str, Any] = {}
     capsys.readouterr()
     for example in examples:
@@ -103,6 +164,8 @@ def test_the_examples_of_the_page_run(
     printed = capsys.readouterr()
     assert "torch.Size([2, 3, 32, 32])" in printed.out
     assert printed.err == ""
+    assert "model is on cpu" in printed.out
+    assert sum("cpu captures no graphs" in record.getMessage() for record in caplog.records) == 1
     assert names["drift"].exit_code == 0
     assert names["drift"].rows
 

@@ -1,7 +1,7 @@
 """viaduct carries the training of image classifiers onto the accelerator you were given.
 
-From Python (docs/api.md): `viaduct.train`, `viaduct.records`, `viaduct.compare`, `viaduct.migrate`. Importing this
-package imports no other module of it, and no torch.
+From Python (docs/api.md): `viaduct.train`, `viaduct.records`, `viaduct.fuse`, `viaduct.sink`, `viaduct.compare`,
+`viaduct.migrate`. Importing this package imports no other module of it, and no torch.
 """
 
 from __future__ import annotations
@@ -9,10 +9,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from viaduct.api import Migration, RecordLoader, Run, compare, migrate, records, train
+    from viaduct.api import (
+        Migration,
+        RecordLoader,
+        Run,
+        compare,
+        fuse,
+        fused_parts,
+        migrate,
+        records,
+        sink,
+        train,
+        unfuse,
+    )
 
 __version__ = "0.1.0"
-__all__ = ["Migration", "RecordLoader", "Run", "compare", "migrate", "records", "train"]
+__all__ = [
+    "Migration", "RecordLoader", "Run", "compare", "fuse", "fused_parts", "migrate", "records", "sink", "train",
+    "unfuse",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

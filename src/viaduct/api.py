@@ -4,8 +4,10 @@
     loader = viaduct.records("records/", preprocess="official", batch=256)
     drift = viaduct.compare("dump_a/", "dump_b/")
     migrated = viaduct.migrate(source_text, to="npu")
+    model = viaduct.fuse(torchvision.models.resnet50().cuda())
+    with viaduct.sink(step, steps=100) as run: loss = run(images, labels)
 
-torch is imported by `train` and `records`, when they are called.
+torch is imported by `train`, `records`, `fuse` and `sink`, when they are called.
 """
 
 from __future__ import annotations
@@ -13,20 +15,24 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from viaduct.errors import BadValue
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    import torch
+    from torch import Tensor, nn
 
     from viaduct.comparison.drift import Drift
+    from viaduct.kernels.fused import FuseReport
     from viaduct.migration.findings import Finding
     from viaduct.recipes import Loaded, Recipe
+    from viaduct.training.step_sink import StepSink
 
+Network = TypeVar("Network", bound="nn.Module")
 LOGGER = logging.getLogger("viaduct")
 
 
@@ -193,6 +199,72 @@ def records(
     _, torch_device = devices.pick(device)
     split = images.train if train else images.validation
     return RecordLoader(source.open_batches(split, device=torch_device, train=train, seed=seed))
+
+
+def fuse(model: Network, dtype: Literal["bf16", "fp16"] | torch.dtype = "bf16", *, strict: bool = False) -> Network:
+    """Let the bottleneck blocks of a model train on kernels of viaduct, in its own memory; return the model.
+
+    Blocks of torchvision's and timm's ResNet, ResNeXt, Wide-ResNet and RegNet, and ours, are found by structure and
+    checked. Weights and `state_dict` stay; an evaluation, and a pass in another precision than `dtype`, run as written.
+    `fused_parts` says what was fused and why the rest was not. Where nothing can be (no NVIDIA card, no Triton) the
+    model stays as it is and the log says why; with `strict` that is an error.
+    """
+    from torch import nn
+
+    from viaduct.kernels.fused import FuseReport, find_obstacle, set_report
+
+    if not isinstance(model, nn.Module):
+        raise BadValue(f"the model is of type {type(model).__name__}; it must be a torch.nn.Module.")
+    precision = find_dtype(dtype)
+    unfuse(model)
+    obstacle = find_obstacle(model, precision)
+    if obstacle is not None:
+        report = set_report(model, FuseReport(obstacle=obstacle))
+    else:
+        from viaduct.kernels.fuse import fuse_parts  # here, for it imports Triton
+
+        report = fuse_parts(model, precision)
+    if strict and not report.fused:
+        raise BadValue(f"viaduct.fuse: {report}.", "Without strict=True the model runs as it is written.")
+    for line in str(report).splitlines():
+        LOGGER.log(logging.INFO if report.fused else logging.WARNING, "viaduct.fuse: %s", line)
+    return model
+
+
+def find_dtype(dtype: str | torch.dtype) -> torch.dtype:
+    """Return torch's name of a precision that the kernels compute in."""
+    import torch
+
+    known: dict[Any, torch.dtype] = {"bf16": torch.bfloat16, "fp16": torch.float16}
+    found = known.get(dtype, dtype)
+    if found not in known.values():
+        raise BadValue(f"viaduct.fuse: dtype is {dtype!r}; the kernels compute in torch.bfloat16 or torch.float16.")
+    return known["bf16"] if found == torch.bfloat16 else known["fp16"]
+
+
+def unfuse(model: Network) -> Network:
+    """Let every part of a model run as it is written again; return the model."""
+    from viaduct.kernels.fused import unfuse as take_out_kernels
+
+    return take_out_kernels(model)
+
+
+def fused_parts(model: nn.Module) -> FuseReport:
+    """Return what the last `fuse` of this model did: `fused` names, `unfused` names with reasons, `obstacle`."""
+    from viaduct.kernels.fused import FuseReport, read_report
+
+    return read_report(model) or FuseReport(obstacle="viaduct.fuse was not called with this model")
+
+
+def sink(step: Callable[..., Any], steps: int = 100) -> StepSink:
+    """Return a context in which a step of one's own is captured once as a graph and replayed.
+
+    `step` takes tensors and returns a tensor, a tuple of tensors or None. The host waits for the device after every
+    `steps` calls, and at the end. Where the device captures no graphs each call runs the step itself.
+    """
+    from viaduct.training.step_sink import StepSink
+
+    return StepSink(step, steps)
 
 
 def compare(left: str | Path, right: str | Path, **options: Any) -> Drift:

@@ -10,14 +10,18 @@ from __future__ import annotations
 import copy
 import json
 import sys
+from functools import partial
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from kernels.foreign_blocks import FOREIGN
 from viaduct.kernels import grouped, grouped_cuda, norm, pooling, stem
 from viaduct.kernels.amoebanet import list_stem_readers
-from viaduct.kernels.cell import Pass
+from viaduct.kernels.cell import CellPass
 from viaduct.kernels.fuse import fuse
 from viaduct.kernels.pooling import Pool
 from viaduct.kernels.terms import OutputBuffer, Term, sum_terms
@@ -89,6 +93,21 @@ def check_blocks(
     """A strided block with a projection and one without, one behind the other; `mean`: and a mean over the pixels."""
     style = Style(same=same)
     network = nn.Sequential(kind(32, filters, 2, style, True), kind(filters * kind.expansion, filters, 1, style))
+    return compare_network(network, 32, size, count, device, dtype, own, mean)
+
+
+def check_foreign(
+    kind: str, size: int = 8, count: int = 2, device: str = "cpu", dtype: torch.dtype = torch.float32, own: bool = True
+) -> Errors:
+    """The same of blocks as other packages write them."""
+    return compare_network(FOREIGN[kind](), 32, size, count, device, dtype, own)
+
+
+def compare_network(
+    network: nn.Module, channels: int, size: int, count: int, device: str, dtype: torch.dtype, own: bool,
+    mean: bool = False,
+) -> Errors:  # fmt: skip
+    """Two blocks on our kernels against the same blocks in float64."""
     network = network.to(device, memory_format=torch.channels_last)
     for layer in network.modules():
         if isinstance(layer, nn.BatchNorm2d):
@@ -97,7 +116,7 @@ def check_blocks(
             layer.weight.data = layer.weight.data.to(dtype).float()
     reference = copy.deepcopy(network).double()
     assert not own or fuse(network, dtype) == 2
-    x = draw_images(count, 32, size, size, device=device, dtype=dtype).requires_grad_()
+    x = draw_images(count, channels, size, size, device=device, dtype=dtype).requires_grad_()
     true_x = x.detach().double().requires_grad_()
     with torch.autocast(device, dtype, enabled=not own):
         y = network(x)
@@ -286,7 +305,7 @@ def through(cells: nn.ModuleList, x: Tensor, keep: Tensor | None, dtype: torch.d
     weights = {conv: conv.weight.detach().to(dtype) for conv in cells.modules() if isinstance(conv, nn.Conv2d)}
     *after, before, later = sum_terms([Term(x)], list_stem_readers(cells[0]))
     for cell in cells:
-        made = Pass(cell, weights, 2, keep).run(before, after)
+        made = CellPass(cell, weights, 2, keep).run(before, after)
         before, after, later = made[0], later, made[1]
     return before
 
@@ -317,6 +336,8 @@ CASES = {
     "bottleneck SAME, odd size": lambda: check_blocks(Bottleneck, same=True, filters=16, size=7),
     "bottleneck, mean": lambda: check_blocks(Bottleneck, same=False, filters=16, size=6, mean=True),
     "grouped bottleneck": lambda: check_blocks(GroupedBottleneck, same=True, filters=128, size=6),
+    **{f"{kind} block": partial(check_foreign, kind) for kind in FOREIGN},
+    "torchvision block, odd size": lambda: check_foreign("torchvision", size=7),
     "groups of 4": lambda: check_grouped(128, 32, 1, 7),
     "groups of 4, stride 2, SAME": lambda: check_grouped(128, 32, 2, 8, same=True),
     "groups of 8, stride 2, SAME, odd size": lambda: check_grouped(128, 16, 2, 7, same=True),

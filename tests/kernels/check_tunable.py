@@ -56,14 +56,14 @@ def measure_errors(key: Key, device: torch.device, points: int, draws: random.Ra
 
 def record_networks() -> list[Key]:
     """Return what parts of networks launch in a forward and a backward pass: a stem, bottlenecks, cells."""
-    import checks
+    import check_kernels
 
     from viaduct.models.resnet import Bottleneck
 
     with record_launches() as launches:
-        checks.check_stem(same=False)
-        checks.check_blocks(Bottleneck, same=False, filters=16, mean=True)
-        checks.check_cells()
+        check_kernels.check_stem(same=False)
+        check_kernels.check_blocks(Bottleneck, same=False, filters=16, mean=True)
+        check_kernels.check_cells()
     return list(launches)
 
 

@@ -1,6 +1,13 @@
-"""What our kernels take over in a network, and what they leave alone. No kernel runs here."""
+"""What our kernels take over in a network, and what they leave alone.
+
+What a network of another package does on them is asked in Triton's interpreter, by check_fusing.py."""
 
 import copy
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -8,6 +15,7 @@ from torch import nn
 
 pytest.importorskip("triton", reason="Triton is not installed")
 
+from kernels.foreign_blocks import SmallResNet
 from viaduct.kernels.cell import can_fuse_cell
 from viaduct.kernels.fuse import fuse
 from viaduct.models.amoebanet import AmoebaNet
@@ -52,3 +60,35 @@ def test_a_state_with_too_many_readers_is_left_alone() -> None:
     )
     assert not can_fuse_cell(Cell(crowded, 8, Previous(8, halved=False), 16, 1))
     assert can_fuse_cell(Cell(NORMAL, 8, Previous(8, halved=False), 16, 1))
+
+
+CHECKS = Path(__file__).with_name("check_fusing.py")
+NAMES = [line[10:].split("(")[0] for line in CHECKS.read_text().splitlines() if line.startswith("def check_")]
+
+
+@pytest.fixture(scope="module")
+def failures() -> dict[str, str]:
+    """Run in a process of its own: Triton decides at its import whether it interprets."""
+    made = subprocess.run(
+        [sys.executable, str(CHECKS)],
+        env=os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONWARNINGS": "ignore"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert made.returncode == 0, made.stderr
+    found: dict[str, str] = json.loads(made.stdout)
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_network_of_another_package(failures: dict[str, str], name: str) -> None:
+    assert failures[name] == ""
+
+
+def test_without_a_card_and_without_the_interpreter_blocks_run_as_written() -> None:
+    network = SmallResNet()
+    plain = copy.deepcopy(network)
+    assert fuse(network, torch.float32) == 2
+    images = torch.randn(2, 3, 32, 32)
+    assert torch.equal(network(images), plain(images))

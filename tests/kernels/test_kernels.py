@@ -29,6 +29,8 @@ def errors() -> dict[str, dict[str, float]]:
 
 CASES = [
     "stem", "stem SAME", "bottleneck", "bottleneck SAME, odd size", "bottleneck, mean", "grouped bottleneck",
+    "torchvision block", "torchvision grouped block", "torchvision RegNet block", "timm block", "timm RegNet block",
+    "torchvision block, odd size",
     "groups of 4", "groups of 4, stride 2, SAME", "groups of 8, stride 2, SAME, odd size", "groups of 32, stride 2",
     "norm", "norm of one row tile", "max pool 3x3", "max pool 3x3, stride 2, odd size",
     "max pool 3x3, stride 2, even size", "max pool 2x2", "max pool 2x2, stride 2", "average pool 3x3",

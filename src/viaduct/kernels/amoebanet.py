@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from viaduct.kernels.bottleneck import Weights
 from viaduct.kernels.cell import CellPass, can_fuse_cell, find_wirings, list_readers
+from viaduct.kernels.copies import Weights
 from viaduct.kernels.pooling import Pool, apply_pool
 from viaduct.kernels.terms import MOST_READERS, Term, sum_terms
 from viaduct.models.amoebanet import AmoebaNet

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from viaduct.kernels import grouped
+from viaduct.kernels.copies import Weights
 from viaduct.kernels.norm import (
     Norm,
     Sums,
@@ -27,8 +28,7 @@ from viaduct.kernels.norm import (
     masked_gradient_sums,
     rows_of,
 )
-
-Weights = dict[nn.Conv2d, Tensor]  # weights of convolutions, cast to the precision of computation
+from viaduct.kernels.parts import BottleneckParts, Layer
 
 
 @dataclass(frozen=True)
@@ -41,25 +41,29 @@ class Branch:
 
 
 class BottleneckFunction(torch.autograd.Function):
-    """block(x) for a block with conv1, norm1, conv2, norm2, conv3, norm3 and a shortcut."""
+    """A training pass of a block of such parts."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, block: Any, weights: Weights, *parameters: Tensor) -> Tensor:
-        x = x.to(weights[block.conv1].dtype).contiguous(memory_format=torch.channels_last)
-        branch1 = apply_pointwise(rows_of(x), block.conv1, block.norm1, weights)
+    def forward(ctx: Any, x: Tensor, parts: BottleneckParts, weights: Weights, *parameters: Tensor) -> Tensor:
+        x = x.to(weights[parts.conv1].dtype).contiguous(memory_format=torch.channels_last)
+        branch1 = apply_pointwise(rows_of(x), parts.conv1, parts.norm1, weights)
         first = images_like(apply_scale_shift(branch1.x, branch1.norm), x)
-        branch2, middle = apply_convolution(first, block.conv2, block.norm2, weights)
+        branch2, middle = apply_convolution(first, parts.conv2, parts.norm2, weights)
         second = apply_scale_shift(branch2.x, branch2.norm)
-        branch3 = apply_pointwise(second, block.conv3, block.norm3, weights)
-        projection = None if isinstance(block.shortcut, nn.Identity) else apply_projection(x, block.shortcut, weights)
+        branch3 = apply_pointwise(second, parts.conv3, parts.norm3, weights)
+        projection = None if parts.projection is None else apply_projection(x, parts.projection, weights)
         other, other_norm = (rows_of(x), None) if projection is None else (projection.x, projection.norm)
         y, signs = apply_scale_shift_add(branch3.x, branch3.norm, other, other_norm)
-        ctx.block, ctx.branches, ctx.saved = block, (branch1, branch2, branch3, projection), (x, first, second, signs)
+        ctx.save_for_backward(x)  # torch notices if it is changed before the backward pass
+        ctx.parts, ctx.branches, ctx.saved = parts, (branch1, branch2, branch3, projection), (first, second, signs)
         return images_like(y, middle)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
-        (branch1, branch2, branch3, projection), (x, first, second, signs) = ctx.branches, ctx.saved
+        (x,) = ctx.saved_tensors
+        if ctx.branches is None:
+            raise RuntimeError("A block on kernels of viaduct has one backward pass; a second needs viaduct.unfuse.")
+        (branch1, branch2, branch3, projection), (first, second, signs) = ctx.branches, ctx.saved
         gradient = gradient_rows(gradient, x.dtype)
         masked_gradient, sums3 = masked_gradient_sums(gradient, branch3.x, branch3.norm, signs)
         conv3_gradient = input_gradient(masked_gradient, branch3.x, branch3.norm, sums3)
@@ -67,38 +71,26 @@ class BottleneckFunction(torch.autograd.Function):
         second_gradient = conv3_gradient @ branch3.weight
         sums2 = gradient_sums(second_gradient, branch2.x, branch2.norm)
         conv2_gradient = input_gradient(second_gradient, branch2.x, branch2.norm, sums2, relu=True)
-        first_gradient, weight2 = backpropagate_convolution(conv2_gradient, first, branch2, ctx.block.conv2)
+        first_gradient, weight2 = backpropagate_convolution(conv2_gradient, first, branch2, ctx.parts.conv2)
         sums1 = gradient_sums(first_gradient, branch1.x, branch1.norm)
         conv1_gradient = input_gradient(first_gradient, branch1.x, branch1.norm, sums1, relu=True)
         layer_gradients = [(weight_gradient(conv1_gradient, rows_of(x)), sums1), (weight2, sums2), (weight3, sums3)]
         shortcut = masked_gradient
         if projection is not None:
-            shortcut, weight, sums = backpropagate_projection(masked_gradient, x, projection, ctx.block.shortcut)
+            shortcut, weight, sums = backpropagate_projection(masked_gradient, x, projection, ctx.parts.projection)
             layer_gradients.append((weight, sums))
         # In place: nothing else refers to the shortcut's gradient, and a copy would cost a pass over memory.
         x_gradient = shortcut.addmm_(conv1_gradient, branch1.weight)
-        gradients = order_gradients(layer_gradients, ctx.block)
-        ctx.branches = ctx.saved = ctx.block = None
+        gradients = order_gradients(layer_gradients, ctx.parts)
+        ctx.branches = ctx.saved = ctx.parts = None
         return images_like(x_gradient, x), None, None, *gradients
 
 
-def list_layers(block: Any) -> list[tuple[nn.Conv2d, nn.BatchNorm2d]]:
-    """Return each convolution of a block with its norm; the shortcut's projection is last."""
-    layers = [(block.conv1, block.norm1), (block.conv2, block.norm2), (block.conv3, block.norm3)]
-    projected = [] if isinstance(block.shortcut, nn.Identity) else [(block.shortcut.conv, block.shortcut.norm)]
-    return [*layers, *projected]
-
-
-def list_parameters(block: Any) -> list[Tensor]:
-    """Return the trained tensors of a block in the order of `list_layers`."""
-    return [tensor for conv, norm in list_layers(block) for tensor in (conv.weight, norm.weight, norm.bias)]
-
-
-def order_gradients(layer_gradients: list[tuple[Tensor, Sums]], block: Any) -> list[Tensor]:
-    """Return the gradients in the order, shape and dtype of `list_parameters`."""
+def order_gradients(layer_gradients: list[tuple[Tensor, Sums]], parts: BottleneckParts) -> list[Tensor]:
+    """Return the gradients in the order, shape and dtype of `parts.parameters`."""
     gradients = [tensor for weight, sums in layer_gradients for tensor in (weight, sums.product, sums.total)]
-    parameters = list_parameters(block)
-    return [gradient.view(like.shape).to(like.dtype) for gradient, like in zip(gradients, parameters, strict=True)]
+    pairs = zip(gradients, parts.parameters, strict=True)
+    return [gradient.view(parameter.shape).to(parameter.dtype) for gradient, parameter in pairs]
 
 
 def apply_pointwise(rows: Tensor, conv: nn.Conv2d, layer: nn.BatchNorm2d, weights: Weights) -> Branch:
@@ -121,22 +113,24 @@ def backpropagate_convolution(gradient: Tensor, x: Tensor, branch: Branch, conv:
     return rows_of(x_gradient), weight
 
 
-def apply_projection(x: Tensor, shortcut: Any, weights: Weights) -> Branch:
+def apply_projection(x: Tensor, layer: Layer, weights: Weights) -> Branch:
     """Run the 1x1 convolution of a shortcut, which may have a stride, and compute its norm."""
-    if shortcut.conv.stride == (1, 1):
-        return apply_pointwise(rows_of(x), shortcut.conv, shortcut.norm, weights)
-    return apply_convolution(x, shortcut.conv, shortcut.norm, weights)[0]
+    conv, norm = layer
+    if conv.stride == (1, 1):
+        return apply_pointwise(rows_of(x), conv, norm, weights)
+    return apply_convolution(x, conv, norm, weights)[0]
 
 
 def backpropagate_projection(
-    masked_gradient: Tensor, x: Tensor, projection: Branch, shortcut: Any
+    masked_gradient: Tensor, x: Tensor, projection: Branch, layer: Layer
 ) -> tuple[Tensor, Tensor, Sums]:
     """Return the gradients w.r.t. input and weight of a shortcut's convolution, and the sums for its norm."""
+    conv, _ = layer
     sums = gradient_sums(masked_gradient, projection.x, projection.norm, relu=False)
     conv_gradient = input_gradient(masked_gradient, projection.x, projection.norm, sums)
-    if shortcut.conv.stride == (1, 1):
+    if conv.stride == (1, 1):
         return conv_gradient @ projection.weight, weight_gradient(conv_gradient, rows_of(x)), sums
-    return *backpropagate_convolution(conv_gradient, x, projection, shortcut.conv), sums
+    return *backpropagate_convolution(conv_gradient, x, projection, conv), sums
 
 
 def weight_gradient(gradient: Tensor, x: Tensor) -> Tensor:

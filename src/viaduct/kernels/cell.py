@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from viaduct.kernels import grouped
-from viaduct.kernels.bottleneck import Weights, weight_gradient
+from viaduct.kernels.bottleneck import weight_gradient
+from viaduct.kernels.copies import Weights
 from viaduct.kernels.halves import HalvedFunction
 from viaduct.kernels.norm import rows_of
 from viaduct.kernels.pooling import Pool, as_rows

@@ -1,11 +1,16 @@
 """Replace the forward method of known modules of a network by one that uses our kernels.
 
-Weights, names and checkpoints stay the same. Only passes in training mode change; evaluation runs the original
-forward. Before each training pass all weights of convolutions are cast to the precision of computation at once.
+Weights, names and checkpoints stay the same. Only passes in training mode change; evaluation runs the original forward,
+and so does a pass in another precision. Bottleneck blocks are found by their structure (parts.py); a block that is not
+of our own classes is first run beside the reference arithmetic (self_check.py).
 """
 
 from __future__ import annotations
 
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -13,61 +18,75 @@ import torch
 from torch import Tensor, nn
 
 from viaduct.kernels import amoebanet
-from viaduct.kernels.bottleneck import BottleneckFunction, Weights, list_layers, list_parameters
+from viaduct.kernels.bottleneck import BottleneckFunction
+from viaduct.kernels.copies import Copies
+from viaduct.kernels.fused import FuseReport, set_report, unfuse
+from viaduct.kernels.parts import BottleneckParts
+from viaduct.kernels.self_check import check_block
 from viaduct.kernels.stem import StemFunction
 from viaduct.models.amoebanet import AmoebaNet
 from viaduct.models.padding import SameConv2d, same_padding
-from viaduct.models.resnet import Bottleneck, Stem
+from viaduct.models.resnet import Stem
 
+LOGGER = logging.getLogger("viaduct")
 MAX_ELEMENTS = 2**31 - 1  # of a tensor: kernels compute offsets in 32 bits
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # Triton's kernels run on the CPU, for tests
+SEPARATE_STEM = "the layers of the stem are no module of their own, which our kernel would need"
 
 
 def fuse(network: nn.Module, dtype: torch.dtype) -> int:
-    """Make known modules of the network run on our kernels, computing in `dtype`; return their number."""
-    weights: Weights = {}
-    fused = 0
-    for module in network.modules():
-        if isinstance(module, Bottleneck) and can_fuse_block(module):
-            weights |= {conv: make_cast_copy(conv.weight, dtype) for conv, _ in list_layers(module)}
-            module.forward = partial(bottleneck_forward, module, weights)  # type: ignore[method-assign]
-        elif isinstance(module, Stem) and can_fuse_stem(module):
-            module.forward = partial(stem_forward, module, dtype)  # type: ignore[method-assign]
-        elif isinstance(module, AmoebaNet) and has_plain_norms(module) and amoebanet.can_fuse_network(module):
-            weights |= {conv: make_cast_copy(conv.weight, dtype) for conv in amoebanet.convolutions(module)}
-            module.forward = partial(amoebanet_forward, module, weights, dtype)  # type: ignore[method-assign]
-            fused += len(module.cells)  # the stem's norm is counted below
+    """Make known parts of the network run on our kernels, computing in `dtype`; return how many."""
+    return len(fuse_parts(network, dtype).fused)
+
+
+def fuse_parts(network: nn.Module, dtype: torch.dtype) -> FuseReport:
+    """Do the same, and return which parts these are and which are not; the network keeps the report."""
+    unfuse(network)
+    copies = Copies(dtype)
+    fused, unfused = [], []
+    for name, outcome in visit(network, copies):
+        if outcome is None:
+            fused.append(name)
         else:
-            continue
-        fused += 1
-    if weights:
-        network.register_forward_pre_hook(partial(update_cast_copies, weights))
-    return fused
+            unfused.append((name, outcome))
+    if copies.weights:
+        copies.attach(network)
+    obstacle = None if fused or unfused else "it has no bottleneck block, which they are for"
+    return set_report(network, FuseReport(tuple(fused), tuple(unfused), obstacle))
 
 
-def make_cast_copy(weight: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return the weight itself if it has the dtype, else an empty copy that `update_cast_copies` fills."""
-    return weight.detach() if weight.dtype == dtype else torch.empty_like(weight, dtype=dtype, requires_grad=False)
+def visit(network: nn.Module, copies: Copies) -> Iterator[tuple[str, str | None]]:
+    """Put kernels into the parts that they fit; yield names of parts, with a reason where they do not fit."""
+    for name, module in network.named_modules():
+        if isinstance(module, Stem):
+            if can_fuse_stem(module):
+                module.forward = partial(stem_forward, module, copies.dtype)  # type: ignore[method-assign]
+                yield name, None
+        elif isinstance(module, AmoebaNet):
+            if has_plain_norms(module) and amoebanet.can_fuse_network(module):
+                copies.add(amoebanet.convolutions(module))
+                module.forward = partial(amoebanet_forward, module, copies)  # type: ignore[method-assign]
+                yield from ((f"{name}.cells.{cell}".lstrip("."), None) for cell in module.cells)
+                yield name, None  # and the stem's norm
+        elif has_separate_stem(module):
+            yield f"{name}.conv1".lstrip("."), SEPARATE_STEM
+        elif (outcome := check_block(module)) is not None:
+            if isinstance(outcome, BottleneckParts):
+                copies.add(outcome.convolutions)
+                module.forward = partial(bottleneck_forward, module, outcome, copies)
+            yield name, outcome if isinstance(outcome, str) else None
 
 
-@torch.no_grad()
-def update_cast_copies(weights: Weights, network: nn.Module, inputs: Any) -> None:
-    """Copy the weights into their casts before a training pass (a forward pre-hook)."""
-    outdated = [(copy, conv.weight) for conv, copy in weights.items() if copy.dtype != conv.weight.dtype]
-    if network.training and outdated:
-        torch._foreach_copy_([copy for copy, _ in outdated], [weight for _, weight in outdated])
+def has_separate_stem(module: nn.Module) -> bool:
+    """Return True for a network whose stem is a few layers beside its stages, as torchvision's and timm's."""
+    conv, pool = getattr(module, "conv1", None), getattr(module, "maxpool", None)
+    return isinstance(conv, nn.Module) and isinstance(pool, nn.Module) and hasattr(module, "layer1")
 
 
 def has_plain_norms(module: nn.Module) -> bool:
     """Return True for plain batch norms with weights and a fixed momentum; SyncBN needs other ranks."""
     norms = [layer for layer in module.modules() if isinstance(layer, nn.modules.batchnorm._BatchNorm)]
     return all(type(layer) is nn.BatchNorm2d and layer.affine and layer.momentum is not None for layer in norms)
-
-
-def can_fuse_block(block: Bottleneck) -> bool:
-    """Return True for 1x1, any and 1x1 convolution, with multiples of 16 channels and plain norms."""
-    pointwise = block.conv1.kernel_size == block.conv3.kernel_size == (1, 1) and block.conv1.stride == (1, 1)
-    has_aligned_channels = all(conv.out_channels % 16 == 0 for conv in (block.conv1, block.conv3))
-    return pointwise and has_aligned_channels and has_plain_norms(block)
 
 
 def can_fuse_stem(stem: Stem) -> bool:
@@ -79,12 +98,40 @@ def can_fuse_stem(stem: Stem) -> bool:
     return has_known_shape and not isinstance(stem.pool, nn.Identity) and has_plain_norms(stem)
 
 
-def bottleneck_forward(block: Any, weights: Weights, x: Tensor) -> Tensor:
-    """Run a bottleneck on our kernels; in evaluation, or if a tensor is too large, its own forward."""
-    if not block.training or x.shape[0] * block.conv3.out_channels * x.shape[2] * x.shape[3] > MAX_ELEMENTS:
-        return type(block).forward(block, x)  # type: ignore[no-any-return]
-    y: Tensor = BottleneckFunction.apply(x, block, weights, *list_parameters(block))  # type: ignore[no-untyped-call]
-    return y
+def bottleneck_forward(block: Any, parts: BottleneckParts, copies: Copies, *inputs: Any, **named: Any) -> Any:
+    """Run a bottleneck on our kernels; its own forward where they cannot compute the pass."""
+    if named or len(inputs) != 1 or not can_compute(block, parts, copies, inputs[0]):
+        return type(block).forward(block, *inputs, **named)
+    (x,) = inputs
+    with torch.cuda.device(x.device) if x.is_cuda else nullcontext():
+        return BottleneckFunction.apply(x, parts, copies.get(parts.convolutions), *parts.parameters)  # type: ignore[no-untyped-call]
+
+
+def can_compute(block: nn.Module, parts: BottleneckParts, copies: Copies, x: Tensor) -> bool:
+    """Return True if our kernels compute this pass: in training, on the card, in their precision, of usual sizes."""
+    if not block.training or not all(norm.training for _, norm in parts.layers):
+        return False
+    if not (x.is_cuda or INTERPRETED) or x.ndim != 4:
+        return False
+    count, channels, height, width = x.shape
+    widest = max(channels, *(conv.out_channels for conv in parts.convolutions))
+    if count * height * width * widest > MAX_ELEMENTS or count * height * width <= 4:  # the latter: torch's own error
+        return False
+    return is_in_precision(x, copies)
+
+
+def is_in_precision(x: Tensor, copies: Copies) -> bool:
+    """Return True if the network computes in the precision of the kernels: by autocast, or because its tensors do."""
+    kind = x.device.type
+    precision = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
+    if precision != copies.dtype and not copies.is_precision_noted:
+        copies.is_precision_noted = True
+        LOGGER.warning(
+            "blocks run as written, because they compute in %s here and viaduct's kernels in %s",
+            precision,
+            copies.dtype,
+        )
+    return precision == copies.dtype
 
 
 def stem_forward(stem: Any, dtype: torch.dtype, images: Tensor) -> Tensor:
@@ -101,12 +148,13 @@ def stem_forward(stem: Any, dtype: torch.dtype, images: Tensor) -> Tensor:
     return output
 
 
-def amoebanet_forward(network: Any, weights: Weights, dtype: torch.dtype, images: Tensor) -> Any:
+def amoebanet_forward(network: Any, copies: Copies, images: Tensor) -> Any:
     """Run AmoebaNet on our kernels; in evaluation, or if a tensor is too large, its own forward."""
     largest = images.shape[0] * images.shape[2] * images.shape[3] // 4 * count_widest_channels(network)
     if not network.training or largest > MAX_ELEMENTS:
         return type(network).forward(network, images)
-    return amoebanet.forward(network, weights, dtype, images)
+    weights = copies.get(amoebanet.convolutions(network))
+    return amoebanet.forward(network, weights, copies.dtype, images)
 
 
 def count_widest_channels(network: AmoebaNet) -> int:

@@ -15,7 +15,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
@@ -24,6 +23,7 @@ import torch
 from torch import nn
 
 from viaduct.errors import BadValue
+from viaduct.kernels.fused import is_fused
 from viaduct.recipes import Recipe
 from viaduct.torch_compat import (
     allow_recompiles,
@@ -36,7 +36,6 @@ from viaduct.training.freezing import matching, parents
 
 How = Literal["auto", "regional", "whole", "off"]
 CACHE = "TORCHINDUCTOR_CACHE_DIR"
-KERNELS = "viaduct.kernels."
 # What the user has said, if torch has not spoken yet: later nobody can tell the two apart.
 GIVEN = os.environ.get(CACHE) if "torch._dynamo" not in sys.modules else None
 SLOWER_ON_CPU = "On the CPU compiled steps can be slower than eager ones (docs/speed.md): compare with --mode eager."
@@ -161,12 +160,6 @@ def worth_compiling(parts: list[nn.Module], network: nn.Module, fused: bool) -> 
 
 def is_block(module: nn.Module) -> bool:
     return not type(module).__module__.startswith("torch.") and any(True for _ in module.children())
-
-
-def is_fused(module: nn.Module) -> bool:
-    """Return True if its forward pass runs on kernels of our own; guards set a forward on the instance, too."""
-    own = vars(module).get("forward")
-    return isinstance(own, partial) and str(getattr(own.func, "__module__", "")).startswith(KERNELS)
 
 
 def choose_mode(recipe: Recipe, device: str, ranks: int, observed: bool) -> Literal["eager", "graph"]:

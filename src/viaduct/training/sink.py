@@ -15,20 +15,18 @@ same sinks. `obstacle` is the reason.
 from __future__ import annotations
 
 import gc
-import pickle
-import random
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
 import torch
 from torch import nn
 
 from viaduct.data.batches import Batch
 from viaduct.devices.base import Device, first_line
+from viaduct.random_states import TORCH, read_random_states
 from viaduct.training.callbacks import Callback
 from viaduct.training.device_step import DeviceStep
 from viaduct.training.step import TrainingStep
@@ -323,14 +321,19 @@ class Feed:
 
     def run_on_side_stream(self, work: Work) -> None:
         """Run some work on another stream than the usual one, as while it is captured."""
-        if not self.vendor:
+        if self.vendor:
+            run_on_stream(self.vendor, self.side, work)
+        else:
             work()
-            return
-        usual = self.vendor.current_stream()
-        self.side.wait_stream(usual)
-        with self.vendor.stream(self.side):
-            work()
-        usual.wait_stream(self.side)
+
+
+def run_on_stream(vendor: Any, side: Any, work: Work) -> None:
+    """Run some work on a stream, after what the current one was given, which then waits for it."""
+    usual = vendor.current_stream()
+    side.wait_stream(usual)
+    with vendor.stream(side):
+        work()
+    usual.wait_stream(side)
 
 
 def cause_of(error: BaseException) -> BaseException:
@@ -405,8 +408,7 @@ def read_host_state(step: TrainingStep) -> dict[str, Any]:
                 found[f"{prefix}.{name}"] = value
             elif isinstance(value, list | dict | set | deque) and name not in MODULE_PARTS:
                 found[f"the size of {prefix}.{name}"] = len(value)
-    found["Python's random numbers"] = random.getstate()
-    found["NumPy's random numbers"] = pickle.dumps(np.random.get_state(legacy=False))
-    if step.computation.device.type != "cpu":
-        found["torch's random numbers on the CPU"] = torch.get_rng_state().numpy().tobytes()
-    return found
+    states = read_random_states()
+    if step.computation.device.type == "cpu":
+        del states[TORCH]  # which are the device's own there
+    return found | states

@@ -1,0 +1,111 @@
+"""Does a block compute what its layers suggest? A copy of it runs on the CPU in float64 beside the known arithmetic.
+
+A block that is found by the names of its layers could do anything with them. So before our kernels take it over, a deep
+copy with random weights takes one training pass, forward and backward: outputs, gradients and running statistics must
+be those of a bottleneck, and it must draw no random numbers. The block itself, its statistics and the random states
+of the program stay as they are.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from viaduct.devices.base import first_line
+from viaduct.kernels.parts import BottleneckParts, Layer, read_parts
+from viaduct.models.resnet import Bottleneck
+from viaduct.random_states import keep_random_states, read_random_states
+
+CLOSE = 1e-9  # relative, in float64
+COUNT, HEIGHT, WIDTH = 2, 6, 5
+SEED = 20260118
+
+
+def check_block(module: nn.Module) -> BottleneckParts | str | None:
+    """Return the parts of a block that our kernels fit, or why they do not; None for a module that is no block."""
+    parts = read_parts(module)
+    if not isinstance(parts, BottleneckParts) or type(module).forward is Bottleneck.forward:
+        return parts
+    return find_deviation(module) or parts
+
+
+def find_deviation(block: nn.Module) -> str | None:
+    """Return how a block differs from a bottleneck of its layers; None if it does not."""
+    try:
+        usual = (torch.inference_mode(False), torch.enable_grad(), torch.autocast("cpu", enabled=False))
+        with keep_random_states(), usual[0], usual[1], usual[2]:
+            return compare_with_reference(block)
+    except Exception as error:  # whatever someone's code may raise on a small input
+        return f"its forward pass cannot be checked ({first_line(error)})"
+
+
+def compare_with_reference(block: nn.Module) -> str | None:
+    trial = copy.deepcopy(block).to("cpu", torch.float64).train()
+    draw_weights(trial)
+    reference = copy.deepcopy(trial)
+    parts, true_parts = read_parts(trial), read_parts(reference)
+    assert isinstance(parts, BottleneckParts)
+    assert isinstance(true_parts, BottleneckParts)
+    generator = torch.Generator("cpu").manual_seed(SEED)
+    x = draw((COUNT, parts.conv1.in_channels, HEIGHT, WIDTH), generator)
+    given, true_given = x.clone().requires_grad_(), x.clone().requires_grad_()
+    states, attributes = read_random_states(), dict(vars(trial))
+    made = trial.forward(given * 1.0)  # not a leaf: a block may work in place; without the hooks of the block
+    if read_random_states() != states:
+        return "it draws random numbers in training"
+    if changed := [name for name, value in vars(trial).items() if attributes.get(name, trial) is not value]:
+        return f"a pass changes its attribute {changed[0]}"
+    true = compute_bottleneck(true_parts, true_given * 1.0)
+    if not isinstance(made, Tensor) or made.shape != true.shape:
+        return "it does not compute what a bottleneck of its layers does"
+    gradient = draw(tuple(true.shape), generator)
+    torch.autograd.backward([made, true], [gradient, gradient])
+    pairs: list[tuple[Any, Any]] = [(made, true), (given.grad, true_given.grad)]
+    pairs += [(ours.grad, other.grad) for ours, other in zip(parts.parameters, true_parts.parameters, strict=True)]
+    pairs += list(zip(trial.buffers(), reference.buffers(), strict=True))
+    if not all(are_close(ours, other) for ours, other in pairs):
+        return "it does not compute what a bottleneck of its layers does"
+    return None
+
+
+def compute_bottleneck(parts: BottleneckParts, x: Tensor) -> Tensor:
+    """Compute what our kernels do, in PyTorch's own operations."""
+    (first, second, third), projection = parts.layers[:3], parts.projection
+    branch = compute_layer(F.relu(compute_layer(F.relu(compute_layer(x, first)), second)), third)
+    return F.relu(branch + (x if projection is None else compute_layer(x, projection)))
+
+
+def compute_layer(x: Tensor, layer: Layer) -> Tensor:
+    """Convolve and normalise; without the activation that timm's norms have inside."""
+    conv, norm = layer
+    if norm.num_batches_tracked is not None:
+        norm.num_batches_tracked += 1
+    assert norm.momentum is not None
+    statistics = (norm.running_mean, norm.running_var)
+    return F.batch_norm(conv(x), *statistics, norm.weight, norm.bias, True, norm.momentum, norm.eps)
+
+
+def draw(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    return torch.randn(shape, generator=generator, dtype=torch.float64, device="cpu")
+
+
+@torch.no_grad()
+def draw_weights(block: nn.Module) -> None:
+    """Give all parameters random values: a norm whose weight is 0 would hide what comes before it."""
+    generator = torch.Generator("cpu").manual_seed(SEED + 1)
+    for parameter in block.parameters():
+        parameter.requires_grad_()
+        scale = 1 / math.sqrt(max(parameter[0].numel(), 1)) if parameter.ndim > 1 else 1.0
+        parameter.copy_(draw(tuple(parameter.shape), generator) * scale)
+
+
+def are_close(ours: Tensor | None, other: Tensor | None) -> bool:
+    if ours is None or other is None:
+        return ours is other
+    difference = (ours.double() - other.double()).norm()
+    return bool(difference <= CLOSE * other.double().norm() + 1e-12)

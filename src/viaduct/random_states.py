@@ -1,0 +1,34 @@
+"""The host's random states: of Python, NumPy and torch on the CPU, to see whether some work has drawn from them."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+
+TORCH = "torch's random numbers on the CPU"
+
+
+def read_random_states() -> dict[str, object]:
+    """Return the states by the names that users know; equal states compare equal."""
+    return {
+        "Python's random numbers": random.getstate(),
+        "NumPy's random numbers": pickle.dumps(np.random.get_state(legacy=False)),
+        TORCH: torch.get_rng_state().numpy().tobytes(),
+    }
+
+
+@contextmanager
+def keep_random_states() -> Iterator[None]:
+    """Restore the states afterwards."""
+    python, arrays, tensors = random.getstate(), np.random.get_state(legacy=False), torch.get_rng_state()
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(arrays)
+        torch.set_rng_state(tensors)

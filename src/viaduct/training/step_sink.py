@@ -1,0 +1,212 @@
+"""A sink for a step of one's own (`viaduct.sink`): captured once as a graph of kernels, then replayed.
+
+    with viaduct.sink(step, steps=100) as run:
+        for images, labels in loader:
+            loss = run(images, labels)
+
+Each call takes the step once. The first calls run it as it is written, on a stream of their own as a capture demands;
+then it is captured, and further calls copy their inputs to where the graph reads them and replay it. A replay runs no
+Python. The host waits for the device after every `steps` calls; a device without graphs runs the step itself each time.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from viaduct import devices
+from viaduct.devices.base import Device, first_line
+from viaduct.errors import BadValue
+from viaduct.random_states import read_random_states
+from viaduct.training.sink import Capture, Work, cause_of, run_on_stream
+
+LOGGER = logging.getLogger("viaduct")
+WARM_UP_CALLS = 3  # that run as they will be captured: libraries and optimizers settle what they do the first time
+
+
+class StepSink:
+    """Context of a step; its value is called with the step's inputs."""
+
+    def __init__(self, step: Callable[..., Any], steps: int) -> None:
+        if not callable(step):
+            raise BadValue(f"viaduct.sink: the step is of type {type(step).__name__}; it must be a function.")
+        if not isinstance(steps, int) or isinstance(steps, bool) or steps < 1:
+            raise BadValue(f"viaduct.sink: steps is {steps!r}; it must be a whole number of 1 or more.")
+        self.step, self.steps = step, steps
+        self.is_open = self.was_open = self.is_running = False
+        self.calls = 0
+        self.expected: list[tuple[torch.Size, torch.dtype, torch.device]] | None = None
+        self.device: Device | None = None  # of the step; None before the first call and where it is not known
+        self.obstacle: str | None = None  # why the step is not captured
+        self.buffers: list[Tensor] = []
+        self.outputs: Any = None
+        self.side: Any = None
+        self.replay: Work | None = None
+
+    def __enter__(self) -> StepSink:
+        if self.is_open or self.was_open:
+            raise BadValue("viaduct.sink: this sink was entered before.", "Make another one with viaduct.sink(step).")
+        self.is_open = self.was_open = True
+        return self
+
+    def __exit__(self, kind: object, *details: object) -> None:
+        """Wait for the device and free the graph; after an error, without waiting."""
+        self.is_open = False
+        if kind is None and self.device is not None:
+            self.device.synchronize()
+        self.replay = self.outputs = self.side = None
+        self.buffers = []
+
+    def __call__(self, *inputs: Tensor) -> Any:
+        """Take the step once; what it returns is good until the next call."""
+        if not self.is_open:
+            raise BadValue("viaduct.sink: called outside of its `with`.", "with viaduct.sink(step) as run: run(images)")
+        if self.is_running:
+            raise BadValue("viaduct.sink: called by the step that it runs.")
+        self.is_running = True
+        try:
+            self.check_inputs(inputs)
+            made = self.run_directly(inputs) if self.obstacle is not None else self.run_captured(inputs)
+        finally:
+            self.is_running = False
+        self.calls += 1
+        if self.device is not None and self.calls % self.steps == 0:
+            self.device.synchronize()
+        return made
+
+    def check_inputs(self, inputs: tuple[Any, ...]) -> None:
+        """Refuse inputs that differ from those of the first call, by which the step is prepared."""
+        for number, value in enumerate(inputs, 1):
+            if not isinstance(value, Tensor):
+                raise BadValue(
+                    f"viaduct.sink: input {number} is of type {type(value).__name__}; inputs must be tensors.",
+                    "A replay would use the value of the capture; what stays the same belongs into the step.",
+                )
+            if value.requires_grad:
+                raise BadValue(f"viaduct.sink: input {number} requires a gradient, which would not leave the step.")
+        found = [(value.shape, value.dtype, value.device) for value in inputs]
+        if self.expected is None:
+            self.prepare(inputs)
+            self.expected = found
+        elif len(found) != len(self.expected):
+            raise BadValue(f"viaduct.sink: {len(found)} inputs, and the first call had {len(self.expected)}.")
+        for number, (own, first) in enumerate(zip(found, self.expected, strict=True), 1):
+            if own != first:
+                raise BadValue(
+                    f"viaduct.sink: input {number} is {describe(own)}, and was {describe(first)} in the first call.",
+                    "A graph is captured for one shape, dtype and device; leave out a last, smaller batch.",
+                )
+
+    def prepare(self, inputs: tuple[Tensor, ...]) -> None:
+        """Find the device of the step, and whether it can be captured there."""
+        kinds = sorted({value.device.type for value in inputs})
+        if len(kinds) == 1 and kinds[0] in devices.names():
+            self.device = devices.get(kinds[0])
+        self.obstacle = find_obstacle(kinds, self.device)
+        if self.obstacle is not None:
+            LOGGER.warning("viaduct.sink: each call runs the step itself, because %s", self.obstacle)
+            return
+        current = self.vendor.current_device()
+        if others := [value.device for value in inputs if value.device.index not in (None, current)]:
+            raise BadValue(
+                f"viaduct.sink: an input is on {others[0]}, and the current card is {kinds[0]}:{current}.",
+                f"Say torch.{kinds[0]}.set_device({others[0].index}) before.",
+            )
+        self.side = self.vendor.Stream()
+        self.buffers = [torch.empty_like(value, requires_grad=False) for value in inputs]
+
+    def run_directly(self, inputs: tuple[Tensor, ...]) -> Any:
+        return detach_outputs(self.step(*inputs))
+
+    @torch.no_grad()
+    def load(self, inputs: tuple[Tensor, ...]) -> None:
+        """Copy inputs to where the graph reads them."""
+        for buffer, value in zip(self.buffers, inputs, strict=True):
+            buffer.copy_(value)
+
+    def run_captured(self, inputs: tuple[Tensor, ...]) -> Any:
+        """Take the step as one of the first calls, or replay it."""
+        self.load(inputs)
+        if self.calls < WARM_UP_CALLS:
+            states = read_random_states()
+            run_on_stream(self.vendor, self.side, self.run_step)
+            if self.calls + 1 == WARM_UP_CALLS:
+                refuse_random_numbers(states)
+            return self.outputs
+        if self.replay is None:
+            self.replay = self.capture()
+        self.replay()
+        return self.outputs
+
+    @property
+    def vendor(self) -> Any:
+        assert self.device is not None
+        return getattr(torch, self.device.NAME)
+
+    def run_step(self) -> None:
+        self.outputs = detach_outputs(self.step(*self.buffers))
+
+    def capture(self) -> Work:
+        """Record the step as a graph. Nothing is computed meanwhile."""
+        assert self.device is not None
+        if torch.is_autocast_enabled(self.device.NAME):
+            raise BadValue(
+                "viaduct.sink: autocast is on around the call, and its copies of weights outlive a step.",
+                "Put `with torch.autocast(...)` into the step.",
+            )
+        try:
+            return Capture(self.device, self.device.NAME)(self.run_step)
+        except Exception as error:
+            cause = cause_of(error)
+            if isinstance(cause, BadValue) or not isinstance(cause, RuntimeError):
+                raise cause from None  # the step's own
+            raise BadValue(
+                f"viaduct.sink: the step cannot be captured ({first_line(cause)}).",
+                "A captured step must not ask the device for a number (.item(), a tensor in an `if`, GradScaler.step), "
+                "nor copy from the host; optimizers need capturable=True. docs/api.md has the list.",
+            ) from error
+
+
+def find_obstacle(kinds: list[str], device: Device | None) -> str | None:
+    """Return why a step with inputs on these devices is not captured; None if it is to be."""
+    if not kinds:
+        return "it has no inputs, which would say on which device it runs"
+    if device is None:
+        return f"its inputs are on {' and '.join(kinds)}"
+    if device.graph_capture() is None:
+        return f"{device.NAME} captures no graphs"
+    grouped = torch.distributed.is_available() and torch.distributed.is_initialized()
+    return "several ranks take part" if grouped and torch.distributed.get_world_size() > 1 else None
+
+
+def refuse_random_numbers(before: dict[str, object]) -> None:
+    """Refuse a step that drew on the host: each replay would use the numbers of the capture."""
+    drawn = [name for name, state in read_random_states().items() if state != before[name]]
+    if drawn:
+        raise BadValue(
+            f"viaduct.sink: each call of the step uses {drawn[0]}, and a replay would draw none.",
+            "Draw with torch on the device.",
+        )
+
+
+def detach_outputs(made: Any) -> Any:
+    """Return what a step made, without the graph of its gradients."""
+    if made is None:
+        return None
+    if isinstance(made, Tensor):
+        return made.detach()
+    if isinstance(made, tuple | list):
+        return tuple(detach_outputs(part) for part in made)
+    raise BadValue(
+        f"viaduct.sink: the step returned {type(made).__name__}; it must return tensors, tuples of them, or None.",
+        "A replay computes tensors only: return the loss, not loss.item().",
+    )
+
+
+def describe(value: tuple[torch.Size, torch.dtype, torch.device]) -> str:
+    shape, dtype, device = value
+    return f"{dtype} {list(shape)} on {device}"
