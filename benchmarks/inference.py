@@ -31,7 +31,7 @@ from viaduct.devices.timing import Clock, Sample, ratio, take_turns
 from viaduct.errors import ViaductError
 from viaduct.handover.engine import capture_pass
 from viaduct.handover.folding import fold_batch_norms
-from viaduct.handover.fusing import fuse_convolutions, pack_weights
+from viaduct.handover.fusing import choose_kernels, fuse_convolutions
 from viaduct.training.networks import place_model
 from viaduct.training.precision import DTYPES
 from viaduct.training.summary import commit, machine
@@ -130,7 +130,7 @@ def build_variants(
         replayed = torch.compile(plain, mode="reduce-overhead")
         made["torch.compile with CUDA graphs"] = lambda: replayed(inputs)
     folded = place_model(fuse_convolutions(fold_batch_norms(network, size)), device).to(dtype)
-    pack_weights(folded, batch, size)
+    choose_kernels(folded, batch, size)
     made[OURS] = capture(folded, inputs) if device.type == "cuda" else lambda: folded(inputs)
     for name in options.without.split(","):
         made.pop(name, None)

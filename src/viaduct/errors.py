@@ -1,11 +1,12 @@
-"""Everything that can be a person's mistake, and how to spell it.
+"""Errors that viaduct reports without a traceback, and the form of their messages.
 
-    ViaductError            could not: exit code 2, message on stderr, no traceback
+    ViaductError            the command cannot be carried out: message on stderr, exit code 2
     ├── UnknownName         a recipe, field, device, model … that does not exist; names the closest
     ├── BadValue            a value of the wrong type or out of range
+    │   └── MetricFails     the recipe's own metric raises, or returns no number
     ├── BadData             a data file that is missing, truncated or mislabelled
     │   ├── BadRecord       the same of one record: file, number and byte (data/tfrecord.py)
-    │   └── TooLarge        an image of more pixels than are decoded
+    │   └── TooLarge        an image whose header declares more pixels than viaduct decodes
     ├── BadRun              a run directory or checkpoint that cannot be used here
     ├── MissingExtra        a package that an extra of viaduct installs (extras.py)
     ├── MissingDevice       an accelerator that this machine does not have
@@ -25,10 +26,10 @@ from collections.abc import Iterable
 
 
 class ViaductError(Exception):
-    """Could not. `cli.main` turns it into a message and exit code 2."""
+    """The command cannot be carried out. `cli.main` prints the message and exits with `exit_code`."""
 
     exit_code = 2
-    told = False  # of several ranks that meet the same error one says so
+    told = False  # True: another rank prints this error, so this one stays silent
 
     def __init__(self, what: str, *hints: str) -> None:
         self.what = what
@@ -41,7 +42,6 @@ class UnknownName(ViaductError):
 
     def __init__(self, kind: str, name: str, known: Iterable[str], *hints: str) -> None:
         known = list(known)
-        # O and 0, l and 1 look alike: compare with them folded together.
         folded = {fold_lookalikes(candidate): candidate for candidate in known}
         close = difflib.get_close_matches(fold_lookalikes(name), folded, n=1, cutoff=0.5)
         closest = (f"Closest is {folded[close[0]]!r}.",) if close else (f"There are: {', '.join(known)}.",)
@@ -53,7 +53,7 @@ class BadValue(ViaductError):
 
 
 class MetricFails(BadValue):
-    """A metric of the recipe's own that raises, or gives no number; the weights are sound."""
+    """A metric of the recipe's own that raises or returns no number; the weights are intact."""
 
 
 class BadData(ViaductError):
@@ -61,7 +61,7 @@ class BadData(ViaductError):
 
 
 class TooLarge(BadData):
-    """An image of more pixels than are decoded, by its own account."""
+    """An image whose header declares more pixels than viaduct decodes."""
 
 
 class BadRun(ViaductError):
@@ -97,4 +97,5 @@ class DiskFull(ViaductError):
 
 
 def fold_lookalikes(name: str) -> str:
+    """Return the name with characters that are easily mistaken made equal: case, O and 0, l, I and 1, - and _."""
     return name.lower().translate(str.maketrans("oli-", "011_"))

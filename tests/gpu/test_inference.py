@@ -9,7 +9,7 @@ from handover.test_folding import randomise_norms
 from viaduct import models
 from viaduct.handover.engine import capture_pass
 from viaduct.handover.folding import fold_batch_norms
-from viaduct.handover.fusing import FusedConv2d, fuse_convolutions, pack_weights
+from viaduct.handover.fusing import FusedConv2d, choose_kernels, fuse_convolutions
 
 pytestmark = [
     pytest.mark.gpu,
@@ -29,7 +29,7 @@ def test_a_captured_pass_computes_what_the_network_does(name: str, dtype: torch.
     with torch.inference_mode():
         expected = network(inputs)
         fused = fuse_convolutions(fold_batch_norms(network, 96)).to(card, memory_format=torch.channels_last).to(dtype)
-        pack_weights(fused, 5, 96)
+        choose_kernels(fused, 5, 96)
         captured = capture_pass(fused, 5, 96, card, dtype)
         captured.inputs.copy_(inputs)
         captured.graph.replay()

@@ -15,7 +15,7 @@ from viaduct.errors import ViaductError
 from viaduct.handover.classifier import Classifier, open_run
 from viaduct.handover.engine import build_engine, round_up
 from viaduct.handover.folding import fold_batch_norms
-from viaduct.handover.fusing import FusedConv2d, fuse_convolutions, pack_weights
+from viaduct.handover.fusing import FusedConv2d, choose_kernels, fuse_convolutions
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +88,7 @@ def test_sums_and_relus_are_fused_and_nothing_changes(name: str, size: int, conv
     with torch.inference_mode():
         fused = fuse_convolutions(fold_batch_norms(network, size)).to(memory_format=torch.channels_last)
         expected, one_by_one = network(inputs), fused(inputs)
-        pack_weights(fused, 2, size)
+        choose_kernels(fused, 2, size)
         packed = fused(inputs)
     layers = [layer for layer in fused.modules() if isinstance(layer, FusedConv2d)]
     assert len(layers) == convolutions

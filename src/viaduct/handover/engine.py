@@ -24,7 +24,7 @@ from viaduct.devices.base import Device
 from viaduct.errors import BadValue
 from viaduct.handover.classifier import Classifier
 from viaduct.handover.folding import CannotTrace, fold_batch_norms
-from viaduct.handover.fusing import fuse_convolutions, pack_weights
+from viaduct.handover.fusing import choose_kernels, fuse_convolutions
 from viaduct.recipes._fields import override
 from viaduct.training.networks import place_model
 from viaduct.training.precision import DTYPES, Computation, Plan, plan_for
@@ -112,7 +112,7 @@ def run_folded(
 ) -> Engine:
     """Return an engine of the folded network, cast to the precision of computation."""
     network = place_model(folded, device).to(DTYPES[plan.compute])
-    pack_weights(network, batch, classifier.size)
+    choose_kernels(network, batch, classifier.size)
     return Engine(classifier.size, device, room, plan.compute, network, DTYPES[plan.compute], folded=True)
 
 

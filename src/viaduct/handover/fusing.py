@@ -1,7 +1,7 @@
 """Convolutions that also add and apply ReLU, in one kernel where the device has one.
 
     fused = fuse_convolutions(fold_batch_norms(network, 224))
-    pack_weights(fused.to("cuda", torch.bfloat16), batch=8, size=224)
+    choose_kernels(fused.to("cuda", torch.bfloat16), batch=8, size=224)
 
 relu(conv(x) + y) reads and writes its result once instead of three times. On NVIDIA cards cuDNN does it in one kernel,
 on the CPU oneDNN; other devices run the same steps one after the other.
@@ -22,7 +22,7 @@ from viaduct.models.padding import SameMaxPool2d, max_pool_same
 
 ADDITIONS = (operator.add, operator.iadd, torch.add)
 RELUS = (F.relu, torch.relu, torch.relu_, F.relu_)
-Kernel = Literal["layers", "cuDNN", "matmul", "stem", "oneDNN"]
+Kernel = Literal["unfused", "cuDNN", "matmul", "stem", "oneDNN"]
 
 
 class FusedConv2d(nn.Module):
@@ -37,35 +37,47 @@ class FusedConv2d(nn.Module):
         self.bias = None if bias is None else nn.Parameter(bias, requires_grad=False)
         self.stride, self.padding = list(conv.stride), [int(cells) for cells in conv.padding]
         self.dilation, self.groups, self.relu = list(conv.dilation), conv.groups, relu
-        self.kernel: Kernel = "layers"
+        self.kernel: Kernel = "unfused"
         self.packed: Tensor | None = None  # the weight as the kernel wants it
 
     def forward(self, x_NCHW: Tensor, other_NCHW: Tensor | None = None) -> Tensor:
         return KERNELS[self.kernel](self, x_NCHW, other_NCHW)
 
     @property
-    def shape(self) -> tuple[list[int], list[int], list[int], int]:
+    def conv_args(self) -> tuple[list[int], list[int], list[int], int]:
+        """Arguments of torch's convolutions behind weight and bias."""
         return self.stride, self.padding, self.dilation, self.groups
+
+    @property
+    def onednn_args(self) -> tuple[list[int], list[int], list[int], int]:
+        """Arguments of oneDNN's convolutions, which take the padding before the stride."""
+        return self.padding, self.stride, self.dilation, self.groups
 
     def choose_kernel(self, x_shape: torch.Size, summed: bool) -> None:
         """Take the fastest kernel that this device has for inputs of a shape, and bring the weight into its layout."""
         device, dtype = self.weight.device.type, self.weight.dtype
         if device == "cpu" and has_onednn(dtype):
-            own = (self.padding, self.stride, self.dilation, self.groups)
-            self.packed = torch.ops.mkldnn._reorder_convolution_weight(self.weight, *own, list(x_shape))
+            self.packed = torch.ops.mkldnn._reorder_convolution_weight(self.weight, *self.onednn_args, list(x_shape))
             self.kernel = "oneDNN"
-        elif device == "cuda" and self.is_stem(x_shape) and dtype != torch.float32 and find_spec("triton"):
+        elif device == "cuda" and not summed and self.is_stem(x_shape) and self.has_stem_kernel():
             from viaduct.kernels.sizes import blocks
             from viaduct.kernels.stem import fold_weight
 
-            self.packed = fold_weight(self.weight, 2 * blocks(self.padding[0], 2) - self.padding[0], dtype)
+            # Inputs are seen in blocks of 2x2 pixels: the padding grows to whole blocks, and the weight moves along.
+            offset = 2 * blocks(self.padding[0], 2) - self.padding[0]
+            self.packed = fold_weight(self.weight, offset, dtype)
             self.kernel = "stem"
         elif device == "cuda" and self.is_pointwise() and not summed and self.bias is not None:
             self.packed, self.kernel = self.weight.flatten(1).t(), "matmul"
         elif device == "cuda" and self.relu:
             self.kernel = "cuDNN"
 
+    def has_stem_kernel(self) -> bool:
+        """Return True if our kernel for stems computes in this precision and can be compiled."""
+        return self.weight.dtype != torch.float32 and find_spec("triton") is not None
+
     def is_pointwise(self) -> bool:
+        """Return True for a 1x1 convolution of stride 1, which is a product of matrices."""
         return tuple(self.weight.shape[2:]) == (1, 1) and self.stride == [1, 1] and self.groups == 1
 
     def is_stem(self, x_shape: torch.Size) -> bool:
@@ -76,18 +88,18 @@ class FusedConv2d(nn.Module):
         return fits and even and self.relu and self.groups == 1 and self.padding == [3, 3]
 
 
-def run_layers(conv: FusedConv2d, x_NCHW: Tensor, other_NCHW: Tensor | None) -> Tensor:
+def run_unfused(conv: FusedConv2d, x_NCHW: Tensor, other_NCHW: Tensor | None) -> Tensor:
     """Run convolution, sum and ReLU one after the other."""
-    made = F.conv2d(x_NCHW, conv.weight, conv.bias, *conv.shape)
+    y = F.conv2d(x_NCHW, conv.weight, conv.bias, *conv.conv_args)
     if other_NCHW is not None:
-        made = made.add_(other_NCHW)
-    return made.relu_() if conv.relu else made
+        y = y.add_(other_NCHW)
+    return y.relu_() if conv.relu else y
 
 
 def run_cudnn(conv: FusedConv2d, x_NCHW: Tensor, other_NCHW: Tensor | None) -> Tensor:
     if other_NCHW is None:
-        return torch.cudnn_convolution_relu(x_NCHW, conv.weight, conv.bias, *conv.shape)
-    return torch.cudnn_convolution_add_relu(x_NCHW, conv.weight, other_NCHW, 1.0, conv.bias, *conv.shape)
+        return torch.cudnn_convolution_relu(x_NCHW, conv.weight, conv.bias, *conv.conv_args)
+    return torch.cudnn_convolution_add_relu(x_NCHW, conv.weight, other_NCHW, 1.0, conv.bias, *conv.conv_args)
 
 
 def run_matmul(conv: FusedConv2d, x_NCHW: Tensor, other_NCHW: Tensor | None) -> Tensor:
@@ -97,7 +109,7 @@ def run_matmul(conv: FusedConv2d, x_NCHW: Tensor, other_NCHW: Tensor | None) -> 
     assert other_NCHW is None
     count, channels, height, width = x_NCHW.shape
     pixels = x_NCHW.permute(0, 2, 3, 1).reshape(-1, channels)
-    product = torch._addmm_activation if conv.relu else torch.addmm
+    product = torch._addmm_activation if conv.relu else torch.addmm  # the former applies ReLU by default
     return product(conv.bias, pixels, conv.packed).view(count, height, width, -1).permute(0, 3, 1, 2)
 
 
@@ -111,15 +123,18 @@ def run_stem(conv: FusedConv2d, x_NCHW: Tensor, other_NCHW: Tensor | None) -> Te
 
 
 def run_onednn(conv: FusedConv2d, x_NCHW: Tensor, other_NCHW: Tensor | None) -> Tensor:
-    shape = (conv.padding, conv.stride, conv.dilation, conv.groups)
     run: Any = torch.ops.mkldnn._convolution_pointwise
     if other_NCHW is None:
-        return cast(Tensor, run(x_NCHW, conv.packed, conv.bias, *shape, "relu" if conv.relu else "none", [], ""))
-    unary = "relu" if conv.relu else None
-    return cast(Tensor, run.binary(x_NCHW, other_NCHW, conv.packed, conv.bias, *shape, "add", 1.0, unary, [], ""))
+        return cast(
+            Tensor, run(x_NCHW, conv.packed, conv.bias, *conv.onednn_args, "relu" if conv.relu else "none", [], "")
+        )
+    relu = "relu" if conv.relu else None  # this form takes None for no activation, the other one "none"
+    return cast(
+        Tensor, run.binary(x_NCHW, other_NCHW, conv.packed, conv.bias, *conv.onednn_args, "add", 1.0, relu, [], "")
+    )
 
 
-KERNELS = {"layers": run_layers, "cuDNN": run_cudnn, "matmul": run_matmul, "stem": run_stem, "oneDNN": run_onednn}
+KERNELS = {"unfused": run_unfused, "cuDNN": run_cudnn, "matmul": run_matmul, "stem": run_stem, "oneDNN": run_onednn}
 
 
 class FastMaxPool2d(nn.Module):
@@ -128,10 +143,10 @@ class FastMaxPool2d(nn.Module):
     def __init__(self, pool: SameMaxPool2d) -> None:
         super().__init__()
         self.size, self.stride = pool.kernel, pool.stride
-        self.own_kernel = False
+        self.use_triton = False
 
     def forward(self, x_NCHW: Tensor) -> Tensor:
-        if not self.own_kernel:
+        if not self.use_triton:
             return max_pool_same(x_NCHW, self.size, self.stride)
         from viaduct.kernels.inference import max_pool
         from viaduct.kernels.pooling import Pool
@@ -147,7 +162,7 @@ def fuse_convolutions(traced: fx.GraphModule) -> fx.GraphModule:
             fuse_relu(traced, node)
     for node in list(traced.graph.nodes):
         if is_addition(node):
-            fuse_addition(traced, node, relu=None)
+            fuse_addition(traced, node, relu_node=None)
     for node in list(traced.graph.nodes):
         if type(conv := find_layer(traced, node)) is nn.Conv2d:  # to have its weight packed, too
             replace_node(traced, node, FusedConv2d(conv, relu=False), (node.args[0],))
@@ -161,9 +176,9 @@ def fuse_convolutions(traced: fx.GraphModule) -> fx.GraphModule:
 
 
 def make_functional(traced: fx.GraphModule) -> None:
-    """Let operations that work in place make new tensors, where nobody else reads the old ones.
+    """Turn in-place sums and ReLUs into ordinary ones where their operand has no other user.
 
-    What is pure may be moved: a convolution to the place where the sum with its output is taken.
+    Fusing moves a convolution to the place of the sum: that is safe only if nothing is modified in between.
     """
     for node in traced.graph.nodes:
         operand = node.args[0] if node.args and isinstance(node.args[0], fx.Node) else None
@@ -181,24 +196,25 @@ def fuse_relu(traced: fx.GraphModule, node: fx.Node) -> None:
     if not isinstance(before, fx.Node) or len(before.users) > 1:
         return
     if is_addition(before):
-        fuse_addition(traced, before, relu=node)
+        fuse_addition(traced, before, relu_node=node)
     elif type(conv := find_layer(traced, before)) is nn.Conv2d:
         replace_node(traced, node, FusedConv2d(conv, relu=True), (before.args[0],))
 
 
-def fuse_addition(traced: fx.GraphModule, node: fx.Node, relu: fx.Node | None) -> None:
+def fuse_addition(traced: fx.GraphModule, node: fx.Node, relu_node: fx.Node | None) -> None:
     """Fuse a sum of two tensors of one shape, and the ReLU behind it, into a convolution that makes one of them."""
     first, second = node.args[:2]
     if not isinstance(first, fx.Node) or not isinstance(second, fx.Node) or first is second or node.kwargs:
         return
-    if first.meta.get("sample_shape") != second.meta.get("sample_shape"):
+    shape = first.meta.get("sample_shape")  # set by fold_batch_norms
+    if shape is None or shape != second.meta.get("sample_shape"):
         return
-    for own, other in ((first, second), (second, first)):
-        conv = find_layer(traced, own)
-        if type(conv) is nn.Conv2d and len(own.users) == 1:
-            fused = FusedConv2d(conv, relu=relu is not None)
+    for conv_node, other in ((first, second), (second, first)):
+        conv = find_layer(traced, conv_node)
+        if type(conv) is nn.Conv2d and len(conv_node.users) == 1:
+            fused = FusedConv2d(conv, relu=relu_node is not None)
             take_bias(traced, fused, other)
-            replace_node(traced, relu or node, fused, (own.args[0], other))
+            replace_node(traced, relu_node or node, fused, (conv_node.args[0], other))
             return
 
 
@@ -207,8 +223,8 @@ def take_bias(traced: fx.GraphModule, fused: FusedConv2d, other: fx.Node) -> Non
     layer = find_layer(traced, other)
     if type(layer) is not nn.Conv2d or layer.bias is None or len(other.users) > 1 or is_shared(traced, other):
         return
-    own = 0 if fused.bias is None else fused.bias.data
-    fused.bias = nn.Parameter(layer.bias.data + own, requires_grad=False)
+    own_bias = 0 if fused.bias is None else fused.bias.data
+    fused.bias = nn.Parameter(layer.bias.data + own_bias, requires_grad=False)
     layer.bias = None
 
 
@@ -243,8 +259,8 @@ def is_addition(node: fx.Node) -> bool:
 
 
 @torch.inference_mode()
-def pack_weights(network: nn.Module, batch: int, size: int) -> None:
-    """Choose kernels for the device that the network is on, for inputs of this shape."""
+def choose_kernels(network: nn.Module, batch: int, size: int) -> None:
+    """Run one batch of zeros to learn the layers' input shapes; choose kernels for this device and pack the weights."""
     weight = next(network.parameters())
     shapes: dict[FusedConv2d, tuple[torch.Size, bool]] = {}
 
@@ -262,15 +278,17 @@ def pack_weights(network: nn.Module, batch: int, size: int) -> None:
         layer.choose_kernel(shape, summed)
     for pool in network.modules():
         if isinstance(pool, FastMaxPool2d):
-            pool.own_kernel = weight.device.type == "cuda" and find_spec("triton") is not None
+            pool.use_triton = weight.device.type == "cuda" and find_spec("triton") is not None
 
 
 def has_onednn(dtype: torch.dtype) -> bool:
-    """Return True if oneDNN's fused convolutions are in this build of torch and compute in a precision."""
-    built_in: Any = torch.backends.mkldnn
-    there = bool(built_in.is_available()) and hasattr(torch.ops.mkldnn, "_convolution_pointwise")
+    """Return True if oneDNN's fused convolutions are in this build of torch and support this dtype on this CPU."""
+    mkldnn: Any = torch.backends.mkldnn
+    is_available = bool(mkldnn.is_available()) and hasattr(torch.ops.mkldnn, "_convolution_pointwise")
     if dtype == torch.float32:
-        return there
-    check = {torch.bfloat16: "_is_mkldnn_bf16_supported", torch.float16: "_is_mkldnn_fp16_supported"}.get(dtype, "")
-    able = getattr(torch.ops.mkldnn, check, None) if check else None
-    return there and able is not None and bool(able())
+        return is_available
+    check_name = {torch.bfloat16: "_is_mkldnn_bf16_supported", torch.float16: "_is_mkldnn_fp16_supported"}.get(
+        dtype, ""
+    )
+    is_supported = getattr(torch.ops.mkldnn, check_name, None) if check_name else None
+    return is_available and is_supported is not None and bool(is_supported())

@@ -23,7 +23,10 @@ TIME = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([smh]?)")
 
 def main(
     words: Annotated[
-        list[str], typer.Argument(help="A recipe's name or file; behind --space, more fields.", metavar="RECIPE")
+        list[str],
+        typer.Argument(
+            help="A recipe's name or file. Further words are more FIELD=VALUES of --space.", metavar="RECIPE"
+        ),
     ],
     data: Annotated[Path | None, typer.Option(help="Where the recipe's data lie.", callback=read_address)] = None,
     space: Annotated[
@@ -39,7 +42,8 @@ def main(
     ] = None,
     sampler: Annotated[Literal["tpe", "gp", "grid", "random"], typer.Option(help="How values are drawn.")] = "tpe",
     prune: Annotated[
-        Literal["hyperband", "median", "none"], typer.Option(help="Stop weak trials early, or none.")
+        Literal["hyperband", "median", "none"],
+        typer.Option(help="Rule that stops weak trials early; none: no trial is stopped."),
     ] = "hyperband",
     metric: Annotated[str, typer.Option(help="top1, top5, f1, precision, recall, loss, or the recipe's own.")] = "top1",
     epochs: Annotated[str | None, typer.Option(help="Length of every trial.", metavar="N")] = None,
@@ -48,7 +52,7 @@ def main(
         Path | None, typer.Option(help="Folder of the search.", show_default="runs/RECIPE_search", metavar="DIR")
     ] = None,
     timeout: Annotated[str | None, typer.Option(help="End after this time: 90s, 30m, 2h.", metavar="TIME")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the values that are drawn; --set seed=N of the training.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the sampler; the training's own is --set seed=N.")] = 1,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, npu, mlu; or one card: cuda:1.")] = "auto",
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Change a field in all trials.", metavar="FIELD=VALUE")
@@ -60,19 +64,19 @@ def main(
     Ctrl-C ends with a checkpoint; the same command continues the search, also after it was killed. Finished trials are
     never repeated.
     """
-    require("torch", "optuna", *["scipy"] * (sampler == "gp"))
+    require("torch", "optuna", *(["scipy"] if sampler == "gp" else []))
     from viaduct.recipes import load
     from viaduct.runs.search.output import print_findings
     from viaduct.runs.search.session import SearchRequest, search
 
-    recipe, *more = words
+    recipe, *more_fields = words  # --space takes one word; what follows it arrives here
     fixed = collect_settings(recipe, data, epochs, steps, settings)
     loaded = load(recipe)
     request = SearchRequest(
         loaded=loaded,
         argument=recipe,
         settings=fixed,
-        space=[*(space or []), *more],
+        space=[*(space or []), *more_fields],
         data=data,
         device=device,
         folder=study or Path("runs") / f"{loaded.name}_search",
@@ -85,7 +89,7 @@ def main(
         timeout_s=parse_time(timeout),
         past=past,
     )
-    findings = search(request, lambda: read_data(loaded, fixed, data), print_note)
+    findings = search(request, lambda: inspect_data(loaded, fixed, data), print_note)
     print_findings(findings)
     if findings.end == "interrupted":
         raise typer.Exit(128 + findings.signal)
@@ -94,10 +98,11 @@ def main(
 def collect_settings(
     recipe: str, data: Path | None, epochs: str | None, steps: str | None, settings: list[str] | None
 ) -> dict[str, str]:
-    """Return the fields that all trials have, refused as `viaduct train` refuses them."""
+    """Return the fields set in all trials, with classes and label shift of the data; raise as `viaduct train` does."""
     from viaduct.recipes._classes import match_classes
     from viaduct.verbs.train import merge_changes, resolve_recipe
 
+    # flag: (the field that it sets, its text)
     flags = {name: (name, text) for name, text in (("epochs", epochs), ("steps", steps)) if text is not None}
     changes = merge_changes(flags, settings)
     given = dict(changes)
@@ -129,8 +134,8 @@ def check_settings(recipe: str, changes: list[tuple[str, str]]) -> None:
             raise BadValue(f"--set {path}={text}: {error.what}", *error.hints) from None
 
 
-def read_data(loaded: Loaded, settings: dict[str, str], path: Path | None) -> DataFacts:
-    """Open the images as every trial will: what is missing is said before the first one."""
+def inspect_data(loaded: Loaded, settings: dict[str, str], path: Path | None) -> DataFacts:
+    """Return fingerprint and number of the images, opened as every trial does: missing data is reported before any."""
     from viaduct.runs.search.best_recipe import apply_settings
     from viaduct.runs.search.session import DataFacts
     from viaduct.training.session import fingerprint, load_images
