@@ -49,7 +49,7 @@ class Other:
 
 @dataclass
 class Explanation:
-    """What is known about the first divergence."""
+    """Description of the first divergence: headline, remarks, differing settings and suspected places."""
 
     headline: str
     remarks: list[str] = field(default_factory=list)

@@ -42,7 +42,7 @@ from .thresholds import Thresholds, default_thresholds
 from .ulps import coarser_dtype
 
 MOST_A_HOP = 4
-"""Neighbours drawn of one distance from the origin; more make a drawing nobody reads."""
+"""Neighbours drawn at one distance from the origin; a drawing with more is hard to read."""
 MOST_FURTHER = 6
 MOST_OF_ONE = 0.6
 """A stage with a larger share of all operators than this is named too coarsely."""
