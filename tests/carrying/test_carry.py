@@ -48,10 +48,10 @@ def test_what_is_there_is_not_overwritten_and_with_force_it_is_kept_beside(tmp_p
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("train.py", "--out", "."), "holds what is carried"),
+        (("train.py", "--out", "."), "contains the script or project"),
         (("nothing.py",), "there is no nothing.py"),
         ((".",), "--out carried lies within '.'."),
-        (("train.py", "--migrated", "nowhere"), "there is no such folder"),
+        (("train.py", "--migrated", "nowhere"), "there is no such file or folder"),
         (("train.py", "--migrated", "empty"), "has no train.py"),
         (("train.py", "--limit", "speed=warn"), "no limit called 'speed'"),
         (("other.py",), "imports neither torch nor tensorflow"),
@@ -127,7 +127,7 @@ def test_a_migrated_script_that_the_card_refuses_is_no_pass(tmp_path: Path) -> N
     assert (journey.code, journey.record["verdict"]) == (2, "could not run")
     assert journey.record["fault"]["whose"] == "limit"
     assert [hit["name"] for hit in journey.record["limits"]] == ["cuda-left"]
-    assert "What it said" in (journey.out / "report.html").read_text()
+    assert "Its last lines." in (journey.out / "report.html").read_text()
 
 
 @pytest.mark.slow

@@ -8,7 +8,14 @@ from typing import Any
 
 from carrying.made_up_observations import observed
 from viaduct.carrying.agreement import measure
-from viaduct.carrying.doubts import describe_shared_model_dir, find_joined_ranks, find_unseen_ranks
+from viaduct.carrying.coverage import Edit
+from viaduct.carrying.doubts import (
+    describe_shared_model_dir,
+    find_joined_ranks,
+    find_unexecuted_edits,
+    find_unexecuted_files,
+    find_unseen_ranks,
+)
 from viaduct.carrying.observed import Observed, Rank
 from viaduct.rehearsal.inspection import describe_ranks
 
@@ -45,3 +52,19 @@ def test_a_model_dir_that_the_ranks_of_an_estimator_share_is_named(tmp_path: Pat
     assert not list(describe_shared_model_dir(one, run))
     run.summary.wrote = ["a.txt"]
     assert not list(describe_shared_model_dir(two, run))
+
+
+def test_a_file_that_an_earlier_carry_executed_is_not_called_never_executed() -> None:
+    missed = Edit("migrated", "model.py", 3, "x", 0)
+    ran_earlier = Edit("migrated", "model.py", 9, "y", 0, earlier="first")
+    migrated = SimpleNamespace(provenance=SimpleNamespace(positions={"train.py"}))
+    carried: Any = SimpleNamespace(
+        migrated=migrated, edits=[missed, ran_earlier], sides=SimpleNamespace(files={"model.py": []})
+    )
+    assert not list(find_unexecuted_files(carried))
+    (doubt,) = find_unexecuted_edits(carried)
+    assert doubt.text == "1 edit was never executed"
+    carried.edits = [missed]
+    (doubt,) = find_unexecuted_files(carried)
+    assert doubt.items == ["model.py"]
+    assert not list(find_unexecuted_edits(carried))

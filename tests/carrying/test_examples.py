@@ -54,7 +54,7 @@ def test_a_batch_that_is_dropped_on_purpose_is_no_difference(tmp_path: Path) -> 
     )
     journey = carried(tmp_path, source, "--steps", "10")
     check_agrees_on_what_ran(journey)
-    assert "Meant: Made in the original too" in journey.said
+    assert "Meant: Done in the original, too" in journey.said
     assert "the last, smaller batch of each pass over the data is dropped" in journey.said
 
 

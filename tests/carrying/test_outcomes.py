@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from viaduct.carrying.observed import Observed, Rank
-from viaduct.carrying.outcomes import Outcomes, compare_inputs, compare_outcomes, find_durations
+from viaduct.carrying.outcomes import Outcomes, compare_inputs, compare_outcomes, find_durations, is_alike
 from viaduct.carrying.running import Run
 from viaduct.rehearsal.observe import fingerprint
 from viaduct.rehearsal.plan import Plan
@@ -98,3 +98,12 @@ def test_a_fingerprint_takes_what_it_finds() -> None:
 )
 def test_times_and_speeds_are_no_results(line: str, durations: set[int]) -> None:
     assert find_durations(line) == durations
+
+
+def test_the_last_digit_of_a_number_with_an_exponent_counts_at_its_place() -> None:
+    assert not is_alike("1.5e-05", "9.9e-02", 1e-6)
+    assert is_alike("1.5e-05", "1.6e-05", 1e-6)
+    assert is_alike("1e-05", "2e-05", 1e-6)
+    assert is_alike("0.25", "0.26", 1e-6)
+    assert not is_alike("7", "8", 1e-6)
+    assert not is_alike("1.5e-05", "1.6e-05", 0.0)

@@ -43,7 +43,7 @@ def carried(pairs: list[Pair], limits: str = "error", finished: bool = True, **m
         "migrated": SimpleNamespace(**{**vars(run), "side": "migrated"}),
         "limits": [],
         "idle": [],
-        "unfelt": [],
+        "ineffective": [],
         "written": [],
     }
     return SimpleNamespace(**{**made, **more})

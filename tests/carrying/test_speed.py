@@ -65,10 +65,11 @@ def test_the_sentence_says_whose_speed_it_is() -> None:
     carried: Any = SimpleNamespace(speed=Speed((10.0, 10.2), (5.0, 5.1), 9, 0.5), request=SimpleNamespace(lang="en"))
     assert describe_speed(carried) == (
         "Speed",
-        "10 and 10.2 steps/s before, 5 and 5.1 after: a ratio of 0.50, beyond the noise of 5%. It is the CPU's speed.",
+        "10 and 10.2 steps/s before, 5 and 5.1 after: a ratio of 0.50, beyond twice the noise of 5%. It is the CPU's "
+        "speed.",
     )
     carried.speed = replace(carried.speed, migrated=(9.9, 10.3), processor_ratio=1.0)
-    assert "a ratio of 1.00, within the noise of 5%" in describe_speed(carried)[1]  # type: ignore[index]
+    assert "a ratio of 1.00, within twice the noise of 5%" in describe_speed(carried)[1]  # type: ignore[index]
 
 
 SOURCE = """\

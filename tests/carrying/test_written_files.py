@@ -267,3 +267,47 @@ def test_files_are_compared_from_end_to_end(tmp_path: Path) -> None:
     second = carried(tmp_path, SAVES, "--migrated", "by_hand", "--force")
     assert second.code == 3
     assert "result.json: " in second.said
+
+
+def test_values_that_rounding_changed_are_not_called_equal(tmp_path: Path) -> None:
+    left, right = pickle.dumps({"best": 0.5}), pickle.dumps({"best": 0.5000001})
+    found = compare(tmp_path, {"a.pkl": left}, {"a.pkl": right}, allowed=1e-6)["a.pkl"]
+    assert (found.state, found.detail) == ("rounding", "1 value within rounding")
+
+
+def test_a_tensor_that_is_not_read_is_not_counted_as_equal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    from viaduct.carrying import contents
+
+    def write(path: Path) -> None:
+        write_bundle(path.with_suffix(""), {"dense/bias": torch.ones(2), "table": torch.ones(1, dtype=torch.int64)})
+
+    monkeypatch.delitem(contents.NUMPY_TYPES, "int64")
+    found = compare(tmp_path, {"model.index": write}, {"model.index": write})["model.index"]
+    assert (found.state, found.detail, found.count) == ("equal", "1 tensor equal; not read: table", 1)
+
+
+def test_images_of_16_bits_are_compared_in_all_bits_and_several_in_one_file_not_at_all(tmp_path: Path) -> None:
+    from PIL import Image
+
+    def write(value: int) -> Any:
+        return lambda path: Image.fromarray(np.full((2, 2), value, np.uint16)).save(path)
+
+    def write_two(value: int) -> Any:
+        frames = [Image.new("L", (2, 2), shade) for shade in (0, value)]
+        return lambda path: frames[0].save(path, save_all=True, append_images=frames[1:])
+
+    found = compare(
+        tmp_path, {"a.png": write(300), "b.gif": write_two(90)}, {"a.png": write(60000), "b.gif": write_two(200)}
+    )
+    assert found["a.png"].state == "differs"
+    assert (found["b.gif"].state, found["b.gif"].detail) == (
+        "not compared",
+        "it holds 2 images; only files with one are compared",
+    )
+
+
+def test_lines_that_differ_in_what_does_not_count_are_not_called_equal(tmp_path: Path) -> None:
+    found = compare(tmp_path, {"a.log": "on cuda\n"}, {"a.log": "on npu\n"})["a.log"]
+    assert found.detail == "1 line equal but for device names and numbers that do not repeat themselves"

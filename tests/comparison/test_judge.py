@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from comparison.scenes import Array, Story
-from viaduct.comparison.explain import explain
+from viaduct.comparison.explain import explain, explain_no_mismatch
 
 
 def off(values: Array, by: float = 0.3) -> Array:
@@ -64,6 +66,13 @@ def test_nothing_bad_has_no_origin() -> None:
     assert explanation.origin is None
     assert explanation.cause is None
     assert "within their thresholds" in explanation.headline
+
+
+def test_flagged_tensors_are_not_said_to_be_within_their_thresholds() -> None:
+    story = Story()
+    chain(story, 0, 0, 0)
+    rows = [replace(row, result="flag") if number == 0 else row for number, row in enumerate(story.rows)]
+    assert "within their thresholds or flagged (1)." in explain_no_mismatch(rows).headline
 
 
 def test_a_module_whose_parts_are_all_good_is_itself_the_origin() -> None:

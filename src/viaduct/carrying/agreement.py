@@ -1,10 +1,11 @@
-"""Agreement of two rehearsals: losses of every step, gradients of the first, weights at the end.
+"""Agreement of two rehearsals: losses of every step, gradients of the first step, weights at the end.
 
-The same kernels compute both, with the same seed and data, so that most migrations agree in every bit. Where a rewrite
-takes a sum in another order the last bit changes, and training magnifies it: by how much, a run of the original shows
-whose weights were moved by one unit in the last place (`rehearsal/perturbation.py`). FACTOR times that drift is
-allowed, for each tensor its own; a wrong number is beyond it by orders of magnitude. What was not magnified may differ
-by a few units in the last place. Integers, counters of steps among them, are equal or not.
+The same CPU kernels compute both, with the same seed and data, so that most migrations agree in every bit. Where a
+rewrite takes a sum in another order the last bit changes, and training magnifies it. The shaken run measures by how
+much: it is a run of the original whose weights were moved by one unit in the last place (`rehearsal/perturbation.py`).
+FACTOR times its drift and UNITS units in the last place are allowed. The drift of a gradient or weight is its own, or
+the median of its kind if that is larger; the drift of a loss is the largest up to its step. Integers, counters of steps
+among them, are equal or not.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from viaduct.comparison.measures import measure as compare_arrays
 Kind = Literal["loss", "gradient", "weight"]
 Verdict = Literal["same", "rounding", "differ", "unsure"]
 FACTOR = 16.0  # times the drift of the shaken run
-UNITS = 4.0  # in the last place, where the shaken run shows less
-INFORMATIVE = 0.05  # beyond it a relative drift tells nothing about the migration any more
-OBVIOUS = 0.02  # of the first loss: no rounding does that
-REPEATS = 0.01  # of the first loss: a run that differs by more from its shaken self does not repeat itself
+UNITS = 4.0  # in the last place, allowed in addition
+INFORMATIVE = 0.05  # with a relative tolerance of this or more, a value shows nothing about the migration
+OBVIOUS = 0.02  # relative difference of the losses of step 0 that no rounding causes
+REPEATS = 0.01  # relative difference of the losses of step 0 beyond which the original is not deterministic
 SINGLE = float(np.finfo(np.float32).eps)
-# What the adapters keep beside the script's own variables.
+# Variables that the card's adapters add to the script's own.
 ADAPTER_VARIABLES = re.compile(
     r"(?:^|/)(?:loss_scale|good_steps|bad_steps|current_loss_scale|iterations_per_loop)(?:_\d+)?$"
 )
@@ -40,33 +41,33 @@ ADAPTER_VARIABLES = re.compile(
 
 @dataclass(frozen=True)
 class Pair:
-    """One loss or tensor of both sides. `error` is relative to the original's size; `noise`, the shaken run's."""
+    """One loss or tensor of both sides. `error` is relative to the original's norm; `noise` is the shaken run's."""
 
     kind: Kind
     name: str
     rank: int
     step: int | None
-    left: float  # the loss itself, or the size of the tensor
-    right: float
+    left: float  # the original's loss, or the norm of its tensor
+    right: float  # the same of the migrated script
     error: float
-    unit: float = SINGLE
-    why: str = ""  # where there is nothing to measure
+    unit: float = SINGLE  # machine epsilon; 0 for integers
+    why: str = ""  # why the two cannot be measured: one side lacks it, or the shapes differ
     noise: float = 0.0
     allowed: float = 0.0
 
     @property
     def same(self) -> bool:
-        """Return True if both sides are equal in every bit."""
+        """Return True if both sides have equal values. NaN equals NaN, and 0.0 equals -0.0."""
         return self.error == 0 and not self.why
 
     @property
     def is_informative(self) -> bool:
-        """Return True if a mismatch in this value would be visible beside the script's own rounding."""
+        """Return True if the tolerance is small enough for a mismatch to be visible beside the script's rounding."""
         return self.allowed < INFORMATIVE
 
     @property
     def bad(self) -> bool:
-        """Return True if the sides differ by more than rounding."""
+        """Return True if the sides differ by more than the tolerance, or cannot be measured. Uninformative: False."""
         return bool(self.why) or (self.is_informative and not self.error <= self.allowed)
 
     @property
@@ -77,7 +78,11 @@ class Pair:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Verdict on all pairs, with remarks for the user."""
+    """Verdict on all pairs, with remarks for the user.
+
+    "same": all values are equal. "rounding": no pair is beyond its tolerance. "differ": some pair is. "unsure": no loss
+    was seen, the original is not deterministic, or the shaken run failed.
+    """
 
     verdict: Verdict
     pairs: list[Pair]
@@ -85,12 +90,12 @@ class Agreement:
 
     @property
     def bad(self) -> list[Pair]:
-        """Return the pairs that differ."""
+        """Return the pairs that differ by more than rounding."""
         return [pair for pair in self.pairs if pair.bad]
 
     @property
     def first(self) -> Pair | None:
-        """Return the first divergence in training order: losses, then first gradients, then final weights."""
+        """Return the first bad pair in training order: loss of step 0, first gradients, later losses, final weights."""
         return min(self.bad, key=training_order, default=None)
 
     @property
@@ -103,7 +108,7 @@ class Agreement:
         return [pair for pair in self.pairs if pair.kind == kind]
 
     def informative_pairs(self, kind: Kind) -> list[Pair]:
-        """Return the pairs of one kind that can show a mistake."""
+        """Return the pairs of one kind that can show a mistake: informative ones, and those that cannot be measured."""
         return [pair for pair in self.pairs_of(kind) if pair.is_informative or pair.why]
 
 
@@ -148,7 +153,7 @@ def pair_losses(left: Rank, right: Rank) -> Iterator[Pair]:
 
 
 def pair_arrays(kind: Kind, left: Arrays, right: Arrays, rank: int) -> Iterator[Pair]:
-    """Yield the arrays of both sides by name."""
+    """Yield the arrays of both sides by name, without variables that the adapters add to the migrated side."""
     step = 0 if kind == "gradient" else None
     for name in [*left, *(name for name in right if name not in left)]:
         a, b = left.get(name), right.get(name)
@@ -173,9 +178,10 @@ def describe_mismatch(left: NDArray[Any] | None, right: NDArray[Any] | None) -> 
 
 
 def distance(left: NDArray[Any], right: NDArray[Any]) -> float:
-    """Return the relative Euclidean distance to the original, infinity for anything that no rounding makes.
+    """Return the relative Euclidean distance to the original; infinity for a difference that rounding cannot cause.
 
-    That is: a whole number that differs, a value that is not finite on one side only, something beside zeros.
+    That is: an integer that differs, values that are not finite in different places, anything but zeros where the
+    original has zeros only. Arrays that cannot be measured are infinitely far apart, too.
     """
     if np.array_equal(left, right, equal_nan=left.dtype.kind == "f"):
         return 0.0
@@ -190,14 +196,14 @@ def distance(left: NDArray[Any], right: NDArray[Any]) -> float:
 
 
 def norm_of(array: NDArray[Any] | None) -> float:
-    """Return the Euclidean norm of an array; NaN where there is none."""
+    """Return the Euclidean norm of an array; NaN for a missing, empty or complex one."""
     if array is None or not array.size or array.dtype.kind not in "biuf":
         return math.nan
     return float(np.linalg.norm(array.astype(np.float64)))
 
 
 def epsilon_of(left: NDArray[Any], right: NDArray[Any]) -> float:
-    """Return the larger machine epsilon of two arrays; 0 for integers."""
+    """Return the larger machine epsilon of two arrays; 0 if neither holds real floats."""
     units = [float(np.finfo(array.dtype).eps) for array in (left, right) if array.dtype.kind == "f"]
     return max(units, default=0.0)
 
@@ -213,7 +219,10 @@ def needs_perturbed_run(pairs: list[Pair]) -> bool:
 
 
 def judge(pairs: list[Pair], yardstick: list[Pair] | None = None, repeats: bool = False) -> Agreement:
-    """Return the agreement of some pairs. `repeats`: the original is known to be deterministic."""
+    """Return the agreement of some pairs.
+
+    `yardstick`: the pairs of the original and the shaken run. `repeats`: the original is known to be deterministic.
+    """
     if not any(pair.kind == "loss" for pair in pairs):
         return Agreement("unsure", pairs, ["No loss was seen: nothing that trains could be compared step by step."])
     if all(pair.same for pair in pairs):
@@ -226,13 +235,14 @@ def judge(pairs: list[Pair], yardstick: list[Pair] | None = None, repeats: bool 
 
 
 def describe_nondeterminism(yardstick: list[Pair]) -> str:
-    """Return a remark if the original does not repeat itself; empty if it does."""
+    """Return a remark if the shaken run differs so much that the original cannot be deterministic; else nothing."""
     begin = [pair for pair in yardstick if pair.kind == "loss" and pair.step == 0]
     if any(pair.why for pair in yardstick) or any(pair.error > REPEATS for pair in begin):
         return (
-            "The original does not repeat itself: a second run of it, with the same seed and weights moved by one unit "
-            "in the last place, has another loss in its first step. Chance that no seed reaches (the clock, "
-            "os.urandom, the order of threads) hides whatever the migration may have changed."
+            "The original does not repeat itself: a run of it with the same seed, and weights moved by one unit in the "
+            f"last place, has a loss more than {REPEATS:.0%} off in its first step, or other steps or tensors. "
+            "Randomness that no seed controls (the clock, os.urandom, the order of threads) hides whatever the "
+            "migration may have changed."
         )
     return ""
 
@@ -252,7 +262,10 @@ def set_tolerances(pairs: list[Pair], yardstick: list[Pair]) -> list[Pair]:
 
 
 def rising_noise(noise: dict[tuple[Kind, str, int, int | None], float], begin: float) -> dict[int, float]:
-    """Return the noise of the losses by step: the largest so far, since one value may agree by luck."""
+    """Return the noise of the losses by step: the largest so far, since one value may agree by luck.
+
+    It is at least `begin`, the usual noise of the first gradients.
+    """
     by_step: dict[int, float] = {}
     for (kind, _, _, step), error in noise.items():
         if kind == "loss" and step is not None:
@@ -263,7 +276,7 @@ def rising_noise(noise: dict[tuple[Kind, str, int, int | None], float], begin: f
 
 
 def describe_uninformative(pairs: list[Pair]) -> Iterator[str]:
-    """Yield remarks on values that the script's own rounding hides."""
+    """Yield remarks on values whose tolerance is too large to show anything."""
     losses = [pair.step for pair in pairs if pair.kind == "loss" and not pair.is_informative and pair.step is not None]
     if losses:
         yield (

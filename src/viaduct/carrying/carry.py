@@ -44,7 +44,7 @@ Report = Callable[[str], None]
 Verdict = Literal["agrees", "differs", "not proved", "could not run"]
 NO_YARDSTICK = (
     "They are not equal in every bit, and whether rounding explains it is not known: the run of the original with its "
-    "weights moved by one unit failed ({reason})"
+    "weights moved by one unit in the last place failed ({reason})"
 )
 EXIT_CODES: dict[Verdict, int] = {"agrees": 0, "differs": 1, "could not run": 2, "not proved": 3}
 
@@ -53,8 +53,8 @@ EXIT_CODES: dict[Verdict, int] = {"agrees": 0, "differs": 1, "could not run": 2,
 class Carried:
     """Result of a carry.
 
-    `base` is the run with which the migrated one is compared: the original, or one with the changes that are known to
-    change numbers.
+    `base` is the run with which the migrated one is compared: the original, or the original with the intended changes
+    alone. `shaken` is `base` run with its weights moved by one unit in the last place, if that was needed.
     """
 
     request: Request
@@ -70,27 +70,27 @@ class Carried:
     explanation: Explanation | None = None
     suspects: list[Suspect] = field(default_factory=list)
     branches: list[Branch] = field(default_factory=list)
-    known: list[str] = field(default_factory=list)  # changes of numbers that were meant
-    unfelt: list[Other] = field(default_factory=list)  # made differently, though both agree
+    intended_changes: list[str] = field(default_factory=list)  # changes of numbers that `base` has, too
+    ineffective: list[Other] = field(default_factory=list)  # created with other numbers, though both agree
     idle: list[Fact] = field(default_factory=list)  # optimizers that took no step
-    shared: list[str] = field(default_factory=list)  # full paths that the original wrote to, and the other run found
+    shared: list[str] = field(default_factory=list)  # absolute paths among the arguments that the original wrote to
     edits: list[Edit] = field(default_factory=list)  # the changed lines, and how often each was executed
     earlier: list[Earlier] = field(default_factory=list)  # carries before this one, whose executed edits count
     repeated: list[Repetition] = field(default_factory=list)  # the second run of each side
     speed: Speed | None = None  # on the stand-ins; no part of the verdict
-    outcomes: Outcomes | None = None  # what was printed, and evaluations
-    written: list[Written] = field(default_factory=list)  # files
-    doubts: list[Doubt] = field(default_factory=list)  # what keeps the comparison from being a proof
+    outcomes: Outcomes | None = None  # comparison of network inputs, evaluations and printed numbers
+    written: list[Written] = field(default_factory=list)  # comparison of the written files
+    doubts: list[Doubt] = field(default_factory=list)  # reasons why the comparison is not a proof
     aside: Path | None = None  # where the old content of OUT is now
 
     @property
     def exit_code(self) -> int:
-        """0 only where the migrated run finished and agrees."""
+        """Return 0 for "agrees" alone."""
         return EXIT_CODES[self.verdict]
 
     @property
     def failed_run(self) -> Run | None:
-        """The run that did not come through; None where both did."""
+        """Return the first run of the side that failed; None if neither did."""
         return next((run for run in (self.original, self.migrated) if run is not None and not run.is_finished), None)
 
     @property
@@ -100,12 +100,12 @@ class Carried:
 
 
 def carry(request: Request, report: Report, finish: Callable[[Carried], None]) -> Carried:
-    """Migrate, run, compare. `finish` writes the report before OUT is complete, so that an error leaves nothing."""
+    """Migrate, run and compare. `finish` writes the report; if it or anything before it fails, OUT is restored."""
     check_output_folder(request.source, request.out, request.force)
     earlier = [read_earlier(folder, request.out, request.to, request.limits) for folder in request.earlier]
     sides = migrate(request)
     stage = choose_stage(request, sides)
-    move_step_at(find_step_at(request, sides), sides)  # which refuses a line that is not there
+    move_step_at(find_step_at(request, sides), sides)  # refuses a --step-at that either side lacks, before any run
     report(f"this executes {sides.entry}, with your rights, each time in a folder of its own.")
     with prepare_folder(request.out) as aside:
         write(sides, request)
@@ -117,7 +117,7 @@ def carry(request: Request, report: Report, finish: Callable[[Carried], None]) -
 
 
 def run_both_sides(request: Request, sides: Sides, stage: StageName, earlier: list[Earlier], report: Report) -> Carried:
-    """Run both sides twice and compare them."""
+    """Run the original twice and the migrated script twice, and compare them; stop after a first run that fails."""
     plan = make_original_plan(request, sides, stage, report)
     report(
         f"the original is run: {sides.entry}, its CUDA calls on the CPU, {request.steps} steps, seed {request.seed}."
@@ -154,24 +154,30 @@ def run_both_sides(request: Request, sides: Sides, stage: StageName, earlier: li
 
 
 def repeat(second: SecondRun, report: Report) -> Run | None:
-    """Return the second run of a side; None if it left nothing."""
+    """Return the second run of a side; None if it left no summary."""
     again = second.finish()
     if again is None:
-        report(f"the second run of the {second.side} has left nothing; its output is in {second.plan.record}.")
+        report(
+            f"the second run of {describe_side(second.side)} left no summary; its output is in {second.plan.record}."
+        )
     elif again.summary.interrupted:
         raise Interrupted(again.summary.interrupted, f"while {describe_side(second.side)} ran")
     return again
 
 
 def compare_sides(carried: Carried, report: Report) -> None:
-    """Judge the agreement, find causes, suspects and doubts, and set the verdict."""
+    """Judge the agreement, find causes, suspects and doubts, and set the verdict.
+
+    If something differs and the migration changed numbers on purpose, it is judged against the original with these
+    changes instead.
+    """
     found = carried.agreement = judge_agreement(carried, report)
     if found.verdict != "differ":
         compare_results(carried)
     if found.verdict == "differ" or has_other_results(carried):
-        known = reference.find_changing_rules(carried.sides)
-        if known or joins_ranks(carried):
-            found = judge_with_known_changes(carried, known, joins_ranks(carried), report) or found
+        intended = reference.find_changing_rules(carried.sides)
+        if intended or joins_ranks(carried):
+            found = judge_with_intended_changes(carried, intended, joins_ranks(carried), report) or found
     carried.agreement = found
     assert carried.base is not None
     assert carried.migrated is not None
@@ -179,31 +185,37 @@ def compare_sides(carried: Carried, report: Report) -> None:
     carried.drift = compare_tensors(carried.migrated.plan.record, carried.base.plan.record, shaken, found)
     carried.idle = find_idle_optimizers(carried.base.observed, carried.migrated.observed)
     if found.verdict != "differ":
-        unlike = {(str((carried.sides.folder / f).resolve()), n) for f, ns in carried.sides.unlike.items() for n in ns}
-        carried.unfelt = find_ineffective(carried.base.observed, carried.migrated.observed, unlike)
+        folder = carried.sides.folder
+        deviating = {
+            (str((folder / path).resolve()), line)
+            for path, lines in carried.sides.deviating_lines.items()
+            for line in lines
+        }
+        carried.ineffective = find_ineffective(carried.base.observed, carried.migrated.observed, deviating)
     if found.verdict == "differ":
         carried.explanation = explain(
             found, carried.base.observed, carried.migrated.observed, carried.drift, carried.request.to
         )
         carried.suspects = find_suspects(carried.sides, carried.explanation)
         at = [str((carried.sides.folder / suspect.file).resolve()) + f":{suspect.line}" for suspect in carried.suspects]
-        words = carried.explanation.words
-        carried.explanation.others.sort(key=lambda other: relevance_of(other, at, words))
+        keywords = carried.explanation.keywords
+        carried.explanation.others.sort(key=lambda other: relevance_of(other, at, keywords))
     compare_results(carried)
     carried.doubts = find_doubts(carried)
     carried.verdict = decide(carried)
 
 
 def has_other_results(carried: Carried) -> bool:
-    """Return True if something that was printed, evaluated or written differs."""
+    """Return True if network inputs, evaluations, printed numbers or written files differ."""
     printed = carried.outcomes is not None and bool(carried.outcomes.differing)
     return printed or any(file.state == "differs" for file in carried.written)
 
 
 def compare_results(carried: Carried) -> None:
-    """Compare what was printed, evaluated and written.
+    """Compare network inputs, evaluations, printed numbers and written files.
 
-    Only numbers that rounding cannot explain count, so that runs that agree in every bit must print the same.
+    Runs that agree in every bit must print the same numbers. Otherwise a relative difference is allowed: the largest
+    tolerance of a loss, and at least 1e-6.
     """
     assert carried.agreement is not None
     assert carried.base is not None
@@ -221,7 +233,7 @@ def compare_results(carried: Carried) -> None:
 
 
 def decide(carried: Carried) -> Verdict:
-    """A difference counts only where each side ran its own files; an agreement only where nothing was left out."""
+    """Return the verdict. A doubt that may hide differences comes first, then a difference, then the other doubts."""
     assert carried.agreement is not None
     if any(doubt.hides_differences for doubt in carried.doubts):
         return "not proved"
@@ -231,15 +243,15 @@ def decide(carried: Carried) -> Verdict:
 
 
 def relevance_of(other: Other, suspected: list[str], keywords: tuple[str, ...]) -> tuple[bool, int]:
-    """Return a sort key: facts about the difference first, then those made in suspected lines."""
+    """Return a sort key: first objects that a keyword names or the likeliest line created, then by suspected line."""
     location = f"{other.right_at[0]}:{other.right_at[1]}" if other.right_at else ""
-    named = any(keyword in f"{other.name} {other.what}" for keyword in keywords)
-    likeliest = bool(suspected) and location == suspected[0]
-    return not (named or likeliest), suspected.index(location) if location in suspected else len(suspected)
+    has_keyword = any(keyword in f"{other.name} {other.what}" for keyword in keywords)
+    is_likeliest = bool(suspected) and location == suspected[0]
+    return not (has_keyword or is_likeliest), suspected.index(location) if location in suspected else len(suspected)
 
 
 def judge_agreement(carried: Carried, report: Report) -> Agreement:
-    """Judge against `base`; run it with perturbed weights where rounding may be the reason."""
+    """Judge the migrated run against `base`; run `base` with perturbed weights if rounding may explain a difference."""
     assert carried.base is not None
     assert carried.migrated is not None
     base = carried.base
@@ -247,7 +259,8 @@ def judge_agreement(carried: Carried, report: Report) -> Agreement:
     if not judging.needs_perturbed_run(pairs):
         return judging.judge(pairs)
     report(
-        "they are not equal in every bit: the original is run once more, its weights moved by one unit, as a yardstick."
+        "they are not equal in every bit: the original is run once more, its weights moved by one unit in the last "
+        "place, to measure what rounding does."
     )
     shaken = run_perturbed(carried, base, report)
     if not shaken.is_finished:
@@ -258,7 +271,7 @@ def judge_agreement(carried: Carried, report: Report) -> Agreement:
 
 
 def run_perturbed(carried: Carried, base: Run, report: Report) -> Run:
-    """Run `base` with its weights moved by one unit in the last place, once."""
+    """Return `base` run with its weights moved by one unit in the last place; it is run again only for another base."""
     shaken = carried.shaken
     if shaken is None or (shaken.plan.script, shaken.plan.joined) != (base.plan.script, base.plan.joined):
         plan = derive_plan("shaken", carried.original.plan, carried.request, carried.sides, Path(base.plan.script))
@@ -270,27 +283,32 @@ def run_perturbed(carried: Carried, base: Run, report: Report) -> Run:
 
 
 def repeats_itself(carried: Carried) -> bool:
-    """Return True if the original was run twice and gave the same."""
+    """Return True if the second run of the original had equal values."""
     return any(repetition.is_equal for repetition in carried.repeated if repetition.side == "original")
 
 
 def joins_ranks(carried: Carried) -> bool:
-    """Return True where ranks train together after the migration, each for itself before, and we can join them."""
+    """Return True if TensorFlow 1 ranks train together after the migration alone: the original's can be joined, too."""
     assert carried.migrated is not None
     return (
         carried.stage == "tf1" and not are_joined(carried.original.observed) and are_joined(carried.migrated.observed)
     )
 
 
-def judge_with_known_changes(carried: Carried, rules: dict[str, str], joined: bool, report: Report) -> Agreement | None:
-    """Judge against the original with only those changes that are known to change numbers."""
+def judge_with_intended_changes(
+    carried: Carried, rules: dict[str, str], joined: bool, report: Report
+) -> Agreement | None:
+    """Judge against the original with the intended changes alone; None if that run fails.
+
+    `rules`: those that are known to change numbers, with what each changes. `joined`: let the ranks train together.
+    """
     names = [*rules, *(["ranks that train together"] if joined else [])]
-    report(f"known to change numbers: {', '.join(names)}; the original is run once more with that alone.")
+    report(f"known to change numbers: {', '.join(names)}; the original is run once more with these changes alone.")
     script = reference.write(carried.request, carried.sides, tuple(rules)) if rules else None
     plan = derive_plan("reference", carried.original.plan, carried.request, carried.sides, script)
     plan = replace(plan, joined=joined)
-    made = run_side("reference", plan, carried.sides, report)
-    if not made.is_finished:
+    base = run_side("reference", plan, carried.sides, report)
+    if not base.is_finished:
         return None
-    carried.base, carried.known = made, [*rules.values(), *([reference.JOINED] if joined else [])]
+    carried.base, carried.intended_changes = base, [*rules.values(), *([reference.JOINED] if joined else [])]
     return judge_agreement(carried, report)

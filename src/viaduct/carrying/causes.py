@@ -1,4 +1,4 @@
-"""Causes of a difference: which step, which module, what was created with other numbers, which lines.
+"""Causes of a difference: the step, the module, the objects that were created with other numbers, and their lines.
 
 Nothing here decides whether two runs agree; it only says where to look when they do not.
 """
@@ -20,28 +20,28 @@ from viaduct.comparison.drift import Drift
 from viaduct.comparison.rows import Row
 from viaduct.rehearsal.inspection import IDLE, LAST_RATE, RANKS, Fact
 
-RATIO = 1e-3  # within which all gradients have one factor
+RATIO = 1e-3  # relative spread within which gradients are said to have one common factor
 ABSENT = "(not there)"
 # Constants that TensorFlow writes into gradients: sizes and factors that follow from static shapes.
 OF_GRADIENTS = re.compile(r"(?:^|/)gradients(?:_\d+)?/(?:.*/)?[^/]*_grad(?:_\d+)?/")
-HOW = {"foreach", "fused", "capturable", "workers", "last_epoch"}  # how something is computed, or how far it has come
-At = tuple[str, int]
+HARMLESS_SETTINGS = {"foreach", "fused", "capturable", "workers", "last_epoch"}  # they choose no number of the training
+At = tuple[str, int]  # file and line
 
 
 @dataclass(frozen=True)
 class Other:
-    """A value that is different on the other side."""
+    """A setting of an object that has another value on the migrated side."""
 
     kind: str
-    name: str
-    what: str
+    name: str  # of the object
+    what: str  # the setting
     left: Any
     right: Any
-    left_at: At | None
+    left_at: At | None  # where the object was created
     right_at: At | None
 
     @property
-    def words(self) -> str:
+    def sentence(self) -> str:
         """Return the difference as a sentence."""
         left, right = format_value(self.left), format_value(self.right)
         return f"{self.name}: {self.what} is {left} in the original and {right} after the migration"
@@ -49,18 +49,18 @@ class Other:
 
 @dataclass
 class Explanation:
-    """`words`: what the lines that are to blame may speak of."""
+    """Description of the first divergence: headline, remarks, differing settings and suspected places."""
 
     headline: str
     remarks: list[str] = field(default_factory=list)
     others: list[Other] = field(default_factory=list)
-    module: str = ""  # the first whose output differs
-    places: list[At] = field(default_factory=list)  # in the migrated script
-    words: tuple[str, ...] = ()
+    module: str = ""  # the first module whose output differs or could not be compared
+    places: list[At] = field(default_factory=list)  # lines of the migrated script that created what differs
+    keywords: tuple[str, ...] = ()  # a changed line that contains one of them is suspected more
 
 
 def explain(agreement: Agreement, left: Observed, right: Observed, drift: Drift, to: str) -> Explanation:
-    """Return what is known about the first divergence."""
+    """Return what is known about the first divergence. Objects are compared for rank 0."""
     first = agreement.first
     if first is None:
         return Explanation("They agree.")
@@ -85,20 +85,26 @@ def make_headline(first: Pair, to: str) -> str:
             f"They differ from step {first.step} on: the {first.name}{rank} is {first.left:.7g} in the original and "
             f"{first.right:.7g} on the {to.upper()} stand-in."
         )
-    when = "in the first step, though its loss is the same" if first.kind == "gradient" else "at the end"
-    return f"They differ {when}: the {first.kind} of {first.name}{rank} is off by {format_error(first.error)}."
+    when = "in the first step, though its loss agrees" if first.kind == "gradient" else "at the end"
+    return f"They differ {when}: the {first.kind} of {first.name}{rank} is off {format_error(first.error)}."
 
 
 def format_error(error: float) -> str:
     """Return a relative error as text."""
-    return "everything" if not math.isfinite(error) else f"{error:.2%}" if error > 1e-4 else f"{error:.1e} of its size"
+    if not math.isfinite(error):
+        return "beyond measure (from zero, not finite, or whole numbers)"
+    return f"by {error:.2%}" if error > 1e-4 else f"by {error:.1e} of its size"
 
 
-# ---- what was made with other numbers
+# ---- objects that were created with other numbers
 
 
 def find_other_facts(left: list[Fact], right: list[Fact]) -> Iterator[Other]:
-    """Yield facts that differ, in the original's order. Those of one side only are ignored."""
+    """Yield the settings that differ, in the original's order.
+
+    Left out are objects that one side alone has, objects of another type, the facts about ranks, the constants of
+    TensorFlow's gradients, and settings of TensorFlow's operators that are not numbers.
+    """
     theirs = {(fact.kind, fact.name): fact for fact in right}
     for fact in left:
         if fact.kind == RANKS:
@@ -114,37 +120,37 @@ def find_other_facts(left: list[Fact], right: list[Fact]) -> Iterator[Other]:
                 yield Other(fact.kind, fact.name, name, a, b, fact.at, partner.at)
 
 
-def find_ineffective(left: Observed, right: Observed, unlike: set[At]) -> list[Other]:
-    """Return numbers that differ although the runs agree.
+def find_ineffective(left: Observed, right: Observed, deviating: set[At]) -> list[Other]:
+    """Return the numbers that objects of rank 0 were created with differently, for runs that were not seen to differ.
 
-    Of TensorFlow's operators only those of lines (`unlike`) that the rules would not write so: others follow from
-    shapes, or have the name of another operator.
+    A TensorFlow operator counts only if its line is one of `deviating`, the lines that the rules would write
+    differently: other numbers of operators follow from shapes, or belong to another operator of the same name.
     """
     return [
         other
         for other in find_other_facts(left.first.facts, right.first.facts)
-        if other.what not in HOW
+        if other.what not in HARMLESS_SETTINGS
         and is_number(other.left, other.right)
-        and (other.kind != "op" or other.right_at in unlike)
+        and (other.kind != "op" or other.right_at in deviating)
     ]
 
 
 def find_idle_optimizers(*sides: Observed) -> list[Fact]:
-    """Return optimizers that took no step, on either side."""
+    """Return the optimizers that took no step on at least one side, by name."""
     return list({fact.name: fact for side in sides for fact in side.first.facts if fact.kind == IDLE}.values())
 
 
 def is_number(*values: Any) -> bool:
-    """Return True if all values are numbers: types and shapes of operators follow from each other."""
+    """Return True if all values are numbers, lists, or a TensorFlow attribute that is a number (`f: 0.9`)."""
     return all(isinstance(value, (bool, int, float, list)) or re.match(r"[fib]: ", str(value)) for value in values)
 
 
 def format_value(value: Any) -> str:
-    """Return a float32 as it was written: 0.9, not 0.8999999761581421."""
+    """Return a value as text; a float with the digits of a float32: 0.9, not 0.8999999761581421."""
     return f"{value:.7g}" if isinstance(value, float) else str(value)
 
 
-# ---- what the numbers themselves say
+# ---- remarks on the numbers
 
 
 def explain_steps(found: Explanation, agreement: Agreement, left: Observed, right: Observed) -> None:
@@ -152,33 +158,43 @@ def explain_steps(found: Explanation, agreement: Agreement, left: Observed, righ
     counts = len(left.first.losses), len(right.first.losses)
     if counts[0] != counts[1]:
         found.remarks.append(f"The original took {counts[0]} steps, the migrated script {counts[1]}.")
-        found.words += ("step", "epoch", "batch", "drop_remainder", "drop_last", "//", "size")
+        found.keywords += ("step", "epoch", "batch", "drop_remainder", "drop_last", "//", "size")
 
 
 def explain_calls(found: Explanation, agreement: Agreement, right: Observed, drift: Drift) -> None:
-    """Name the first module, in the order of the calls, whose output differs; or what the network was given."""
+    """Name the first module, in the order of the calls, whose output differs; or the network's input if that does.
+
+    Only the first step's inputs and outputs of modules are recorded, thinned.
+    """
     row = find_first_call(drift)
     if row is not None:
         where = f" of rank {row.stored.rank}" if row.stored.rank else ""
         if row.stored.role == "input":
             found.remarks.append(f"The first batch{where} differs already: the data, its order or its share.")
-            found.words += ("batch", "shuffle", "shard", "sampler", "Dataset", "Loader", "seed", "normal")
+            found.keywords += ("batch", "shuffle", "shard", "sampler", "Dataset", "Loader", "seed", "normal")
             return
         found.module = row.op
-        found.remarks.append(f"The first module{where} whose output differs is {row.op}{likely_cause(drift, row)}.")
+        if row.measures is None:
+            found.remarks.append(
+                f"The first module{where} whose output could not be compared is {row.op}: {row.reason}."
+            )
+        else:
+            found.remarks.append(f"The first module{where} whose output differs is {row.op}{likely_cause(drift, row)}.")
         rank = next((candidate for candidate in right.ranks if candidate.number == row.stored.rank), right.first)
         found.places += [fact.at for fact in rank.facts if (fact.kind, fact.name) == ("module", row.op) and fact.at]
         return
     first = agreement.first
     has_calls = any(kind_key(row.stored) is None for row in drift.rows)
     if has_calls and first is not None and first.kind == "loss" and first.step == 0:
-        found.remarks.append("Every module gives the same in the first step; the loss is computed differently.")
+        found.remarks.append(
+            "The outputs of all modules that were recorded agree in the first step; the loss is computed differently."
+        )
         found.places += [fact.at for fact in right.first.facts if fact.kind == "loss" and fact.at]
-        found.words += ("loss", "smoothing", "weight", "reduction", "criterion")
+        found.keywords += ("loss", "smoothing", "weight", "reduction", "criterion")
 
 
 def likely_cause(drift: Drift, row: Row) -> str:
-    """Return what the numbers of a module look like, if the comparison has a cause for it."""
+    """Return the likeliest cause in brackets, if the comparison found one for this module; else nothing."""
     origin, causes = drift.explanation.origin, drift.explanation.causes
     if origin is None or origin.op != row.op or not causes:
         return ""
@@ -186,7 +202,7 @@ def likely_cause(drift: Drift, row: Row) -> str:
 
 
 def explain_ranks(found: Explanation, agreement: Agreement, left: Observed, right: Observed) -> None:
-    """Note ranks that start differently or do not average their gradients."""
+    """Note that only the ranks after rank 0 begin differently, or that ranks no longer average their gradients."""
     if len(left.ranks) < 2 or len(right.ranks) != len(left.ranks):
         return
     begin = {pair.rank for pair in agreement.bad if pair.kind == "loss" and pair.step == 0}
@@ -194,17 +210,17 @@ def explain_ranks(found: Explanation, agreement: Agreement, left: Observed, righ
         found.remarks.append(
             "Rank 0 begins as it should, the others do not: its weights are not broadcast, or they get other data."
         )
-        found.words += ("broadcast", "Broadcast", "DistributedDataParallel", "shard")
+        found.keywords += ("broadcast", "Broadcast", "DistributedDataParallel", "shard")
     if have_equal_gradients(left.ranks) and not have_equal_gradients(right.ranks):
         found.remarks.append(
-            "In the original all ranks apply the same gradients; after the migration each applies its own: they are "
-            "not averaged over the ranks."
+            "In the original all ranks apply the same gradients; after the migration they apply different ones: the "
+            "gradients are not averaged over the ranks."
         )
-        found.words += ("DistributedOptimizer", "allreduce", "all_reduce", "DistributedDataParallel", "DDP")
+        found.keywords += ("DistributedOptimizer", "allreduce", "all_reduce", "DistributedDataParallel", "DDP")
 
 
 def have_equal_gradients(ranks: list[Rank]) -> bool:
-    """Return True if all ranks have the same gradients."""
+    """Return True if all ranks have the same gradients, up to 1e-4 of each value."""
     first = ranks[0].gradients
     return all(
         np.allclose(rank.gradients.get(name, math.nan), array, rtol=1e-4, atol=0)
@@ -219,10 +235,10 @@ def explain_gradients(found: Explanation, agreement: Agreement, left: Observed, 
     if first is None or first.kind != "gradient":
         return
     ratio = common_ratio(left.first, right.first)
-    if ratio is None or abs(ratio - 1) <= RATIO:  # one factor, and it is none
+    if ratio is None or abs(ratio - 1) <= RATIO:  # a factor of 1 explains nothing
         return
     found.remarks.append(f"All gradients are {ratio:.6g} times those of the original.")
-    found.words += ("scale", "unscale", "average", "size", "mean", "sum", "allreduce")
+    found.keywords += ("scale", "unscale", "average", "size", "mean", "sum", "allreduce")
 
 
 def common_ratio(left: Rank, right: Rank) -> float | None:
@@ -244,7 +260,7 @@ def common_ratio(left: Rank, right: Rank) -> float | None:
 
 
 def explain_update(found: Explanation, agreement: Agreement, left: Observed, right: Observed) -> None:
-    """Note that loss and gradients of the first step agree, so that the update or later data differ."""
+    """Note that the first step agrees, so that the update or later data differ; and the first other learning rate."""
     first = agreement.first
     if first is None or first.why or first.kind == "gradient" or (first.kind == "loss" and first.step == 0):
         return
@@ -255,11 +271,11 @@ def explain_update(found: Explanation, agreement: Agreement, left: Observed, rig
         found.remarks.append(
             f"The learning rate differs from step {step} on: {join_rates(ours)} and {join_rates(theirs)}."
         )
+    agreeing = "loss and gradients agree" if agreement.informative_pairs("gradient") else "loss agrees"
     found.remarks.append(
-        "The first step's loss and gradients are the same: what the optimizer makes of them, or the data of later "
-        "steps, is not."
+        f"The first step's {agreeing}: the optimizer's update, or the data of later steps, makes the difference."
     )
-    found.words += (
+    found.keywords += (
         "lr",
         "learning_rate",
         "momentum",

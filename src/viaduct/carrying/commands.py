@@ -1,4 +1,4 @@
-"""The exact commands for the machine that has the card."""
+"""The commands that bring the migrated copy to the machine with the card, run it there and compare its numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from viaduct.scripts.notebook_runs import is_notebook
 
 
 def list_commands(request: Request, sides: Sides, stage: StageName) -> list[tuple[str, str]]:
-    """Return pairs of purpose and command, to be run in the folder above the migrated copy."""
+    """Return pairs of purpose and command. On the card's machine they are run in the folder above the migrated copy."""
     folder = sides.folder
     words = shlex.join(request.arguments)
     return [
@@ -38,7 +38,7 @@ def single_card_command(folder: Path, entry: str, words: str, module: str = "") 
 
 
 def multi_card_commands(request: Request, sides: Sides, stage: StageName, words: str) -> list[tuple[str, str]]:
-    """Return the command for all cards of a machine."""
+    """Return the command for a machine with eight cards; nothing if the carry had one rank."""
     start, name = find_start_script(sides.folder, "run_8p.sh"), sides.folder.name
     if request.ranks < 2:
         return []
@@ -53,7 +53,7 @@ def multi_card_commands(request: Request, sides: Sides, stage: StageName, words:
 
 
 def dump_commands(request: Request, sides: Sides, stage: StageName, words: str) -> list[tuple[str, str]]:
-    """Return the commands that dump both sides and compare them."""
+    """Return the commands that dump both sides and compare them; nothing for a notebook."""
     given = f" -- {words}" if words else ""
     if is_notebook(sides.entry):
         return []
@@ -66,9 +66,9 @@ def dump_commands(request: Request, sides: Sides, stage: StageName, words: str) 
             f"viaduct migrate {source} --to {request.to} --dump card --dump-step 0 --out dumping, then run that copy"
         )
     return [
-        ("If its numbers are off: the truth, here", here),
-        ("the card's, there", there),
-        ("and both side by side", "viaduct compare card golden --explain --out drift"),
+        ("If its numbers are off: dump the original's, on this machine", here),
+        ("dump the card's, on its machine", there),
+        ("and compare both dumps", "viaduct compare card golden --explain --out drift"),
     ]
 
 

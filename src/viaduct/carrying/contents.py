@@ -1,7 +1,7 @@
 """Contents of files that a script wrote: tensors by name, plain values, scalars, lines, pixels.
 
-Nothing of it is executed: a pickle may name NumPy's arrays and plain containers only, a PyTorch checkpoint is read with
-`weights_only`. `Unreadable` says why a file cannot be compared.
+No code of a file is executed: a pickle may name NumPy's arrays and plain containers only, a PyTorch checkpoint is read
+with `weights_only`. `Unreadable` says why a file cannot be compared.
 """
 
 from __future__ import annotations
@@ -24,9 +24,12 @@ from viaduct.data.example import BYTES, FIXED32, VARINT, fields, varint
 from viaduct.data.tfrecord import read_records
 from viaduct.errors import ViaductError
 
-LARGEST = 1 << 30  # bytes of a file that is read
-LEAVES = 200_000  # values of one file
-ZIP, OLD_TORCH, SAFE_PICKLE = b"PK\x03\x04", b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.", b"\x80"
+MAX_FILE_BYTES = 1 << 30  # of a file that is read
+MAX_VALUES = 200_000  # of one file
+MAX_DEPTH = 50  # of nested containers
+# First bytes: a zip archive, torch.save's old format (its magic number, pickled), a pickle of protocol 2 or later.
+ZIP, OLD_TORCH, PICKLE = b"PK\x03\x04", b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.", b"\x80"
+EIGHT_BIT_MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr")  # Pillow's
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 PLAIN_CLASSES = {
     ("collections", "OrderedDict"),
@@ -45,19 +48,20 @@ class Unreadable(Exception):
 
 @dataclass
 class Content:
-    """`arrays` and `values` by name; or `lines` of a text. `partial`: only what both sides have is compared."""
+    """Content of one file: arrays and values by name, or the lines of a text."""
 
     arrays: Arrays = field(default_factory=dict)
     values: dict[str, str] = field(default_factory=dict)
-    lines: list[str] | None = None
-    partial: bool = False
-    pixels: bool = False
-    unread: str = ""  # what of it is not compared; then arrays are bytes of unknown types
+    lines: list[str] | None = None  # without empty ones; None if the file is no text
+    partial: bool = False  # only values that both sides have are compared
+    pixels: bool = False  # `arrays` holds the 8-bit pixels of an image
+    unread: str = ""  # why names and types could not be read; then `arrays` holds the bytes of the tensors
+    skipped: list[str] = field(default_factory=list)  # names of tensors that are not read
 
 
 def read_content(path: Path) -> Content:
-    """Read a file by what its name and its first bytes say it is; raises Unreadable."""
-    if path.stat().st_size > LARGEST:
+    """Read a file in the format that its name and first bytes show; raises Unreadable."""
+    if path.stat().st_size > MAX_FILE_BYTES:
         raise Unreadable("it is larger than 1 GiB")
     try:
         return find_reader(path)(path)
@@ -90,7 +94,7 @@ def find_reader(path: Path) -> Callable[[Path], Content]:
         return read_image
     if begin.startswith((ZIP, OLD_TORCH)):
         return read_torch
-    if begin.startswith(SAFE_PICKLE) or name.endswith((".pkl", ".pickle")):
+    if begin.startswith(PICKLE) or name.endswith((".pkl", ".pickle")):
         return read_pickle
     return read_text
 
@@ -110,7 +114,7 @@ def make_refusal(why: str) -> Callable[[Path], Content]:
 
 
 def read_text(path: Path) -> Content:
-    """Return a text file's lines; a file that is no text is refused."""
+    """Return the lines of a UTF-8 text, without empty ones; any other file is refused."""
     data = path.read_bytes()
     if b"\0" in data:
         raise Unreadable("its format is not known, and its bytes differ")
@@ -141,6 +145,7 @@ def read_safetensors(path: Path) -> Content:
 
 
 def read_tensorflow(path: Path) -> Content:
+    """Return the tensors of a TensorFlow checkpoint; partitioned ones and other types, such as strings, are skipped."""
     from viaduct.weights.bundle import Bundle
 
     found, unread = Content(), []
@@ -151,7 +156,7 @@ def read_tensorflow(path: Path) -> Content:
                 continue
             array = np.frombuffer(bytes(bundle.content(name)), NUMPY_TYPES[entry.dtype]).reshape(entry.shape)
             found.arrays[name] = widen_bfloat16(array) if entry.dtype == "bfloat16" else array
-    found.values = dict.fromkeys(unread, "of a kind that is not read")
+    found.skipped = unread
     return found
 
 
@@ -178,13 +183,19 @@ def read_hdf5(path: Path) -> Content:
 
 
 def read_image(path: Path) -> Content:
+    """Return the pixels of an image: of 8 bits as RGBA, of more (16 bits, floats) as they are stored."""
     from PIL import Image
 
     with Image.open(path) as image:
+        if (frames := getattr(image, "n_frames", 1)) > 1:
+            raise Unreadable(f"it holds {frames} images; only files with one are compared")
+        if image.mode not in EIGHT_BIT_MODES:
+            return Content({"pixels": np.asarray(image)})
         return Content({"pixels": np.asarray(image.convert("RGBA"))}, pixels=True)
 
 
 def read_torch(path: Path) -> Content:
+    """Return the values of a PyTorch checkpoint; if it holds other classes, the bytes of its tensors alone."""
     import torch
 
     try:
@@ -200,7 +211,7 @@ def read_torch(path: Path) -> Content:
 
 
 def read_storages(path: Path, why: str) -> Content:
-    """Read the bytes of an archive's tensors, whose names and types only the pickle knows; raises Unreadable."""
+    """Return the bytes of an archive's tensors, whose names and types only its pickle holds; raises Unreadable."""
     if not zipfile.is_zipfile(path):
         raise Unreadable(why)
     with zipfile.ZipFile(path) as archive:
@@ -212,19 +223,20 @@ def read_storages(path: Path, why: str) -> Content:
 
 
 def harmless_classes() -> list[Any]:
-    """Return classes that checkpoints contain beside tensors and that do nothing when created."""
+    """Return classes that checkpoints contain beside tensors and that execute no code of the file when created."""
     import importlib
     import pathlib
 
     core: Any = importlib.import_module(f"numpy.{'core' if np.__version__.startswith('1.') else '_core'}.multiarray")
-    made = [core.scalar, core._reconstruct]
-    kinds = {type(np.dtype(name)) for name in ("f2", "f4", "f8", "i4", "i8", "u1", "?")}
+    constructors = [core.scalar, core._reconstruct]
+    dtypes = {type(np.dtype(name)) for name in ("f2", "f4", "f8", "i4", "i8", "u1", "?")}
     paths = [pathlib.PosixPath, pathlib.PurePosixPath]
-    return [argparse.Namespace, collections.defaultdict, np.dtype, np.ndarray, *made, *paths, *kinds, dict, list, set]
+    containers = [argparse.Namespace, collections.defaultdict, dict, list, set]
+    return [*containers, np.dtype, np.ndarray, *constructors, *paths, *dtypes]
 
 
 def read_pickle(path: Path) -> Content:
-    """Return the plain values of a pickle; classes that would be executed are refused."""
+    """Return the values of a pickle; one that names any class but PLAIN_CLASSES is refused."""
     with path.open("rb") as file:
         return flatten(PlainUnpickler(file).load())
 
@@ -240,11 +252,11 @@ class PlainUnpickler(pickle.Unpickler):
 
 
 def flatten(value: Any) -> Content:
-    """Return the leaves of nested values under their paths."""
+    """Return the leaves of nested values under their paths; raises Unreadable if there are too many."""
     found = Content()
     for number, (name, leaf) in enumerate(leaves(value, "", ())):
-        if number >= LEAVES:
-            raise Unreadable(f"it holds more than {LEAVES:,} values")
+        if number >= MAX_VALUES:
+            raise Unreadable(f"it holds more than {MAX_VALUES:,} values")
         array = as_array(leaf)
         if array is not None and array.ndim:
             found.arrays[name] = array
@@ -254,7 +266,10 @@ def flatten(value: Any) -> Content:
 
 
 def leaves(value: Any, name: str, above: tuple[int, ...]) -> Iterator[tuple[str, Any]]:
-    """Yield every value of nested containers with a name such as `optimizer.state.0.exp_avg`."""
+    """Yield the values of nested containers with names such as `optimizer.state.0.exp_avg`.
+
+    A container within itself, or deeper than MAX_DEPTH, is yielded as "…". Empty containers yield nothing.
+    """
     inside: Any = None
     if isinstance(value, argparse.Namespace):
         inside = vars(value).items()
@@ -264,11 +279,11 @@ def leaves(value: Any, name: str, above: tuple[int, ...]) -> Iterator[tuple[str,
         inside = enumerate(value)
     elif isinstance(value, (set, frozenset)):
         inside = enumerate(sorted(value, key=repr))
-    if inside is None or id(value) in above or len(above) > 50:
+    if inside is None or id(value) in above or len(above) > MAX_DEPTH:
         yield name or "value", value if inside is None else "…"
         return
-    for key, part in inside:
-        yield from leaves(part, f"{name}.{key}" if name else str(key), (*above, id(value)))
+    for key, child in inside:
+        yield from leaves(child, f"{name}.{key}" if name else str(key), (*above, id(value)))
 
 
 def as_array(value: Any) -> np.ndarray[Any, Any] | None:
@@ -288,7 +303,10 @@ def describe(value: Any) -> str:
 
 
 def read_events(path: Path) -> Content:
-    """Scalars by tag and step; a value without a counterpart at its step is left out."""
+    """Return the scalars of TensorBoard events by tag and step. Histograms, images and tensors are not read.
+
+    A scalar that the other side does not have at its step is not compared (`partial`).
+    """
     found = Content(partial=True)
     for record in read_records(path):
         step, summaries = 0, []
@@ -304,6 +322,7 @@ def read_events(path: Path) -> Content:
 
 
 def scalars_in(summary: memoryview) -> Iterator[tuple[str, float]]:
+    """Yield the tags and scalars (`simple_value`) of one summary."""
     for _, _, start, stop in fields(summary, 0, len(summary)):
         value, tag, scalar = summary[start:stop], "", None
         for number, wire, begin, end in fields(value, 0, len(value)):

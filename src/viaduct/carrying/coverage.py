@@ -23,9 +23,9 @@ Side = Literal["original", "migrated"]
 
 @dataclass(frozen=True)
 class Edit:
-    """A changed line and how often it was executed, over all processes; of several parts the least."""
+    """A changed line and how often it was executed, over all processes; of several parts the least executed counts."""
 
-    side: Side  # in which it stands
+    side: Side  # whose file has the line
     file: str
     line: int
     text: str
@@ -46,7 +46,7 @@ class Edit:
 
 
 def spans_of(rows: list[Row], side: Side) -> Iterator[Span]:
-    """The changed parts of a file: of the original only lines that are gone."""
+    """Yield the changed spans of a file: removed lines of the original, added lines and changed parts after it."""
     for row in rows:
         if side == "original":
             if row.kind == "removed" and row.old:
@@ -58,7 +58,7 @@ def spans_of(rows: list[Row], side: Side) -> Iterator[Span]:
 
 
 def marked_spans(row: Row, line: int) -> Iterator[Span]:
-    """Within a line what is marked; where something was only taken out of it, the whole line."""
+    """Yield the marked parts of a changed line; the whole line if fewer parts are marked than in the original's."""
     column = 0
     marked = [piece for piece in row.right if piece.marked and piece.text.strip()]
     if len(marked) < sum(piece.marked and bool(piece.text.strip()) for piece in row.left) or not marked:
@@ -71,7 +71,10 @@ def marked_spans(row: Row, line: int) -> Iterator[Span]:
 
 
 def find_edited(tree: Path, sides: Sides, side: Side) -> dict[str, tuple[list[Span], Edited]]:
-    """Return the changed spans of each executable file; of notebooks only the one that is run."""
+    """Return the changed spans and their code, by file: Python files, and the notebook that is run.
+
+    A file that cannot be parsed is left out: it cannot be executed either.
+    """
     found, entry = {}, sides.entry
     for path, rows in sides.files.items():
         spans = list(spans_of(rows, side))
@@ -89,14 +92,14 @@ def find_edited(tree: Path, sides: Sides, side: Side) -> dict[str, tuple[list[Sp
 
 
 def prepare(plan: Plan, sides: Sides, side: Side) -> None:
-    """Write down what a run of that side has to count; its record's folder is there."""
+    """Save the spans that a run of that side has to count; the record's folder exists already."""
     found = find_edited(Path(plan.tree), sides, side)
     spans = {path: spans for path, (spans, _) in found.items()}
     counters.save(plan.record, spans, {path: len(edited.units) for path, (_, edited) in found.items()})
 
 
 def read(plan: Plan, sides: Sides, side: Side) -> list[Edit]:
-    """The changed lines of one side that hold code, with their counts."""
+    """Return the changed lines of one side that hold code, with their counts."""
     counts = counters.read_counts(plan.record)
     edits, offset = [], 0
     for path, (_, edited) in find_edited(Path(plan.tree), sides, side).items():

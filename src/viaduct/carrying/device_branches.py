@@ -1,6 +1,7 @@
-"""Lines of a script that depend on the device: they may take another branch on the card.
+"""Conditions of a script that test the device: they may take another branch on the card than in the runs on the CPU.
 
-Read from the text of the original. The original ran on the CPU under CUDA's name, the migrated one under the card's.
+They are found in the text of the original: conditions of `if`, `while` and conditional expressions that contain a
+device query or compare with a device's name.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ DEVICE_QUERIES = {
     "list_physical_devices",
     "is_cuda",
 }
-DEVICES = {"cuda", "cpu", "npu", "mlu", "gpu", "/gpu:0", "/cpu:0"}
+DEVICES = {"cuda", "cpu", "npu", "mlu", "gpu", "/gpu", "/cpu"}  # before the colon of "cuda:0" or "/gpu:0"
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Branch:
 
 
 def find_branches(script: Path, root: Path) -> list[Branch]:
-    """Return the device tests of the script and of the project files that it uses."""
+    """Return the device tests of the script and of the project files that it imports."""
     found = []
     for source in project.read(script).sources:
         lines = source.path.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -48,7 +49,7 @@ def find_branches(script: Path, root: Path) -> list[Branch]:
 
 
 def find_device_tests(tree: ast.Module) -> Iterator[int]:
-    """Yield the lines of conditions that ask for the device."""
+    """Yield the line numbers of conditions that test the device."""
     for node in ast.walk(tree):
         if isinstance(node, (ast.If, ast.IfExp, ast.While)) and any(map(is_device_test, ast.walk(node.test))):
             yield node.test.lineno

@@ -1,4 +1,4 @@
-"""Reasons why two runs that agree are no proof: foreign files, edits that never ran, and similar."""
+"""Doubts: reasons why a comparison of two runs is not a proof, such as files of the wrong tree or unexecuted edits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SIDES = {"original": "原脚本", "migrated": "迁移后的脚本"}
 
 @dataclass(frozen=True)
 class Doubt:
-    """One reason, in both languages, and what it is about: files, lines, values."""
+    """One reason in both languages, and the files, lines or values that it is about."""
 
     kind: Kind
     text: str
@@ -33,7 +33,7 @@ class Doubt:
 
     @property
     def hides_differences(self) -> bool:
-        """Return True where the runs were not runs of the two sides, so that a difference says nothing either."""
+        """Return True if the runs cannot be compared at all, so that a difference between them shows nothing either."""
         return self.kind in ("not deterministic", "other ranks", "wrong tree", "not the file", "changed files")
 
     def text_in(self, language: str) -> str:
@@ -60,7 +60,7 @@ def find_doubts(carried: Carried) -> list[Doubt]:
 
 
 def find_nondeterminism(carried: Carried) -> Iterator[Doubt]:
-    """Yield a side whose second run differs from its first, or failed."""
+    """Yield a side whose second run differs from its first by more than rounding, failed, or left no summary."""
     for side, first in (("original", carried.original), ("migrated", carried.migrated)):
         repetition = next((run for run in carried.repeated if run.side == side), None)
         name = "original" if side == "original" else "migrated script"
@@ -70,7 +70,7 @@ def find_nondeterminism(carried: Carried) -> Iterator[Doubt]:
             failure = repetition.again.summary.failure if repetition is not None else ""
             yield Doubt(
                 "not deterministic",
-                f"the {name} ran through once and failed the second time",
+                f"the {name} finished its first run and failed in its second",
                 f"{SIDES[side]}第一次运行成功,第二次失败",
                 [failure] if failure else [],
             )
@@ -89,7 +89,7 @@ def find_nondeterminism(carried: Carried) -> Iterator[Doubt]:
 
 
 def describe_shared_model_dir(carried: Carried, run: Run) -> Iterator[str]:
-    """Name the folder of checkpoints that the ranks of an Estimator share: who comes late restores another's."""
+    """Name the model_dir that the ranks of an Estimator share: a late rank restores another rank's checkpoint."""
     folders = sorted({name.rpartition("/")[0] for name in run.summary.wrote if name.rpartition("/")[2] == "checkpoint"})
     script = carried.sides.migrated_script if run.side == "migrated" else carried.sides.original_script
     if carried.request.ranks < 2 or carried.stage != "tf1" or not folders or b"Estimator(" not in script.read_bytes():
@@ -101,22 +101,22 @@ def describe_shared_model_dir(carried: Carried, run: Run) -> Iterator[str]:
 
 
 def find_joined_ranks(carried: Carried) -> Iterator[Doubt]:
-    """Yield if ranks train together on one side only."""
+    """Yield a doubt if ranks train together on the migrated side only."""
     assert carried.base is not None
     assert carried.migrated is not None
     before, after = are_joined(carried.base.observed), are_joined(carried.migrated.observed)
     if after and not before:
         yield Doubt(
             "other ranks",
-            "the original is written for one process, so each of its ranks trained alone, and the migrated ones "
-            "together: compare with --ranks 1 (nn.DataParallel with --data-parallel unwrap)",
+            "the original is written for one process, so each of its ranks trained alone, and the migrated script's "
+            "ranks together: compare with --ranks 1 (nn.DataParallel with --data-parallel unwrap)",
             "原脚本为单进程编写,各 rank 独立训练,而迁移后的各 rank 共同训练:请用 --ranks 1 比较"
             "(nn.DataParallel 请加 --data-parallel unwrap)",
         )
 
 
 def find_foreign_files(carried: Carried) -> Iterator[Doubt]:
-    """Yield files of the other side's tree, or code that is not what the file contains."""
+    """Yield files that were loaded from the wrong tree, and files whose executed code is not their content."""
     for run in (carried.base, carried.migrated):
         if run is None:
             continue
@@ -143,12 +143,18 @@ def find_foreign_files(carried: Carried) -> Iterator[Doubt]:
             )
 
 
-def find_unexecuted_files(carried: Carried) -> Iterator[Doubt]:
-    """Yield migrated files that were never executed."""
+def list_executed_files(carried: Carried) -> set[str]:
+    """Return the files of the migrated side that this carry executed, or in which an earlier one executed an edit."""
     assert carried.migrated is not None
-    ran = carried.migrated.provenance.positions
+    in_earlier = {edit.file for edit in carried.edits if edit.side == "migrated" and edit.is_executed}
+    return carried.migrated.provenance.positions | in_earlier
+
+
+def find_unexecuted_files(carried: Carried) -> Iterator[Doubt]:
+    """Yield rewritten files that were never executed."""
+    executed = list_executed_files(carried)
     edited = {edit.file for edit in carried.edits if edit.side == "migrated" and not edit.is_executed}
-    missed = [path for path in carried.sides.files if path not in ran and path in edited]
+    missed = [path for path in carried.sides.files if path not in executed and path in edited]
     if missed:
         yield Doubt(
             "never executed",
@@ -159,10 +165,11 @@ def find_unexecuted_files(carried: Carried) -> Iterator[Doubt]:
 
 
 def find_unexecuted_edits(carried: Carried) -> Iterator[Doubt]:
-    """Yield edits that were never executed, of files that were."""
-    assert carried.migrated is not None
-    ran = carried.migrated.provenance.positions
-    missed = [edit for edit in carried.edits if not edit.is_executed and (edit.file in ran or edit.side == "original")]
+    """Yield edits that were never executed, in files that were, and removed lines that the original never executed."""
+    executed = list_executed_files(carried)
+    missed = [
+        edit for edit in carried.edits if not edit.is_executed and (edit.file in executed or edit.side == "original")
+    ]
     if missed:
         count = len(missed)
         yield Doubt(
@@ -174,20 +181,20 @@ def find_unexecuted_edits(carried: Carried) -> Iterator[Doubt]:
 
 
 def find_ineffective_values(carried: Carried) -> Iterator[Doubt]:
-    """Yield values that differ without effect: the run was too short or too simple."""
-    if carried.unfelt:
-        count = len(carried.unfelt)
+    """Yield values that objects were created with differently, though no difference was seen in what was compared."""
+    if carried.ineffective:
+        count = len(carried.ineffective)
         yield Doubt(
             "no effect",
             f"{write_count(count, 'value')} {verb_for(count)} made differently, without effect in "
             f"{write_count(carried.original.summary.steps, 'step')}",
             f"{count} 处数值不同,但在 {carried.original.summary.steps} 步内没有产生影响",
-            [other.words for other in carried.unfelt],
+            [other.sentence for other in carried.ineffective],
         )
 
 
 def find_manual_changes(carried: Carried) -> Iterator[Doubt]:
-    """Yield values changed by hand that nothing compared shows."""
+    """Yield values that were changed by hand in the user's copy (--migrated), though no difference was seen."""
     assert carried.agreement is not None
     lines = find_changed_values(carried.sides) if carried.agreement.verdict != "differ" else []
     if lines:
@@ -202,7 +209,7 @@ def find_manual_changes(carried: Carried) -> Iterator[Doubt]:
 
 
 def find_uncompared(carried: Carried) -> Iterator[Doubt]:
-    """Yield what rounding or missing losses keep from being compared."""
+    """Yield ranks without steps, a comparison without a verdict, and losses or most weights that rounding hides."""
     assert carried.agreement is not None
     found = carried.agreement
     yield from find_unseen_ranks(carried)
@@ -237,7 +244,7 @@ def find_unseen_ranks(carried: Carried) -> Iterator[Doubt]:
 
 
 def find_other_outcomes(carried: Carried) -> Iterator[Doubt]:
-    """Yield printed numbers and evaluations that differ, though each side repeats its own."""
+    """Yield network inputs, evaluations and repeatable printed numbers that differ."""
     differing = carried.outcomes.differing if carried.outcomes is not None else []
     if differing:
         count = len(differing)
@@ -251,7 +258,7 @@ def find_other_outcomes(carried: Carried) -> Iterator[Doubt]:
 
 
 def find_changed_originals(carried: Carried) -> Iterator[Doubt]:
-    """Yield files of the user's that a run changed through a link: the next run found them changed."""
+    """Yield the user's files that changed during a run: a later run may have read other content."""
     runs = [run for run in (carried.original, carried.migrated) if run is not None]
     runs += [repetition.again for repetition in carried.repeated]
     changed = sorted({path for run in runs for path in run.summary.changed})
@@ -259,7 +266,7 @@ def find_changed_originals(carried: Carried) -> Iterator[Doubt]:
         yield Doubt(
             "changed files",
             f"{write_count(len(changed), 'file')} of your own changed while the scripts ran, so that the runs may have "
-            "read others",
+            "read different content",
             f"脚本运行期间,您自己的 {len(changed)} 个文件发生了变化,各次运行读到的内容可能不同",
             changed,
         )

@@ -1,7 +1,7 @@
-"""Comparison of all tensors of two runs as `viaduct compare` does it, with measured thresholds.
+"""Comparison of all recorded tensors of two runs as `viaduct compare` does it, with measured thresholds.
 
-The migrated run is the left side, the original the right one, which is taken for the truth. Both runs name their
-tensors in the same way, so that they are paired by name. OUT/comparison holds the page, drift.csv and summary.json.
+The migrated run is the left side; the original is the right side, the golden one. Both runs name their tensors in the
+same way, so that they are paired by name. OUT/comparison holds the page, drift.csv and summary.json.
 """
 
 from __future__ import annotations
@@ -22,15 +22,20 @@ from viaduct.comparison.tensors import Pair, Stored
 from viaduct.comparison.thresholds import DEFAULTS, WHOLE_NUMBERS, Thresholds
 
 EQUAL = Thresholds(euclid=0.0, differing=0.0)
-NOTABLE = 1e-5  # relative difference of a module's output where no run with moved weights shows what is usual
-MEASURED = f"measured, for each tensor: {FACTOR:g} times the drift of a run whose weights were moved by one unit"
-MAGNIFIED = f"it tells nothing: the script magnifies one unit in the last place to {INFORMATIVE:.0%} of it or more"
+NOTABLE = 1e-5  # threshold of a module's output (relative) where there is no shaken run to measure it
+MEASURED = (
+    f"measured, for each tensor: {FACTOR:g} times the drift of a run whose weights were moved by one unit in the last "
+    f"place, and {UNITS:g} units"
+)
+MAGNIFIED = (
+    f"it tells nothing: the script magnifies one unit in the last place to {INFORMATIVE / FACTOR:.1%} of it or more"
+)
 
 Key = tuple[int, int, str, str, int, int]  # rank, step, role, operator, index and call
 
 
 def compare_records(migrated: str | Path, original: str | Path, limits: Limits, measured: str = "") -> Drift:
-    """Compare what two rehearsals have recorded."""
+    """Compare the tensors that two rehearsals have recorded."""
     left, right = rehearsal.read(Path(migrated)), rehearsal.read(Path(original))
     return compare_pairs(
         left, right, pair_by_name(left.tensors, right.tensors), Options(threshold_source=measured), limits=limits
@@ -40,7 +45,10 @@ def compare_records(migrated: str | Path, original: str | Path, limits: Limits, 
 def compare_tensors(
     migrated: str | Path, original: str | Path, shaken: str | Path | None, agreement: Agreement
 ) -> Drift:
-    """Compare with the tolerance of the agreement; that of modules is what the shaken run makes of rounding."""
+    """Compare losses, gradients and weights with the agreement's tolerances, and modules' inputs and outputs.
+
+    The threshold of a module is measured by the shaken run; without that run it is NOTABLE.
+    """
     noise = measure_forward_noise(shaken, original) if shaken is not None else {}
     found = compare_records(migrated, original, make_limits(agreement, noise), MEASURED)
     judged = {pair.key: pair for pair in agreement.pairs}
@@ -51,7 +59,7 @@ def compare_tensors(
 
 
 def pair_by_name(left: tuple[Stored, ...], right: tuple[Stored, ...]) -> list[Pair]:
-    """Pair tensors of the same name, step, rank and call; those without a partner come as they are."""
+    """Pair tensors of the same rank, step, role, name, index and call; one without a partner makes a one-sided pair."""
     theirs = {key_of(tensor): tensor for tensor in right}
     ours = {key_of(tensor) for tensor in left}
     pairs = [make_pair(tensor, theirs.get(key_of(tensor))) for tensor in left]
@@ -80,7 +88,7 @@ def execution_order(pair: Pair) -> tuple[int, int, int]:
 
 
 def make_limits(agreement: Agreement, noise: Mapping[Key, float]) -> Limits:
-    """Return the thresholds of a pair: what the agreement allows, or of a module's output the noise of rounding."""
+    """Return a function that gives the thresholds of a pair: the agreement's tolerance, or for a module its noise."""
     allowed = {pair.key: pair.allowed for pair in agreement.pairs}
 
     def limits(pair: Pair) -> Thresholds:
@@ -98,7 +106,7 @@ def make_limits(agreement: Agreement, noise: Mapping[Key, float]) -> Limits:
 
 
 def kind_key(tensor: Stored) -> tuple[Kind, str, int, int | None] | None:
-    """Return the key that a tensor has in an agreement; None for what modules are given and give."""
+    """Return the key that a tensor has in an agreement; None for the inputs and outputs of modules."""
     if tensor.op == rehearsal.LOSS and tensor.order == rehearsal.BEHIND:
         return "loss", "loss" if tensor.index == 0 else f"loss {tensor.index + 1}", tensor.rank, tensor.step
     if tensor.role == "gradient":
@@ -107,12 +115,12 @@ def kind_key(tensor: Stored) -> tuple[Kind, str, int, int | None] | None:
 
 
 def epsilon_of(tensor: Stored) -> float:
-    """Return the machine epsilon of a tensor's dtype; 0 for integers."""
+    """Return the machine epsilon of a tensor's dtype; 0 for any but float16, float32 and float64."""
     return float(np.finfo(np.dtype(tensor.dtype)).eps) if tensor.dtype in ("float16", "float32", "float64") else 0.0
 
 
 def measure_forward_noise(shaken: str | Path, original: str | Path) -> dict[Key, float]:
-    """Return by how much each module's output differs in a run whose weights were moved by one unit."""
+    """Return the relative difference of each tensor between the original and the shaken run."""
     found = compare_records(shaken, original, lambda pair: EQUAL)
     return {
         key_of(row.stored): error
@@ -122,7 +130,7 @@ def measure_forward_noise(shaken: str | Path, original: str | Path) -> dict[Key,
 
 
 def apply_agreement(row: Row, judged: Judged | None) -> Row:
-    """Refuse what rounding hides; what the agreement calls different is bad, a whole number among many too."""
+    """Return the row with the agreement's result: refused if rounding hides the value, bad if the agreement says so."""
     if judged is None or judged.same:
         return row
     if not judged.is_informative and not judged.why:
@@ -131,13 +139,13 @@ def apply_agreement(row: Row, judged: Judged | None) -> Row:
 
 
 def find_first_call(drift: Drift) -> Row | None:
-    """Return the first input or output of a module, in the order of the calls, that is not good."""
+    """Return the first input or output of a module that is not good: of the lowest rank, in the order of the calls."""
     calls = [row for row in drift.rows if kind_key(row.stored) is None and row.result != "good"]
     return min(calls, key=lambda row: (row.stored.rank, row.stored.step, row.stored.order), default=None)
 
 
 def find_first_difference(again: str | Path, first: str | Path) -> str | None:
-    """Return the module whose output two runs of one side first differ in, in any bit."""
+    """Return the first module whose recorded input or output is not equal in two runs of one side; None if all are."""
     row = find_first_call(compare_records(again, first, lambda pair: EQUAL))
     return None if row is None else describe_call(row)
 

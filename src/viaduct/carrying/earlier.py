@@ -18,21 +18,24 @@ from viaduct.carrying.coverage import Edit
 from viaduct.carrying.output_folder import RECORD
 from viaduct.errors import BadValue
 
-Key = tuple[str, str, int, str]
+Key = tuple[str, str, int, str]  # side, file, line and text of an edit
 
 
 @dataclass(frozen=True)
 class Earlier:
-    """An earlier carry: its folder, its arguments, and the edits that it executed."""
+    """An earlier carry: its folder, its arguments, and how often it executed each edit."""
 
     folder: str
     arguments: list[str]
-    executed: dict[Key, list[int]]  # of each edit the counts of its parts
-    hashes: dict[str, dict[str, str]]  # of the project's files that each side executed
+    executed: dict[Key, list[int]]  # of every edit the counts of its parts; 0 for a part that was not executed
+    hashes: dict[str, dict[str, str]]  # by side, SHA-256 of the project's files that it executed
 
 
 def read_earlier(folder: Path, out: Path, to: str, limits: str) -> Earlier:
-    """Read an earlier carry; raise BadValue where it proves nothing about the edits that it executed."""
+    """Read an earlier carry; raise BadValue if it cannot be read or proves nothing about this one's edits.
+
+    It must have the same target and limits, and no doubt but edits that were never executed.
+    """
     flag = f"--earlier {folder}"
     if folder.resolve() == out.resolve():
         raise BadValue(f"{flag} is --out too.", "Give this carry another --out.")
@@ -64,7 +67,7 @@ def read_earlier(folder: Path, out: Path, to: str, limits: str) -> Earlier:
 
 
 def read_executed(record: dict[str, Any]) -> dict[Key, list[int]]:
-    """Return the executed edits of a record."""
+    """Return the counts of all edits of a record."""
     return {
         (edit["side"], edit["file"], edit["line"], edit["text"]): edit.get("parts", [edit["executed"]])
         for edit in record["edits"]
@@ -92,7 +95,7 @@ def refuse_changed_files(found: Iterable[Earlier], original: Path, migrated: Pat
 
 
 def find_changed(hashes: dict[str, str], root: Path) -> Iterator[str]:
-    """Yield files whose content is no longer what ran."""
+    """Yield the files that are missing, or whose content is no longer what was executed."""
     for position, sha256 in hashes.items():
         path = root / position
         if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != sha256:
@@ -100,16 +103,16 @@ def find_changed(hashes: dict[str, str], root: Path) -> Iterator[str]:
 
 
 def add_earlier(edits: list[Edit], found: Iterable[Earlier]) -> list[Edit]:
-    """Say of each edit that was not executed here which earlier carry executed it, or the part of it that was not."""
+    """Set `earlier` of each edit that this carry did not execute, or not in all its parts."""
     return [edit if edit.count else replace(edit, earlier=find_folder(edit, found)) for edit in edits]
 
 
 def find_folder(edit: Edit, found: Iterable[Earlier]) -> str:
-    """Return the first folder that adds something, if all parts together were executed; else nothing."""
+    """Return the first earlier carry that executed a part this one did not; empty if a part remains unexecuted."""
     parts, first = list(edit.parts or (edit.count,)), ""
     for earlier in found:
-        theirs = earlier.executed.get((edit.side, edit.file, edit.line, edit.text), [])
-        if len(theirs) == len(parts) and any(count and not own for own, count in zip(parts, theirs, strict=True)):
+        counts = earlier.executed.get((edit.side, edit.file, edit.line, edit.text), [])
+        if len(counts) == len(parts) and any(count and not part for part, count in zip(parts, counts, strict=True)):
             first = first or earlier.folder
-            parts = [own + count for own, count in zip(parts, theirs, strict=True)]
+            parts = [part + count for part, count in zip(parts, counts, strict=True)]
     return first if all(parts) else ""

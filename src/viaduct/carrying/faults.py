@@ -19,18 +19,19 @@ from viaduct.rehearsal.summary import MISSING, SILENT, has_empty_input, signal_n
 
 Whose = Literal["script", "package", "file", "limit", "bound", "viaduct"]
 _OURS = str(Path(viaduct.__file__).resolve().parent) + "/"
-# What PyTorch's dispatcher and the stand-in say of an operator that the stand-in lacks.
+# Messages of PyTorch's dispatcher and of the stand-in about an operator that the stand-in lacks.
 NO_KERNEL = re.compile(
     r"Could not run 'aten::|PrivateUse1|not implemented for .*(?:npu|mlu)|No registered kernel", re.I
 )
-# A package that is there and cannot be loaded: a name that its release lacks, a shared library.
+# A package that is installed and cannot be loaded: a name that its release lacks, a shared library.
 NOT_IMPORTED = re.compile(r"^(?:ImportError|ModuleNotFoundError): (.+)")
-# A name that another release of an installed package has, or an argument that it takes.
+# A name that the installed release of a package lacks.
 NO_ATTRIBUTE = re.compile(r"^AttributeError: module '([A-Za-z0-9_.]+)' has no attribute '\w+'")
-KNOWN_RELEASES = {"NoneType copy mode not allowed": "numpy"}  # copy=None since NumPy 2
+KNOWN_RELEASES = {"NoneType copy mode not allowed": "numpy"}  # message, package: copy=None needs NumPy 2
 NO_NAME = re.compile(r"^ImportError: cannot import name '\w+' from '([A-Za-z0-9_.]+)'")
 NO_FILE = re.compile(r"FileNotFoundError|NotFoundError|NotADirectoryError|No such file or directory")
-# What our own code raises by mistake; other errors come up through the stand-in from PyTorch, and mean the script.
+# Raised from viaduct's code these are mistakes of it; other errors come through the stand-in from PyTorch, and are the
+# script's.
 MISTAKES = (
     "AttributeError",
     "TypeError",
@@ -46,9 +47,9 @@ NO_NETWORK = re.compile(
     re.I,
 )
 ERROR = re.compile(r"[\w.]+(?:Error|Exception|Interrupt|Exit|Warning)\b")
-# Of TensorFlow's graphs the node and the reason stand below the traceback of where the node was made.
+# TensorFlow writes the node and the reason of a failed graph below the traceback of the node's creation.
 GRAPH_ERROR = re.compile(r"([\w.]+): Graph execution error:.*?^Node: '([^']*)'\n([^\n]+)", re.DOTALL | re.MULTILINE)
-FATAL = (139, 134, 136, 132)  # SIGSEGV, SIGABRT, SIGFPE, SIGILL
+FATAL = (139, 134, 136, 132)  # exit codes of SIGSEGV, SIGABRT, SIGFPE, SIGILL
 
 
 @dataclass(frozen=True)
@@ -63,37 +64,37 @@ class Fault:
 
 
 def find_fault(run: Run) -> Fault:
-    """Say why a run failed, from what it left; the first that fits."""
-    summary, who, wer = run.summary, *name_side(run)
+    """Return why a run failed, by its summary and output: the first reason that fits, else the script's own error."""
+    summary, who, who_zh = run.summary, *name_side(run)
     if any(hit["mode"] == "error" for hit in summary.limits):
         text = f"{who} goes beyond a documented limit of the card"
-        return Fault("limit", text, f"{wer}超出了加速卡的文档限制")
+        return Fault("limit", text, f"{who_zh}超出了加速卡的文档限制")
     if summary.bound == "watch":
-        return make_our_fault(run, who, wer)
+        return make_our_fault(run, who, who_zh)
     if summary.silent:
-        return Fault("script", f"of {who}, {summary.silent}", f"{wer}的进程没有留下报告", SILENT, SILENT_ZH)
+        return Fault("script", f"of {who}, {summary.silent}", f"{who_zh}的进程没有留下报告", SILENT, SILENT_ZH)
     if summary.bound:
         flag = "--timeout" if summary.bound == "time" else "--memory"
         return Fault(
             "bound",
             f"{who} was stopped by the limit of {summary.bound}",
-            f"{wer}因 {flag} 的限制被停止",
-            f"{flag} raises it; fewer --steps or smaller data need less.",
+            f"{who_zh}因 {flag} 的限制被停止",
+            f"Raise it with {flag}, or give fewer --steps or smaller data.",
             f"用 {flag} 提高限制,或减少 --steps 和数据量。",
         )
     if match := MISSING.search(summary.failure):
-        return missing_package(run, match[1], who, wer)
+        return missing_package(run, match[1], who, who_zh)
     if match := NOT_IMPORTED.search(summary.failure):
-        return broken_package(run, who, wer)
+        return broken_package(run, who, who_zh)
     if is_ours(run):
-        return make_our_fault(run, who, wer)
+        return make_our_fault(run, who, who_zh)
     if package := find_other_release(run):
-        return other_release(run, package, who, wer)
+        return other_release(run, package, who, who_zh)
     if NO_NETWORK.search(summary.failure):
         return Fault(
             "file",
             f"{who} cannot download what it needs: {shorten_error(summary.failure)}",
-            f"{wer}无法下载所需文件:{shorten_error(summary.failure)}",
+            f"{who_zh}无法下载所需文件:{shorten_error(summary.failure)}",
             "Put the file where the script looks for it, or give --fake-data.",
             "请将文件放到脚本查找的位置,或使用 --fake-data。",
         )
@@ -101,19 +102,19 @@ def find_fault(run: Run) -> Fault:
         return Fault(
             "file",
             f"{who} does not find a file: {shorten_error(summary.failure)}",
-            f"{wer}找不到文件:{shorten_error(summary.failure)}",
+            f"{who_zh}找不到文件:{shorten_error(summary.failure)}",
             "Give it after -- where its data is, or --fake-data. A relative path is read from the folder in which the "
             "command is given.",
             "请在 -- 之后给出数据路径,或使用 --fake-data;相对路径以执行命令的目录为准。",
         )
     if summary.script_exit_code == 0 and run.plan.step_at:
-        text = f"{who} ended well and never executed --step-at {run.plan.step_at}"
-        return Fault("script", text, f"{wer}正常结束,但从未执行 --step-at {run.plan.step_at}", STEP_AT, STEP_AT_ZH)
+        text = f"{who} ended with exit code 0 and never executed --step-at {run.plan.step_at}"
+        return Fault("script", text, f"{who_zh}正常结束,但从未执行 --step-at {run.plan.step_at}", STEP_AT, STEP_AT_ZH)
     if summary.script_exit_code == 0:
         return Fault(
             "script",
-            f"{who} ended well and took no training step",
-            f"{wer}正常结束,但没有执行任何训练步",
+            f"{who} ended with exit code 0 and took no training step",
+            f"{who_zh}正常结束,但没有执行任何训练步",
             "A step is an update by an optimizer, or by hand between a backward pass and the next forward pass of a "
             "module. Give it after -- the arguments with which it trains, or say with --step-at FILE:LINE where a step "
             "ends.",
@@ -121,28 +122,29 @@ def find_fault(run: Run) -> Fault:
             "或用 --step-at 文件:行号 指出一步在哪里结束。",
         )
     how = shorten_error(summary.failure) or f"{describe_ending(summary.script_exit_code)}{last_line(run)}"
-    return Fault("script", f"{who} fails: {how}", f"{wer}运行失败:{how}")
+    return Fault("script", f"{who} fails: {how}", f"{who_zh}运行失败:{how}")
 
 
 def name_side(run: Run) -> tuple[str, str]:
+    """Return the name of a run's side in English and in Chinese."""
     return ("the migrated script", "迁移后的脚本") if run.side == "migrated" else ("the original", "原脚本")
 
 
-def missing_package(run: Run, name: str, who: str, wer: str) -> Fault:
-    """Return the fault of a package that cannot be imported."""
+def missing_package(run: Run, name: str, who: str, who_zh: str) -> Fault:
+    """Return the fault of a module that is missing: of TensorFlow, Horovod, the stand-in or another package."""
     top = name.partition(".")[0]
     if top == "tensorflow" and is_installed("tensorflow"):
         return Fault(
             "viaduct",
             f"TensorFlow 2.15, which plays TensorFlow 1 here, has no module {name!r}, which {who} imports",
-            f"此处由 TensorFlow 2.15 扮演 TensorFlow 1,它没有{wer}导入的模块 {name!r}",
+            f"此处由 TensorFlow 2.15 扮演 TensorFlow 1,它没有{who_zh}导入的模块 {name!r}",
             *describe_reproducer(run),
         )
     if top == "horovod" and run.plan.on == "npu":
         return Fault(
             "limit",
             f"{who} still imports 'horovod', which an NPU does not have: its manual review is not done",
-            f"{wer}仍然导入 NPU 上没有的 'horovod':人工检查尚未完成",
+            f"{who_zh}仍然导入 NPU 上没有的 'horovod':人工检查尚未完成",
             "Change the lines that the page lists for manual review in the migrated copy, and give it with --migrated.",
             "请在迁移后的副本中修改页面列出的需人工检查的行,然后用 --migrated 指定该副本。",
         )
@@ -150,11 +152,11 @@ def missing_package(run: Run, name: str, who: str, wer: str) -> Fault:
         return Fault(
             "viaduct",
             f"the stand-in has no module {name!r}, which {who} imports",
-            f"替身没有 {wer}导入的模块 {name!r}",
+            f"替身没有 {who_zh}导入的模块 {name!r}",
             *describe_reproducer(run),
         )
     return Fault(
-        "package", f"{who} needs the package {top!r}", f"{wer}需要软件包 {top!r}", pip_line([top]), pip_line([top])
+        "package", f"{who} needs the package {top!r}", f"{who_zh}需要软件包 {top!r}", pip_line([top]), pip_line([top])
     )
 
 
@@ -163,24 +165,24 @@ STEP_AT_ZH = "请指出每一步都会执行的行或函数,或在 -- 之后给�
 SILENT_ZH = "os._exit 或在原进程中启动其他程序时不会留下报告;请用 sys.exit 或执行到最后一行来结束脚本。"
 
 
-def broken_package(run: Run, who: str, wer: str) -> Fault:
-    """An import that fails though the package is there; its innermost frame says whether the project is meant."""
+def broken_package(run: Run, who: str, who_zh: str) -> Fault:
+    """Return the fault of an import that fails though the package is installed, by the file of the innermost frame."""
     how = shorten_error(run.summary.failure)
     if lacks_contrib(run.summary.failure):
-        return make_our_fault(run, who, wer)
+        return make_our_fault(run, who, who_zh)
     if package := find_other_release(run):
-        return other_release(run, package, who, wer)
+        return other_release(run, package, who, who_zh)
     frames = [
         file for file, _ in FRAME.findall(run.output_of_rank(run.summary.failed_rank)) if not file.startswith("<")
     ]
     if not frames or frames[-1].startswith(f"{run.plan.tree or run.plan.project}/"):
-        return Fault("script", f"{who} cannot import what it needs: {how}", f"{wer}无法导入所需内容:{how}")
+        return Fault("script", f"{who} cannot import what it needs: {how}", f"{who_zh}无法导入所需内容:{how}")
     if frames[-1].startswith(_OURS):
-        return make_our_fault(run, who, wer)
+        return make_our_fault(run, who, who_zh)
     return Fault(
         "package",
         f"{who} imports a package that cannot be loaded: {how}",
-        f"{wer}导入的软件包无法加载:{how}",
+        f"{who_zh}导入的软件包无法加载:{how}",
         f"The package is installed, and fails in {frames[-1]}: another release of it, or of what it needs, may fit.",
         f"该软件包已安装,但在 {frames[-1]} 处出错:请换用与其依赖相符的版本。",
     )
@@ -193,32 +195,35 @@ def lacks_contrib(failure: str) -> bool:
 
 
 def find_other_release(run: Run) -> str:
-    """Return the installed package whose release does not have what the run asks it for."""
+    """Return the installed package whose release lacks what the run needs; empty if the failure is another.
+
+    Frameworks, the standard library, the stand-in's packages and the project's own modules do not count.
+    """
     failure = run.summary.failure
     match = NO_ATTRIBUTE.match(failure) or NO_NAME.match(failure)
     top = match[1].partition(".")[0] if match else ""
-    known = next((package for words, package in KNOWN_RELEASES.items() if words in failure), "")
+    by_message = next((package for message, package in KNOWN_RELEASES.items() if message in failure), "")
     if not match or top in FRAMEWORKS or top in PROVIDED or top in sys.stdlib_module_names:
-        return known
+        return by_message
     tree = Path(run.plan.tree or run.plan.project)
     is_own = (tree / f"{top}.py").exists() or (tree / top).is_dir()
-    return top if read_release(top) and not is_own else known
+    return top if read_release(top) and not is_own else by_message
 
 
 def read_release(package: str) -> str:
-    """Return the version of an installed package, by the name that it is imported under."""
+    """Return the version of an installed package by its import name; empty if it is not installed."""
     for name in importlib.metadata.packages_distributions().get(package, ()):
         return importlib.metadata.version(name)
     return ""
 
 
-def other_release(run: Run, package: str, who: str, wer: str) -> Fault:
+def other_release(run: Run, package: str, who: str, who_zh: str) -> Fault:
     """Return the fault of a package in a release that the script cannot use."""
     how, release = shorten_error(run.summary.failure.splitlines()[0]), read_release(package)
     return Fault(
         "package",
         f"{who} needs another release of {package!r} than {release}: {how}",
-        f"{wer}需要 {package!r} 的其他版本,而不是 {release}:{how}",
+        f"{who_zh}需要 {package!r} 的其他版本,而不是 {release}:{how}",
         f"Install the release of {package} that the script was written for, or change that line.",
         f"请安装脚本所用的 {package} 版本,或修改该行。",
     )
@@ -237,23 +242,27 @@ def describe_reproducer(run: Run) -> tuple[str, str]:
 
 
 def shown_path(path: Path) -> str:
-    """Relative to the folder in which the command is given, where it lies there."""
+    """Return a path relative to the current folder if it lies there; else the full path."""
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 
-def make_our_fault(run: Run, who: str, wer: str) -> Fault:
-    """Return the fault of a failure within viaduct's own code."""
+def make_our_fault(run: Run, who: str, who_zh: str) -> Fault:
+    """Return the fault of a failure that is viaduct's."""
     how = shorten_error(run.summary.failure) or describe_ending(run.summary.script_exit_code)
     return Fault(
         "viaduct",
         f"viaduct's stand-in fails under {who}: {how}",
-        f"viaduct 的替身在运行{wer}时出错:{how}",
+        f"viaduct 的替身在运行{who_zh}时出错:{how}",
         *describe_reproducer(run),
     )
 
 
 def is_ours(run: Run) -> bool:
-    """Return True if the innermost frame of the last traceback is viaduct's, or the stand-in lacks an operator."""
+    """Return True if viaduct is at fault.
+
+    That is: a fatal signal without an error message, an operator or a name of tf.contrib that the stand-in lacks, or a
+    programming error (MISTAKES) whose innermost frame is viaduct's.
+    """
     if run.summary.script_exit_code in FATAL and not run.summary.failure:
         return True
     if NO_KERNEL.search(run.summary.failure) or StandInFails.__name__ in run.summary.failure:
@@ -269,17 +278,17 @@ def describe_ending(code: int) -> str:
 
 
 def last_line(run: Run) -> str:
-    """Return what the run said last, as argparse does of a wrong argument; nothing where it said nothing."""
+    """Return the last line of the output in brackets (argparse explains a wrong argument there); empty if none."""
     lines = [line.strip() for line in run.output_of_rank(run.summary.failed_rank).splitlines() if line.strip()]
     return f" ({shorten_error(lines[-1])})" if lines else ""
 
 
 def shorten_error(text: str, length: int = 300) -> str:
-    """Return the line of an error that says what happened."""
+    """Return the line of an error that says what happened, cut to `length` characters."""
     if graph := GRAPH_ERROR.match(text):
         text = f"{graph[1]}: {graph[3]} (node {graph[2]})"
     lines = text.splitlines()
-    # An error of several lines begins with its name; one whose name is not known ends with what matters.
+    # Take the first or the last line that begins with an error's name; without such a line, the last one.
     line = next((line for line in (*lines[:1], *lines[-1:]) if ERROR.match(line)), lines[-1] if lines else "")
     line = line.strip().rstrip(".")
     return line if len(line) <= length else f"{line[:length]} …"

@@ -19,7 +19,7 @@ Arrays = dict[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class Rank:
-    """One rank's: lists are by step, and of a step there may be several losses or rates."""
+    """Observations of one rank. Losses, learning rates and inputs are lists by step, each with one or more values."""
 
     number: int
     losses: list[list[float]] = field(default_factory=list)
@@ -28,10 +28,10 @@ class Rank:
     weights: Arrays = field(default_factory=dict)
     facts: list[Fact] = field(default_factory=list)
     evaluations: list[list[float]] = field(default_factory=list)  # sums over the outputs of passes without gradients
-    inputs: list[list[float]] = field(default_factory=list)  # by step, sums over what networks are given
+    inputs: list[list[float]] = field(default_factory=list)  # by step, sums over the inputs of networks
     times: list[tuple[float, float]] = field(
         default_factory=list
-    )  # when each step ended: a clock, the processor's time
+    )  # end of each step, in seconds: clock, processor time
 
 
 @dataclass(frozen=True)

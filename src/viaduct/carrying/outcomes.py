@@ -1,9 +1,8 @@
-"""Printed values, inputs of the networks and results of evaluations of the two sides, compared where each side
-repeats itself.
+"""Printed numbers, network inputs and evaluation results of the two sides, compared.
 
-A number counts if two runs of the same side print it alike: times and speeds do not. Lines belong together if they are
-alike but for their numbers and the name of the device. A number that differs, or that one side alone prints, is no
-verdict by itself (a script may print the memory of its device), but it keeps the comparison from being a proof.
+A printed number counts if two runs of the same side print the same text for it; times and speeds never count. Two lines
+are paired if they differ in their numbers and the name of the device alone. A number that differs, or that one side
+alone prints, does not make the verdict "differs" (a script may print the memory of its device), but "not proved".
 """
 
 from __future__ import annotations
@@ -42,27 +41,31 @@ UNIT = re.compile(
     re.IGNORECASE,
 )
 TIME = re.compile(rf"(?<![\d.])(?:{'|'.join(TIMES)})(?!\d)")
-"""What both runs of a side may have alike, and the other side not: they are made at other times."""
-LINES = 5000  # of a rank that are compared
-INPUT_ROUNDING = 1e-5  # of what a network is given, relative to its magnitude
+"""Dates and times of day: both runs of a side may print the same day, and the other side, run later, another."""
+MAX_LINES = 5000  # printed lines of a rank that are compared
+INPUT_ROUNDING = 1e-5  # allowed difference of a network's inputs, relative to their magnitude
 
 
 @dataclass(frozen=True)
 class Outcomes:
-    """`differing`: what is not the same, in words; `compared`: numbers, `unpaired`: lines that only one side prints."""
+    """Differences between the sides, and how much was compared."""
 
-    differing: list[str]
-    compared: int = 0
-    unpaired: int = 0
-    evaluations: int = 0
+    differing: list[str]  # each in words
+    compared: int = 0  # printed numbers
+    unpaired: int = 0  # printed lines without a partner on the other side
+    evaluations: int = 0  # passes without gradients
 
 
 def compare_outcomes(original: Run, again: Run | None, migrated: Run, repeated: Run | None, allowed: float) -> Outcomes:
-    """Compare printed numbers and evaluations. `allowed`: relative difference that rounding explains."""
+    """Compare network inputs, evaluations and printed numbers. `allowed`: relative difference that rounding explains.
+
+    `again` and `repeated` are the second runs of the original and of the migrated script.
+    """
     differing: list[str] = []
     compared = unpaired = 0
     ours, theirs = read_printed(original.plan), read_printed(migrated.plan)
-    # A side that was run once counts in all its numbers: those that change are found by the other side's two runs.
+    # An original that was run once counts in all its numbers: the two runs of the migrated script show which change.
+    # A migrated script without a second run has no number that is known to repeat itself.
     ours_again = read_printed(again.plan) if again is not None else ours
     theirs_again = read_printed(repeated.plan) if repeated is not None else {}
     for rank in sorted(ours.keys() | theirs.keys()):
@@ -84,11 +87,8 @@ def compare_outcomes(original: Run, again: Run | None, migrated: Run, repeated: 
 
 
 def read_printed(plan: Plan) -> dict[int, list[str]]:
-    """Return the printed lines, without the paths that each run has of its own."""
-    found = {}
-    for rank, lines in read_lines(plan.record).items():
-        found[rank] = remove_own_names(lines[:LINES], plan)
-    return found
+    """Return the first MAX_LINES printed lines of each rank, without the run's own paths and without times."""
+    return {rank: remove_own_names(lines[:MAX_LINES], plan) for rank, lines in read_lines(plan.record).items()}
 
 
 def remove_own_names(lines: list[str], plan: Plan) -> list[str]:
@@ -111,7 +111,7 @@ def pair_lines(left: list[str], right: list[str]) -> list[tuple[int, int]]:
 
 
 def stable_numbers(lines: list[str], again: list[str]) -> list[list[str | None]]:
-    """The numbers of each line; None for one that the second run prints otherwise, or not at all."""
+    """Return the numbers of each line; None for a time or speed, and where the second run prints another or none."""
     found: list[list[str | None]] = [[None] * len(NUMBER.findall(line)) for line in lines]
     for a, b in pair_lines(lines, again):
         numbers = zip(NUMBER.findall(lines[a]), NUMBER.findall(again[b]), strict=True)
@@ -121,7 +121,10 @@ def stable_numbers(lines: list[str], again: list[str]) -> list[list[str | None]]
 
 
 def find_durations(line: str) -> set[int]:
-    """Return which numbers of a line are times or speeds: with few digits two runs may print them alike by chance."""
+    """Return the indices of the numbers of a line that are times or speeds.
+
+    They are left out even if two runs print them alike: with few digits that happens by chance.
+    """
     return {
         index
         for index, match in enumerate(NUMBER.finditer(line))
@@ -139,13 +142,22 @@ def find_one_sided_lines(
 
 
 def is_alike(left: str, right: str, allowed: float) -> bool:
-    """Return True if two printed numbers are equal, or differ by rounding where the runs do."""
+    """Return True if two printed numbers are equal, or differ by no more than `allowed` (relative).
+
+    If rounding is allowed, the last printed digit may differ by one, too. Whole numbers have no such digit.
+    """
     if left == right:
         return True
     a, b = float(left), float(right)
-    digits = max(len(text.partition(".")[2].partition("e")[0]) for text in (left.lower(), right.lower()))
-    last = 10.0**-digits if allowed and digits else 0.0
-    return abs(a - b) <= allowed * max(abs(a), abs(b)) + 1.01 * last
+    last_place = min(find_last_place(left), find_last_place(right)) if allowed else 0.0
+    return abs(a - b) <= allowed * max(abs(a), abs(b)) + 1.01 * last_place  # 1.01: of the subtraction's own rounding
+
+
+def find_last_place(number: str) -> float:
+    """Return the value of one unit in the last printed digit: 0.01 for 1.25, 1e-6 for 1.5e-05; 0 for a whole number."""
+    mantissa, _, exponent = number.lower().partition("e")
+    decimals = len(mantissa.partition(".")[2])
+    return float(f"1e{int(exponent or 0) - decimals}") if decimals or exponent else 0.0
 
 
 def describe_line(line: str) -> str:
@@ -154,7 +166,10 @@ def describe_line(line: str) -> str:
 
 
 def compare_evaluations(original: Run, migrated: Run, allowed: float) -> tuple[list[str], int]:
-    """Compare the outputs of networks without gradients, as sums, call by call."""
+    """Compare the outputs of passes without gradients, as sums, pass by pass.
+
+    Return the first difference of each rank, and the number of passes that both sides have.
+    """
     found, count = [], 0
     for left, right in zip(original.observed.ranks, migrated.observed.ranks, strict=False):
         count += min(len(left.evaluations), len(right.evaluations))
@@ -163,7 +178,7 @@ def compare_evaluations(original: Run, migrated: Run, allowed: float) -> tuple[l
 
 
 def differing_evaluations(left: Rank, right: Rank, allowed: float) -> Iterator[str]:
-    """Yield the evaluations whose results differ by more than is allowed."""
+    """Yield another number of evaluations, and the evaluations whose sums differ by more than `allowed`."""
     if len(left.evaluations) != len(right.evaluations):
         counts = f"{len(left.evaluations)} passes without gradients in the original, {len(right.evaluations)} after"
         yield f"evaluation of rank {left.number}: {counts} the migration"
@@ -173,9 +188,9 @@ def differing_evaluations(left: Rank, right: Rank, allowed: float) -> Iterator[s
 
 
 def compare_inputs(original: Run, migrated: Run) -> list[str]:
-    """Return the first step of each rank whose network inputs differ.
+    """Return the first step of each rank whose network inputs differ, judged by weighted sums.
 
-    The loss of a batch in another order is the same up to rounding, and no comparison of losses shows it.
+    The samples of a batch in another order have the same loss up to rounding, so that the losses do not show it.
     """
     found = []
     for left, right in zip(original.observed.ranks, migrated.observed.ranks, strict=False):
@@ -187,9 +202,13 @@ def compare_inputs(original: Run, migrated: Run) -> list[str]:
 
 
 def are_sums_alike(left: list[float], right: list[float], allowed: float) -> bool:
-    """Compare pairs of a weighted sum and the sum of magnitudes, to which a difference of either is relative."""
+    """Return True if two lists of sums agree: of each tensor a weighted sum, then the sum of magnitudes.
+
+    A difference of either sum is relative to the sum of magnitudes.
+    """
     if len(left) != len(right):
         return False
+    # index | 1: the sums of magnitudes have the odd indices
     scales = [max(abs(left[index | 1]), abs(right[index | 1])) for index in range(len(left))]
     return all(
         a == b or (math.isfinite(a) and abs(a - b) <= allowed * scale) or (a != a and b != b)

@@ -16,9 +16,10 @@ ENDS = re.compile(rb"([\r\n])")
 
 @contextmanager
 def capture_output(path: Path, label: str) -> Iterator[None]:
-    """Within the block both streams are one: the terminal's stderr, and this file. stdout is for results.
+    """Send stdout and stderr of the block, and of processes that it starts, to the terminal's stderr and to a file.
 
-    On the terminal each line begins with the label, for both sides print the same lines; the file has the plain text.
+    stdout is kept for the results of the verb. On the terminal each line begins with the label, since both sides print
+    the same lines; the file has the text without labels.
     """
     sys.stdout.flush()
     sys.stderr.flush()
@@ -36,7 +37,7 @@ def capture_output(path: Path, label: str) -> Iterator[None]:
         sys.stderr.flush()
         for number, stream in enumerate(streams, start=1):
             os.dup2(stream, number)
-        copier.join(timeout=10)  # a process that the script has left behind may still hold the other end
+        copier.join(timeout=10)  # seconds; a process that the script has left behind may still hold the pipe open
         for stream in streams:
             os.close(stream)
 
@@ -52,7 +53,7 @@ def copy(reading: int, terminal: int, path: Path, label: str) -> None:
 
 
 class Labelled:
-    """Puts a label before every line of a stream that comes in pieces, and before a progress bar that is drawn anew."""
+    """Puts a label before every line of a stream that arrives in chunks; a redrawn progress bar counts as a line."""
 
     def __init__(self, label: str) -> None:
         self._label = f"{label} | ".encode()
@@ -70,5 +71,5 @@ class Labelled:
             self._last = part
 
     def finish(self) -> bytes:
-        """End the last line, so that what is said next begins one."""
+        """Return the line end that the stream lacks, so that the next message begins a new line."""
         return b"" if self._last == b"\n" else b"\n"

@@ -19,18 +19,21 @@ REPRODUCER = "reproducer.txt"  # only where viaduct itself is at fault
 
 
 def check_output_folder(source: Path, out: Path, force: bool) -> None:
-    """Refuse an output folder before any work is done."""
+    """Raise BadValue or BadRun if the output folder cannot be used, before any work is done."""
     aim, project = out.resolve(), source.resolve()
     if aim == project or aim in project.parents:
-        raise BadValue(f"--out {out} holds what is carried.", "Name a folder of its own.")
+        raise BadValue(f"--out {out} contains the script or project that is carried.", "Name another folder.")
     if project.is_dir() and project in aim.parents:
         raise BadValue(
             f"--out {out} lies within {str(source)!r}.", "Name a folder beside it, so that it is not copied too."
         )
     if os.path.lexists(out) and not out.is_dir():
-        raise BadValue(f"--out {out} is there and is not a folder.", "Name a new folder.")
+        raise BadValue(f"--out {out} exists and is not a folder.", "Name a new folder.")
     if out.is_dir() and any(out.iterdir()) and not force:
-        raise BadRun(f"--out {out} is there already.", "Name another, or give --force: the old one is kept beside it.")
+        raise BadRun(
+            f"--out {out} is there already.",
+            "Name another, or give --force: the old one is renamed and kept beside it.",
+        )
     parent = next(folder for folder in aim.parents if folder.exists())
     if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
         raise BadValue(f"--out {out}: {parent} cannot be written to.", "Name a folder of your own.")
@@ -38,7 +41,7 @@ def check_output_folder(source: Path, out: Path, force: bool) -> None:
 
 @contextmanager
 def prepare_folder(out: Path) -> Iterator[Path | None]:
-    """Provide an empty folder; old content is moved aside, and restored after an error."""
+    """Provide an empty folder and yield where its old content was moved; restore that content after an error."""
     empty = out.is_dir()
     aside = move_aside(out) if out.is_dir() and any(out.iterdir()) else None
     try:

@@ -20,30 +20,32 @@ Problem = Literal["wrong tree", "not the file", ""]
 
 @dataclass(frozen=True)
 class Executed:
-    """A project's file that a run executed: where it lies within the project, and the hash of what was compiled."""
+    """A project's file that a run executed, with the hash of the source that was compiled."""
 
-    position: str
-    file: str
+    position: str  # path within the project
+    file: str  # full path
     sha256: str
-    names: tuple[str, ...] = ()
-    processes: int = 1
+    names: tuple[str, ...] = ()  # under which it was imported
+    processes: int = 1  # that executed it
     problem: Problem = ""
     detail: str = ""
 
 
 @dataclass(frozen=True)
 class Provenance:
-    """Files that one side executed. `outside`: files of neither tree, which both sides share."""
+    """Files that one side executed. `outside`: files of neither side's tree."""
 
     executed: list[Executed] = field(default_factory=list)
     outside: list[str] = field(default_factory=list)
 
     @property
     def problems(self) -> list[Executed]:
+        """Return the files of the wrong tree, and those whose executed code is not their content."""
         return [file for file in self.executed if file.problem]
 
     @property
     def positions(self) -> set[str]:
+        """Return the paths, within the project, of the files without a problem."""
         return {file.position for file in self.executed if not file.problem}
 
     def as_record(self) -> dict[str, Any]:
@@ -87,7 +89,7 @@ def judge(entry: dict[str, Any], entries: Iterable[dict[str, Any]], plan: Plan) 
 
 
 def find_problem(entry: dict[str, Any], own: Path) -> tuple[Problem, str]:
-    """Return what is wrong with an executed file: another tree's, or not the file's content."""
+    """Return the problem of an executed file and its detail; empty if it is `own`, the file of the side's tree."""
     if entry["tree"] == "other" or not own.is_file():
         return "wrong tree", entry["file"]
     if not entry["from_file"]:

@@ -1,4 +1,4 @@
-"""carry.json: all that a carrying found, for programs."""
+"""carry.json: the result of a carry, for programs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def as_record(carried: Carried) -> dict[str, Any]:
         "module": carried.explanation.module if carried.explanation else "",
         "made_differently": [asdict(other) for other in carried.explanation.others] if carried.explanation else [],
         "without_effect": [
-            {name: encode_number(value) for name, value in asdict(other).items()} for other in carried.unfelt
+            {name: encode_number(value) for name, value in asdict(other).items()} for other in carried.ineffective
         ],
         "suspects": [asdict(item) | {"place": item.place} for item in carried.suspects],
         "pairs": [describe_pair(pair) for pair in found.pairs] if found else [],
@@ -82,10 +82,11 @@ def as_record(carried: Carried) -> dict[str, Any]:
 def describe_speed_record(speed: Speed | None) -> dict[str, Any] | None:
     if speed is None:
         return None
-    kept = {"original": list(speed.original), "migrated": list(speed.migrated), "intervals": speed.intervals}
     return {
         "unit": "steps/s",
-        **kept,
+        "original": list(speed.original),
+        "migrated": list(speed.migrated),
+        "intervals": speed.intervals,
         "ratio": speed.ratio,
         "processor_ratio": speed.processor_ratio,
         "noise": speed.noise,
@@ -104,14 +105,15 @@ def describe_fault(carried: Carried) -> dict[str, str] | None:
 
 
 def list_runs(carried: Carried) -> list[Run]:
-    known = [carried.original, carried.migrated, carried.base, carried.shaken]
-    return list({id(run): run for run in known if run is not None}.values())
+    """Return each run once; `base` is often the original. The second runs are not among them."""
+    runs = [carried.original, carried.migrated, carried.base, carried.shaken]
+    return list({id(run): run for run in runs if run is not None}.values())
 
 
 def describe_run(run: Run) -> dict[str, Any]:
-    kept = asdict(run.summary)
+    summary = asdict(run.summary)
     names = ("script", "on", "steps", "exit_code", "seconds", "peak_bytes", "failure", "versions")
-    return {name: kept[name] for name in names} | run.provenance.as_record()
+    return {name: summary[name] for name in names} | run.provenance.as_record()
 
 
 def describe_pair(pair: Pair) -> dict[str, Any]:
@@ -119,5 +121,5 @@ def describe_pair(pair: Pair) -> dict[str, Any]:
 
 
 def encode_number(value: Any) -> Any:
-    """JSON has no infinity."""
+    """Return None for NaN and infinity, which JSON does not have; any other value unchanged."""
     return None if isinstance(value, float) and not math.isfinite(value) else value

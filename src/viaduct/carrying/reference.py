@@ -1,6 +1,7 @@
-"""Intended changes of numbers: those rules are applied to the original, too, before anything is called a difference.
+"""Intended changes of numbers: some rules change numbers on purpose.
 
-What then still differs was not meant.
+If the sides differ, these rules alone are applied to a copy of the original, which is run as the reference. Any
+difference from the reference was not intended.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ JOINED = "all ranks begin with rank 0's variables, and gradients are averaged; t
 
 
 def find_changing_rules(sides: Sides) -> dict[str, str]:
-    """Return the rules that changed something here and are known to change numbers."""
+    """Return the rules that changed this project and are known to change numbers, with what each changes."""
     if sides.outcome is None:
         return {}
     used = {finding.rule for finding in sides.outcome.findings if finding.status == "changed"}
@@ -29,7 +30,7 @@ def find_changing_rules(sides: Sides) -> dict[str, str]:
 
 
 def write(request: Request, sides: Sides, rules: tuple[str, ...]) -> Path:
-    """Write a copy of the original with these rules alone; return its script."""
+    """Write a copy of the original to which these rules alone are applied; return its script."""
     path, entry = find_project(request)
     options = replace(request.options, entry=entry if path.is_dir() else "", only=rules, skip=())
     folder = request.out / "runs" / "reference_source"

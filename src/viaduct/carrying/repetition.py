@@ -1,7 +1,8 @@
 """The second run of each side: a script that is not deterministic shows nothing about its migration.
 
-It runs in a process of its own, side by side with the first where the machine has cores for both and nothing can be in
-the way of the other: no fixed port, no full path among the arguments that both would write to.
+It runs in a process of its own. It runs beside the first run if the machine has two cores, there is one rank, and the
+runs cannot disturb each other: no sign of network use in the sources, no absolute path among the arguments. Otherwise
+it runs after the first.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ CODE = (
     "import sys; sys.path[:1] = [{root!r}]; import viaduct; sys.path[:1] = []; "
     "from viaduct.carrying.repetition import main; sys.exit(main(sys.argv[1]))"
 )
-ROUNDING = 1e-5  # relative, of the first value that differs
-SHARED = ("init_process_group", "MASTER_PORT", "tcp://", "socket")  # what two runs at a time may quarrel about
+ROUNDING = 1e-5  # relative difference of the first value that differs, up to which it is rounding
+NETWORK_USE = ("init_process_group", "MASTER_PORT", "tcp://", "socket")  # two runs at a time may want the same port
 
 
 @dataclass(frozen=True)
 class Repetition:
-    """Two runs of one side, and the pairs of their values; none if the second failed."""
+    """The second run of one side, and the pairs of its values with the first run's; no pairs if it failed."""
 
     side: Side
     again: Run
@@ -55,16 +56,20 @@ class Repetition:
 
     @property
     def is_deterministic(self) -> bool:
-        """Return True if the runs are equal, or begin to differ by rounding: threads that add in no fixed order.
+        """Return True if the runs are equal, or if the first value that differs does so by rounding.
 
-        No yardstick decides it: a run with moved weights differs by the same chance, and would excuse it.
+        Rounding comes from threads that add in no fixed order. The shaken run is no yardstick here: it would differ by
+        the same randomness, and excuse it.
         """
         first = Agreement("differ", self.pairs).earliest
         return self.is_equal or (first is not None and not first.why and first.error <= ROUNDING)
 
 
 class SecondRun:
-    """A second run with the same plan. As a context it is ended when the block fails."""
+    """A second run with the same plan.
+
+    As a context manager it is started at once if it can run beside the first, and stopped if the block raises.
+    """
 
     def __init__(self, side: Side, plan: Plan) -> None:
         record = Path(plan.record).with_name(f"{side}_again")
@@ -81,7 +86,7 @@ class SecondRun:
             )
 
     def finish(self) -> Run | None:
-        """Wait for it; None where it has left no summary."""
+        """Start the run if it was not, wait for its end and return it; None if it left no summary."""
         if self._process is None:
             self.start()
         assert self._process is not None
@@ -95,7 +100,7 @@ class SecondRun:
         process = self._process
         if process is None or process.poll() is not None:
             return
-        process.terminate()  # which it hands on to the script
+        process.terminate()  # it ends the script's processes, too
         try:
             process.wait(GRACE_S + 5)
         except subprocess.TimeoutExpired:
@@ -120,11 +125,11 @@ def can_run_beside(plan: Plan) -> bool:
     if any(os.path.isabs(argument.partition("=")[2] or argument) for argument in plan.arguments):
         return False
     texts = (source.path.read_bytes() for source in project.read(Path(plan.script)).sources)
-    return not any(argument.encode() in text for text in texts for argument in SHARED)
+    return not any(sign.encode() in text for text in texts for sign in NETWORK_USE)
 
 
 def main(record: str) -> int:
-    """The process of a second run."""
+    """Rehearse the plan in a record's folder, in the process of a second run; return its exit code."""
     plan = plans.load(Path(record) / plans.FILE)
     summary: Summary = rehearse(plan, lambda line: print(f"viaduct carry: {line}", flush=True))
     return 128 + summary.interrupted if summary.interrupted else 0
@@ -136,7 +141,7 @@ def compare_runs(first: Run, again: Run, side: Side) -> Repetition:
 
 
 def describe_place(first: Run, again: Run, pair: Pair) -> str:
-    """Name the first value that was not the same again, and the first module whose output was not."""
+    """Name `pair`, a value that differs between two runs, and the first module whose input or output differs."""
     rank = f" of rank {pair.rank}" if pair.rank else ""
     name = pair.name if pair.kind == "loss" else f"{pair.kind} of {pair.name}"
     module = find_first_difference(again.plan.record, first.plan.record)

@@ -1,4 +1,4 @@
-"""The HTML page of a carry: the answer, its evidence, what is left to do."""
+"""The HTML page of a carry: the verdict, its evidence, and what needs manual review."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from viaduct.carrying.carry import Carried, Verdict
 from viaduct.carrying.causes import format_value
 from viaduct.carrying.commands import list_commands
 from viaduct.carrying.coverage import Edit
+from viaduct.carrying.observed import Rank
 from viaduct.carrying.output_folder import BASELINE, COMPARISON, PAGE
 from viaduct.carrying.provenance import Executed
 from viaduct.carrying.request import Request
@@ -54,10 +55,12 @@ Layer = tuple[str, dict[str, Pair]]
 """The name of a layer, and its pairs by kind."""
 KINDS: dict[Kind, str] = {"loss": "losses", "gradient": "gradients", "weight": "weights"}
 MOMENTS: dict[Kind, str] = {"gradient": "gradient of the first step", "weight": "weight at the end"}
-CHARTED = 60  # layers; the table has all
-SHOWN = 5  # files of neither tree
-OTHERS = 40  # rows of things that were made with other numbers
-EXECUTES = "Both scripts were executed on this machine; no accelerator took part. The numbers are the CPU's."
+MAX_CHARTED_LAYERS = 60  # the table has all
+MAX_OUTSIDE_FILES = 5  # files of neither tree that are listed
+MAX_OTHERS = 40  # rows of settings with other values
+MAX_DRAWN_RANKS = 2  # in the chart of losses
+BOTH_EXECUTED = "Both scripts were executed on this machine; no accelerator took part. The numbers are the CPU's."
+ORIGINAL_EXECUTED = "The original was executed on this machine, and failed. The migrated script was not executed."
 
 
 def write(carried: Carried, path: Path) -> None:
@@ -86,7 +89,8 @@ def make_page(carried: Carried) -> Page:
         method(carried),
     ]
     title = f"{carried.sides.entry} carried to {request.to.upper()}"
-    return Page(title, EXECUTES, tiles(carried), sections, lead, verb="carry", kind="carry report")
+    executed = ORIGINAL_EXECUTED if carried.migrated is None else BOTH_EXECUTED
+    return Page(title, executed, tiles(carried), sections, lead, verb="carry", kind="carry report")
 
 
 def tiles(carried: Carried) -> list[Tile]:
@@ -103,6 +107,7 @@ def tiles(carried: Carried) -> list[Tile]:
 
 
 def describe_bits(carried: Carried) -> str:
+    """Return how closely the sides agree, or the number of doubts; empty without a comparison."""
     if carried.agreement is None or carried.verdict == "could not run":
         return ""
     if carried.verdict == "not proved":
@@ -180,9 +185,9 @@ def divergence_sections(carried: Carried) -> list[Section]:
                 format_value(o.right),
                 f"{display_path(carried, o.right_at[0])}:{o.right_at[1]}" if o.right_at else "",
             ]
-            for o in found.others[:OTHERS]
+            for o in found.others[:MAX_OTHERS]
         ]
-        parts.append(Table(columns, others, "Made with other numbers"))
+        parts.append(Table(columns, others, "Created with other values"))
     return [Section("Where they part", " ".join(found.remarks), parts)]
 
 
@@ -190,7 +195,7 @@ def output_of_failure(carried: Carried) -> list[Section]:
     run = carried.failed_run
     if run is None:
         return []
-    return [Section("What it said", "The last lines.", [Code(run.output_tail, f"runs/{run.side}/output.txt")])]
+    return [Section("Output", "Its last lines.", [Code(run.output_tail, f"runs/{run.side}/output.txt")])]
 
 
 # ---- the numbers
@@ -211,7 +216,8 @@ def loss_sections(carried: Carried) -> list[Section]:
         series = [Series("difference", steps, [pair.error for pair in pairs])]
         if any(pair.noise for pair in pairs):
             series.append(Series("allowed", steps, [pair.allowed for pair in pairs]))
-        charts.append(LineChart("Relative difference", "step", "of the loss", series, log_y=True))
+        several = ", rank 0" if len(ranks(sides[0])) > 1 else ""
+        charts.append(LineChart(f"Relative difference{several}", "step", "of the loss", series, log_y=True))
     return [Section("Losses", describe_losses(carried), charts)]
 
 
@@ -219,24 +225,29 @@ def describe_losses(carried: Carried) -> str:
     if carried.agreement is None:
         return ""
     if has_equal_losses(carried):
-        return "Equal in every bit, step by step: original and migrated are one line."
-    return "Of the original, and of the migrated script on the stand-in."
+        return "Equal in every bit, step by step: original and migrated are drawn as one line."
+    return "Losses of the original, and of the migrated script on the stand-in."
 
 
 def has_equal_losses(carried: Carried) -> bool:
-    """Return True if losses were compared and all are equal; without a loss nothing is."""
+    """Return True if losses were compared and all are equal; False if none was seen."""
     pairs = carried.agreement.pairs_of("loss") if carried.agreement is not None else []
     return bool(pairs) and all(pair.same for pair in pairs)
 
 
-def ranks(run: Run) -> range:
-    return range(min(2, len(run.observed.ranks)))
+def ranks(run: Run) -> list[Rank]:
+    return run.observed.ranks[:MAX_DRAWN_RANKS]
 
 
-def curve(run: Run, rank: int) -> Series:
-    values = [step[0] if step else None for step in run.observed.ranks[rank].losses]
-    name = {"original": "original", "migrated": "migrated", "reference": "original, with what was meant"}[run.side]
-    return Series(name + (f", rank {rank}" if len(run.observed.ranks) > 1 else ""), list(range(len(values))), values)
+def curve(run: Run, rank: Rank) -> Series:
+    """Return the first loss of every step of one rank."""
+    values = [step[0] if step else None for step in rank.losses]
+    name = {"original": "original", "migrated": "migrated", "reference": "original, with the intended changes"}[
+        run.side
+    ]
+    if len(run.observed.ranks) > 1:
+        name += f", rank {rank.number}"
+    return Series(name, list(range(len(values))), values)
 
 
 def drift_sections(carried: Carried) -> list[Section]:
@@ -245,7 +256,7 @@ def drift_sections(carried: Carried) -> list[Section]:
     layers = group_by_layer(carried)
     if not layers:
         return []
-    words = "In the order in which the script makes its layers, which is mostly that of the forward pass."
+    words = "In the order in which the script creates its layers, which is mostly that of the forward pass."
     if len(carried.original.observed.ranks) > 1:
         words = f"Of rank 0. {words}"
     differing = [layer for layer in layers if not all(pair.same for pair in layer[1].values())]
@@ -254,8 +265,8 @@ def drift_sections(carried: Carried) -> list[Section]:
 
 
 def layer_chart(differing: Sequence[Layer], count: int) -> NamedBars:
-    """The layers that differ, by name; of very many those that differ most, in their order."""
-    largest = sorted(differing, key=lambda layer: -max(pair.error for pair in layer[1].values()))[:CHARTED]
+    """Return the chart of the layers that differ, in their order; of very many only those that differ most."""
+    largest = sorted(differing, key=lambda layer: -max(pair.error for pair in layer[1].values()))[:MAX_CHARTED_LAYERS]
     drawn = [layer for layer in differing if layer in largest]
     text = f"{len(differing):,} of {plural(count, 'layer')} {'differs' if len(differing) == 1 else 'differ'}."
     if len(drawn) < len(differing):
@@ -285,7 +296,7 @@ def group_by_layer(carried: Carried) -> list[Layer]:
 
 
 def layer_table(layers: Sequence[Layer]) -> Table:
-    """The limit and the verdict of each are worth a column only where something differs."""
+    """Return the table of all layers; tolerance and verdict have columns only if something differs."""
     columns = ["layer", *MOMENTS.values()]
     rows: list[list[object]] = [
         [name, *(write_difference(found.get(kind)) for kind in MOMENTS)] for name, found in layers
@@ -320,23 +331,23 @@ def write_difference(pair: Pair | None) -> Value | None:
     return Value(f"{pair.error:.1e}" if math.isfinite(pair.error) else "no measure", pair.error)
 
 
-# ---- which files ran
+# ---- files that were written or executed
 
 
 def written_sections(carried: Carried) -> list[Section]:
-    """Return the files that both scripts wrote, differing ones first."""
+    """Return the files that the scripts wrote, differing ones first."""
     order = {"differs": 0, "not compared": 1}
     files = sorted(carried.written, key=lambda file: order.get(file.state, 2))
     if not files:
         return []
-    words = "What each run wrote into its own copy of the working folder, compared by content."
+    words = "Files that the runs wrote, compared by content."
     rows = [[file.name, "within rounding" if file.state == "rounding" else file.state, file.detail] for file in files]
     columns = ["file", "result", "what was compared, or why not"]
     return [Section("Files that were written", words, [Table(columns, rows)])]
 
 
 def executed_sections(carried: Carried) -> list[Section]:
-    """The project's files that each side executed, with the hash of what was compiled."""
+    """Return the project's files that each side executed, with the hash of the compiled source; then the edits."""
     if carried.migrated is None or carried.base is None:
         return []
     ours, theirs = (
@@ -348,14 +359,14 @@ def executed_sections(carried: Carried) -> list[Section]:
     words = "Hashes (SHA-256) of the source that was compiled; each side may execute files of its own tree only."
     outside = sorted({*carried.base.provenance.outside, *carried.migrated.provenance.outside})
     if outside:
-        words += f" Outside of both trees, shared by both sides and not migrated: {', '.join(outside[:SHOWN])}"
-        words += f" and {len(outside) - SHOWN} more." if len(outside) > SHOWN else "."
+        words += f" Outside of both trees, and not migrated: {', '.join(outside[:MAX_OUTSIDE_FILES])}"
+        words += f" and {len(outside) - MAX_OUTSIDE_FILES} more." if len(outside) > MAX_OUTSIDE_FILES else "."
     files = Section("Files that were executed", words, [Table(columns, rows)] if rows else [])
     return [files, *coverage_sections(carried)]
 
 
 def coverage_sections(carried: Carried) -> list[Section]:
-    """Return the changed lines, those that never ran first."""
+    """Return the changed lines with their counts; lines that were never executed come first."""
     if not carried.edits:
         return []
     rows = [
@@ -389,7 +400,7 @@ def executed_row(carried: Carried, path: str, left: Executed | None, right: Exec
     return [path, *hashes, max(counts, default=0), remark]
 
 
-# ---- what is left
+# ---- limits, manual review, changes and commands
 
 
 def limit_sections(carried: Carried) -> list[Section]:
@@ -400,7 +411,7 @@ def limit_sections(carried: Carried) -> list[Section]:
         for hit in carried.limits
     ]
     columns = ["limit", "line", "mode", "what the script does", "what the card would do", "what to change"]
-    words = "docs/rehearse.md has them all." if rows else describe_no_limit(carried)
+    words = "docs/rehearse.md lists all limits that are checked." if rows else describe_no_limit(carried)
     return [Section("Limits", words, [Table(columns, rows)] if rows else [])]
 
 
@@ -409,20 +420,22 @@ def describe_no_limit(carried: Carried) -> str:
         return "Not checked: --limits off."
     when = "" if carried.migrated is not None and carried.migrated.is_finished else " before the run ended"
     note = describe_unchecked_limits(carried)
-    return f"None of the card's documented limits was met{when}." + (f" {note[0].upper()}{note[1:]}." if note else "")
+    return f"None of the card's limits that docs/rehearse.md lists was met{when}." + (
+        f" {note[0].upper()}{note[1:]}." if note else ""
+    )
 
 
 def are_limits_off(request: Request) -> bool:
-    """Return True if no limit at all was watched for."""
-    mode, *single = request.limits.split(",")
-    return mode == "off" and all(switch.endswith("=off") for switch in single)
+    """Return True if no limit was checked. `limits` is a mode and single switches: "off,NAME=error"."""
+    mode, *switches = request.limits.split(",")
+    return mode == "off" and all(switch.endswith("=off") for switch in switches)
 
 
 def describe_unchecked_limits(carried: Carried) -> str:
-    """Name what nobody watched for, and a run that ended too early to meet anything."""
-    mode, *single = carried.request.limits.split(",")
-    off = [switch.partition("=")[0] for switch in single if switch.endswith("=off")]
-    on = [switch.partition("=")[0] for switch in single if not switch.endswith("=off")]
+    """Say which limits were not checked, or that the run ended early; empty if all were checked to the end."""
+    mode, *switches = carried.request.limits.split(",")
+    off = [switch.partition("=")[0] for switch in switches if switch.endswith("=off")]
+    on = [switch.partition("=")[0] for switch in switches if not switch.endswith("=off")]
     if mode == "off":
         return f"only {', '.join(on)} was checked" if on else ""
     if off:
@@ -437,11 +450,11 @@ def format_location(carried: Carried, at: dict[str, object] | None) -> str:
 def remaining_sections(carried: Carried) -> Section:
     rows = [[item.risk, at, item.text(carried.request.lang), item.rule] for at, item in carried.sides.manual_findings]
     unread = carried.sides.unread_count
-    nothing = f"Nothing in the files that were understood; {plural(unread, 'file')} could not be analysed."
-    words = "What the text of the script does not decide; the riskiest first."
+    nothing = f"Nothing in the files that were analysed; {plural(unread, 'file')} could not be analysed."
+    words = "What the rules cannot decide from the text of the script; the riskiest first."
     if not rows:
         words = nothing if unread else "Nothing was found."
-    return Section("Left for a person", words, [Table(["risk", "line", "what to do", "rule"], rows)] if rows else [])
+    return Section("Manual review", words, [Table(["risk", "line", "what to do", "rule"], rows)] if rows else [])
 
 
 def changes(carried: Carried) -> Section:
@@ -451,7 +464,7 @@ def changes(carried: Carried) -> Section:
 
 
 def mark_rows(carried: Carried, file: DiffFile) -> DiffFile:
-    """Suspected lines bear a remark, and so do those that never ran."""
+    """Return the diff with a comment on suspected lines and on edits that were never executed."""
     missed = [edit for edit in carried.edits if edit.file == file.name and not edit.is_executed]
     idle, gone = ({edit.line for edit in missed if edit.side == side} for side in ("migrated", "original"))
     if carried.migrated is None:
@@ -460,23 +473,23 @@ def mark_rows(carried: Carried, file: DiffFile) -> DiffFile:
     rows: list[DiffRow | int] = []
     for row in file.rows:
         if isinstance(row, DiffRow) and row.kind != "same" and row.new in why:
-            said = Comment(f"suspected: {why[row.new]}", "carry", "suspected", "bad")
-            row = replace(row, comments=[*row.comments, said])
+            comment = Comment(f"suspected: {why[row.new]}", "carry", "suspected", "bad")
+            row = replace(row, comments=[*row.comments, comment])
         if isinstance(row, DiffRow) and ((row.new in idle and row.kind != "same") or (not row.new and row.old in gone)):
-            said = Comment("this edit was never executed", "carry", "not proved", "warn")
-            row = replace(row, comments=[*row.comments, said])
+            comment = Comment("this edit was never executed", "carry", "not proved", "warn")
+            row = replace(row, comments=[*row.comments, comment])
         rows.append(row)
     return replace(file, rows=rows)
 
 
 def machine(carried: Carried) -> Section:
     lines = list_commands(carried.request, carried.sides, carried.stage)
-    words = "With the arguments of this carrying; give it the real data."
+    words = "With the arguments of this carry; give it the real data."
     return Section("On the real machine", words, [Code(line, name) for name, line in lines])
 
 
 def figures(carried: Carried) -> list[Section]:
-    """Accuracy and speed: what was measured here, and cells for what only the machines have."""
+    """Return the table of accuracy and speed: figures measured here, and empty cells for the devices' own figures."""
     if carried.migrated is None or not carried.migrated.is_finished:
         return []
     measured = describe_speed(carried)
@@ -505,6 +518,8 @@ def method(carried: Carried) -> Section:
     if carried.branches:
         rows = [[branch.place, branch.text] for branch in carried.branches]
         parts.append(Table(["original line", "text"], rows, "Where the script asks which device it has"))
+    if carried.agreement is None:
+        return Section("How it was run", "Nothing was compared, since a script failed. docs/carry.md says more.", parts)
     words = (
         "Both scripts ran twice with the same seed and data, each run in a process and a copy of the working folder of "
         "its own. The same kernels of the CPU computed both, so equal bits are expected; what a rewrite rounds "

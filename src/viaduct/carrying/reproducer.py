@@ -14,8 +14,8 @@ from viaduct.carrying.carry import Carried
 from viaduct.carrying.faults import find_fault
 from viaduct.carrying.running import Run
 
-AROUND = 5  # lines of the script before and after the one that failed
-LINES = 80  # of the traceback
+CONTEXT_LINES = 5  # of the script before and after the one that failed
+MAX_TRACEBACK_LINES = 80
 
 
 def write(carried: Carried, path: Path) -> None:
@@ -46,12 +46,12 @@ def quote(path: Path, line: int) -> Iterator[str]:
     if not path.is_file():
         return
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    for number in range(max(1, line - AROUND), min(len(lines), line + AROUND) + 1):
+    for number in range(max(1, line - CONTEXT_LINES), min(len(lines), line + CONTEXT_LINES) + 1):
         yield f"{'>' if number == line else ' '} {number:5d}  {lines[number - 1]}"
 
 
 def traceback_of(run: Run) -> list[str]:
-    """The last traceback of the rank that failed."""
+    """Return the last lines of the failed rank's last traceback, or of its output if there is no traceback."""
     lines = run.output_of_rank(run.summary.failed_rank).splitlines()
     begins = [number for number, line in enumerate(lines) if "Traceback (most recent call last)" in line]
-    return lines[begins[-1] :][-LINES:] if begins else lines[-LINES:]
+    return lines[begins[-1] :][-MAX_TRACEBACK_LINES:] if begins else lines[-MAX_TRACEBACK_LINES:]

@@ -24,18 +24,18 @@ class Request:
     ranks: int = 1
     seed: int = 7
     limits: str = "error"
-    timeout: float | None = 600.0  # seconds of each run
-    memory: int | None = None
+    timeout: float | None = 600.0  # seconds for each run; None: no limit
+    memory: int | None = None  # limit of each run; None: no limit
     fake_data: bool = False
     framework: StageName | None = None
     launch: Launch = "auto"
     step_at: str = ""  # FILE:LINE or a function, where a step ends
-    migrated: Path | None = None  # somebody's own migrated copy, in place of ours
-    earlier: tuple[Path, ...] = ()  # folders of earlier carries, whose executed edits count
+    migrated: Path | None = None  # the user's migrated copy (--migrated), compared instead of the rules' migration
+    earlier: tuple[Path, ...] = ()  # output folders of earlier carries, whose executed edits count as executed
     force: bool = False
     lang: str = "en"
     command: str = ""
-    module: str = ""  # as `python -m` is given it; `source` is its file
+    module: str = ""  # the module's name if it was started as `python -m NAME`; `source` is its file
 
     @property
     def to(self) -> Literal["npu", "mlu"]:

@@ -32,9 +32,9 @@ LABELS: dict[Side, str] = {
     "original": "original",
     "migrated": "migrated",
     "shaken": "original, weights moved",
-    "reference": "original, known changes",
+    "reference": "original, intended changes",
 }
-ENDS = 60  # lines of the output that a page shows
+MAX_OUTPUT_LINES = 60  # that a page shows, from the end
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Run:
 
     @property
     def is_finished(self) -> bool:
-        """Return True if the script ended normally and took a step."""
+        """Return True if the script ended with exit code 0, within its bounds, and took a step."""
         return (
             self.summary.script_exit_code == 0
             and self.summary.steps > 0
@@ -63,7 +63,7 @@ class Run:
         return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
 
     def output_of_rank(self, rank: int | None) -> str:
-        """Return the output; of several ranks only the lines of the given one."""
+        """Return the whole output for None, else the lines of the given rank."""
         if rank is None:
             return self.output
         return "\n".join(line for line in self.output.splitlines() if line.startswith(f"[rank {rank}] "))
@@ -71,18 +71,18 @@ class Run:
     @property
     def output_tail(self) -> str:
         """Return the last lines of the output."""
-        return "\n".join(self.output.splitlines()[-ENDS:])
+        return "\n".join(self.output.splitlines()[-MAX_OUTPUT_LINES:])
 
     @property
     def failed_at(self) -> tuple[str, int] | None:
-        """Return the innermost line of the user's code in the last traceback."""
+        """Return the file and line of the last traceback entry in the output that lies in the project; None if none."""
         frames = [(file, int(line)) for file, line in FRAME.findall(self.output_of_rank(self.summary.failed_rank))]
         own = [at for at in frames if at[0].startswith(f"{self.plan.tree or self.plan.project}/")]
         return own[-1] if own else None
 
 
 class Interrupted(ViaductError):
-    """Interruption by a signal; the exit code is a shell's for that signal."""
+    """Interruption by a signal. The exit code is 128 + the signal's number, as in a shell."""
 
     def __init__(self, number: int, when: str = "") -> None:
         self.exit_code = 128 + number
@@ -94,10 +94,10 @@ def describe_side(side: Side) -> str:
 
 
 def choose_stage(request: Request, sides: Sides) -> StageName:
-    """Return the framework's stage; refuse what cannot be run here."""
-    known = project.read(sides.original_script)
-    stage = request.framework or project.stage_of(known)
-    project.refuse_missing(known, "original")
+    """Return the framework whose stand-in runs the script; refuse missing packages and too old frameworks."""
+    script_project = project.read(sides.original_script)
+    stage = request.framework or project.stage_of(script_project)
+    project.refuse_missing(script_project, "original")
     if stage == "tf1":
         tf1_stage.need_tensorflow()
     else:
@@ -106,9 +106,9 @@ def choose_stage(request: Request, sides: Sides) -> StageName:
 
 
 def make_original_plan(request: Request, sides: Sides, stage: StageName, report: Callable[[str], None]) -> Plan:
-    """Return the plan of the original; the other runs differ in a few fields."""
+    """Return the plan of the original; the plans of the other runs are derived from it."""
     record = request.out.resolve() / RUNS / "original"
-    own = (
+    starts_ranks = (
         request.launch == "auto"
         and request.ranks > 1
         and bool(project.launch_line(project.read(sides.original_script)))
@@ -124,7 +124,7 @@ def make_original_plan(request: Request, sides: Sides, stage: StageName, report:
         memory=request.memory,
         seed=request.seed,
         ranks=request.ranks,
-        launches_itself=request.launch == "self" or own,
+        launches_itself=request.launch == "self" or starts_ranks,
         limits="off",
         step_at=find_step_at(request, sides),
         fake_data=request.fake_data,
@@ -140,26 +140,26 @@ def make_original_plan(request: Request, sides: Sides, stage: StageName, report:
 
 
 def find_step_at(request: Request, sides: Sides) -> str:
-    """Return the place where a step ends, in the original; raises BadValue where there is none."""
+    """Return where a step ends in the original (--step-at), empty if not given; raises BadValue if it is not found."""
     if not request.step_at:
         return ""
     return str(find_target(request.step_at, project.relative_sources(project.read(sides.original_script), sides.root)))
 
 
 def move_step_at(text: str, sides: Sides) -> str:
-    """Return the same place after the migration: its lines may have moved."""
+    """Return the same place in the migrated script, whose lines may have moved; raises BadValue if none is left."""
     target = parse_target(text) if text else None
     if target is None or target.file not in sides.files:
         return text
     rows = [row for row in sides.files[target.file] if row.old is not None and row.new is not None]
     lines = [row.new for row in rows if row.new and row.old and target.first <= row.old <= target.last]
     if not lines:
-        raise BadValue(f"{FLAG} {text}: the migration leaves nothing of this line.", "Name a line near it.")
+        raise BadValue(f"{FLAG} {text}: the migration removes this line.", "Name a line near it.")
     return str(replace(target, first=min(lines), last=max(lines)))
 
 
 def derive_plan(side: Side, first: Plan, request: Request, sides: Sides, script: Path | None = None) -> Plan:
-    """Return the plan of another run."""
+    """Return the plan of another run. `script`: for the original's own runs, a script other than the original's."""
     plan = replace(first, record=str(Path(first.record).parent / side))
     root, folder = str(sides.root.resolve()), str(sides.folder.resolve())
     if side == "migrated":
@@ -174,7 +174,7 @@ def derive_plan(side: Side, first: Plan, request: Request, sides: Sides, script:
 
 
 def run_side(side: Side, plan: Plan, sides: Sides, report: Callable[[str], None]) -> Run:
-    """Rehearse one side and read what it left."""
+    """Rehearse one side and read its record; raises Interrupted if a signal ended it."""
     Path(plan.record).mkdir(parents=True)
     if side in ("original", "migrated"):
         coverage.prepare(plan, sides, side)

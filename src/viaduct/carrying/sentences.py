@@ -10,6 +10,7 @@ from viaduct.carrying.agreement import Kind, Pair
 from viaduct.carrying.carry import Carried
 from viaduct.carrying.doubts import Doubt
 from viaduct.carrying.faults import Whose, find_fault
+from viaduct.carrying.outcomes import MAX_LINES
 from viaduct.carrying.speed import describe_speed
 from viaduct.scripts.notebook_runs import locate_line
 
@@ -24,8 +25,8 @@ FAULTS: dict[Whose, tuple[str, str]] = {
     "viaduct": ("viaduct, not the script", "viaduct 自身,而不是脚本"),
 }
 KINDS: tuple[Kind, ...] = ("loss", "gradient", "weight")
-LONG = 80  # letters of the arguments of an earlier carry
-SHOWN = 3  # things that were made with other numbers, places that ask for the device
+MAX_ARGUMENT_LETTERS = 80  # of an earlier carry, in its remark
+SHOWN = 3  # items of a remark: lines, files, settings, device tests
 
 
 def make_headline(carried: Carried) -> str:
@@ -51,7 +52,7 @@ def make_headline(carried: Carried) -> str:
 
 
 def agreement_headline(carried: Carried, to: str) -> str:
-    """Name what was compared, and nothing more."""
+    """Return the headline of `agrees`: the number of losses, gradients and tensors that were compared."""
     assert carried.agreement is not None
     counts = [count_values(carried, kind) for kind in KINDS]
     compared = join_parts([count for count in counts if count], carried.request.lang)
@@ -68,7 +69,7 @@ def agreement_headline(carried: Carried, to: str) -> str:
 
 
 def count_values(carried: Carried, kind: Kind) -> str:
-    """Return the number of compared values of a kind, without those that show nothing but rounding."""
+    """Return the number of compared values of a kind, without those that are mostly rounding; empty for none."""
     assert carried.agreement is not None
     count = len(carried.agreement.informative_pairs(kind))
     if not count:
@@ -95,15 +96,19 @@ def join_parts(parts: list[str], language: str) -> str:
 
 
 def doubt_headline(carried: Carried) -> str:
-    """Return the headline of `not proved`."""
+    """Return the headline of `not proved`. It says what agrees, if a verdict on the training stands."""
     assert carried.agreement is not None
     first, *more = sorted(carried.doubts, key=lambda doubt: not doubt.hides_differences)
     chinese = carried.request.lang == "zh"
     agrees = carried.agreement.verdict in ("same", "rounding") and not first.hides_differences
+    # Printed numbers or written files that differ ran, too: then only the training agrees.
+    has_other_results = any(doubt.kind in ("printed", "written") for doubt in carried.doubts)
     if chinese:
-        begin = "未证明:执行到的部分一致,但" if agrees else "未证明:"
+        agreeing = "训练数值一致" if has_other_results else "执行到的部分一致"
+        begin = f"未证明:{agreeing},但" if agrees else "未证明:"
         return f"{begin}{first.chinese}{f'(另有 {len(more)} 个原因)' if more else ''}。"
-    begin = "Not proved: what ran agrees, but " if agrees else "Not proved: "
+    agreeing = "the training numbers agree" if has_other_results else "what ran agrees"
+    begin = f"Not proved: {agreeing}, but " if agrees else "Not proved: "
     others = f" ({len(more)} further reason{'s' if len(more) > 1 else ''} below)" if more else ""
     return f"{begin}{first.text.removesuffix('.')}{others}."
 
@@ -119,19 +124,26 @@ def list_remarks(carried: Carried) -> list[tuple[str, str]]:
     ]
     found += [speed] if (speed := describe_speed(carried)) is not None else []
     found += [
-        ("Meant", f"Made in the original too, since it is known to change numbers: {what}.") for what in carried.known
+        ("Meant", f"Done in the original, too, since it changes numbers on purpose: {what}.")
+        for what in carried.intended_changes
     ]
     if carried.agreement is not None:
         found += [("Note", remark) for remark in (*carried.agreement.remarks, *idle_remarks(carried))]
     for path in carried.shared:
         found.append(
-            ("Shared", f"The original wrote to {path}, and the migrated script found it there: give a relative path.")
+            (
+                "Shared",
+                f"The original wrote to {path}, which both sides use: give a relative path, so that each has its own.",
+            )
         )
     if carried.branches:
         locations = ", ".join(f"original {branch.place}" for branch in carried.branches[:SHOWN])
         more = f" and {len(carried.branches) - SHOWN} more" if len(carried.branches) > SHOWN else ""
         found.append(
-            ("Branches", f"The script asks which device it has, and may go another way there: {locations}{more}.")
+            (
+                "Branches",
+                f"The script tests which device it has, and may take another branch on the card: {locations}{more}.",
+            )
         )
     found += earlier_remarks(carried)
     if carried.aside is not None:
@@ -147,7 +159,8 @@ def earlier_remarks(carried: Carried) -> list[tuple[str, str]]:
         if not count:
             continue
         words = shlex.join(earlier.arguments)
-        given = f" (-- {words[:LONG]}{' …' if len(words) > LONG else ''})" if words else ""
+        shortened = f"{words[:MAX_ARGUMENT_LETTERS]}{' …' if len(words) > MAX_ARGUMENT_LETTERS else ''}"
+        given = f" (-- {shortened})" if words else ""
         if carried.request.lang == "zh":
             found.append(("先前执行", f"{count} 处修改在 {earlier.folder}{given} 中执行,其比较结果一致。"))
         else:
@@ -159,7 +172,7 @@ def earlier_remarks(carried: Carried) -> list[tuple[str, str]]:
 
 
 def doubt_remarks(carried: Carried) -> list[tuple[str, str]]:
-    """Return the doubts, with advice on edits that never ran."""
+    """Return a remark for each doubt, and advice if edits were never executed."""
     chinese = carried.request.lang == "zh"
     name = NAMES["Also" if carried.verdict == "differs" else "Not proved"][chinese]
     found = [(name, describe_doubt(carried, doubt)) for doubt in carried.doubts]
@@ -181,7 +194,7 @@ def execution_advice(carried: Carried) -> str:
     if carried.migrated.summary.stopped:
         return (
             f"Both runs were stopped after {format_steps(carried)}, so nothing behind the loop ran. "
-            "Give the script after -- as many steps of its own, and whatever else reaches these lines."
+            "Give the script's own option for so many steps after --, and whatever else reaches these lines."
         )
     return (
         "Give the script after -- the arguments with which it reaches these lines. If no single command reaches all, "
@@ -217,7 +230,10 @@ def format_location(carried: Carried, location: tuple[str, int] | None) -> str:
 
 
 def failure_remarks(carried: Carried) -> list[tuple[str, str]]:
-    """Return how a run failed: limits first, else the error, its line and what to try."""
+    """Return how a run failed: whose fault it is and in which line, the limits that refused it, and what to try.
+
+    If both runs finished, only the limits are returned.
+    """
     if carried.verdict != "could not run":
         return []
     chinese = carried.request.lang == "zh"
@@ -247,7 +263,7 @@ def location_remarks(carried: Carried) -> list[tuple[str, str]]:
         return []
     lines = [("What is known", remark) for remark in found.remarks]
     for other in found.others[:SHOWN]:
-        lines.append(("Made differently", f"{other.words}{format_location(carried, other.right_at)}."))
+        lines.append(("Made differently", f"{other.sentence}{format_location(carried, other.right_at)}."))
     for suspect in carried.suspects[:2]:
         lines.append(
             (
@@ -260,7 +276,7 @@ def location_remarks(carried: Carried) -> list[tuple[str, str]]:
 
 
 def compared_remarks(carried: Carried) -> list[tuple[str, str]]:
-    """Return what was compared."""
+    """Return one remark that counts what was compared: values, evaluations, printed numbers and written files."""
     if carried.agreement is None:
         return []
     parts = [describe_kind(carried, kind) for kind in ("loss", "gradient", "weight")]
@@ -281,11 +297,14 @@ def format_count(count: int, singular: str, plural: str) -> str:
 
 
 def uncompared_remarks(carried: Carried) -> list[tuple[str, str]]:
-    """Return what no verdict covers."""
+    """Return what the verdict does not cover."""
     if carried.agreement is None:
         return []
     if carried.request.lang == "zh":
-        text = "第一步之后的梯度、各步之间的权重,以及加速卡自身的算子。"
+        text = (
+            "第一步之后的梯度、各步之间的权重、不含数值的打印文本、"
+            f"各 rank 第 {MAX_LINES} 行之后的打印内容、不能重复的数值、时间和速度、临时文件,以及加速卡自身的算子。"
+        )
         if carried.stage == "tf1":
             text = f"局部变量(如指标计数器)、其他的算子执行顺序、{text}"
         return [(NAMES["Not compared"][1], text), *uncompared_files(carried)]
@@ -293,8 +312,9 @@ def uncompared_remarks(carried: Carried) -> list[tuple[str, str]]:
     return [
         (
             "Not compared",
-            f"{tf1}gradients after the first step, weights between steps, printed text without numbers, numbers that "
-            "do not repeat themselves, times and speeds, temporary files; the card's own kernels.",
+            f"{tf1}gradients after the first step, weights between steps, printed text without numbers, lines after "
+            f"the first {MAX_LINES:,} that a rank prints, numbers that do not repeat themselves, times and speeds, "
+            "temporary files; the card's own kernels.",
         ),
         *uncompared_files(carried),
     ]
@@ -326,7 +346,7 @@ def describe_kind(carried: Carried, kind: Kind) -> str:
 
 
 def describe_worst(pairs: list[Pair]) -> str:
-    """Describe the largest difference among the informative values."""
+    """Describe the largest finite difference among some pairs, and count those beyond measure."""
     measured = [pair for pair in pairs if not pair.why and math.isfinite(pair.error)]
     beyond = [pair.name for pair in pairs if not pair.why and not math.isfinite(pair.error)]
     worst = max(measured, key=lambda pair: pair.error, default=None)
@@ -338,9 +358,9 @@ def describe_worst(pairs: list[Pair]) -> str:
 
 
 def display_path(carried: Carried, file: str) -> str:
-    """Return the side of a file and its path there; another file by its name.
+    """Return the side of a file and its path within that side; for a file of neither side, its name.
 
-    Both sides have files of the same names, and a line has another number on each.
+    Both sides have files of the same names, and a line may have different numbers in them.
     """
     path = Path(file)
     for side, root in (("migrated", carried.sides.folder.resolve()), ("original", carried.sides.root.resolve())):

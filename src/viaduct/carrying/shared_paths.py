@@ -1,6 +1,7 @@
-"""Paths that both runs share by mistake: absolute paths among the arguments that the first run writes to.
+"""Paths that both sides share by mistake: absolute paths among the arguments that the original writes to.
 
-A relative path is each run's own. Under a full one the second run may find the checkpoints of the first and go on.
+A relative path lies in each run's own folder. Under an absolute one the migrated script may find the original's
+checkpoints and resume from them.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
-LOOKED_AT = 2000  # files and folders below a path
+MAX_ENTRIES = 2000  # files and folders below a path whose times are read
 
 
 def find_newest(arguments: Sequence[str]) -> dict[str, float]:
@@ -20,8 +21,8 @@ def find_newest(arguments: Sequence[str]) -> dict[str, float]:
 
 
 def last_written(path: Path) -> float:
-    """Return the time of the last change below a path."""
-    times = [entry.lstat().st_mtime for entry in islice(iterate_below(path), LOOKED_AT) if os.path.lexists(entry)]
+    """Return the time of the last change below a path, among its first MAX_ENTRIES entries; 0 if there is none."""
+    times = [entry.lstat().st_mtime for entry in islice(iterate_below(path), MAX_ENTRIES) if os.path.lexists(entry)]
     return max(times, default=0.0)
 
 
@@ -34,5 +35,5 @@ def iterate_below(path: Path) -> Iterator[Path]:
 
 
 def find_written_since(before: dict[str, float]) -> list[str]:
-    """Return the paths that changed since."""
+    """Return the paths with a later change than `before` has."""
     return [value for value, time in before.items() if last_written(Path(value)) > time]

@@ -11,7 +11,7 @@ from viaduct.carrying.output_folder import COPY
 from viaduct.carrying.request import Request
 from viaduct.errors import BadValue
 from viaduct.migration import report as migration_report
-from viaduct.migration.diffing import Row, compare
+from viaduct.migration.diffing import Row, around, compare
 from viaduct.migration.findings import Finding
 from viaduct.migration.run import Outcome, migrate_project
 from viaduct.migration.source import decode, lines_of
@@ -19,24 +19,27 @@ from viaduct.migration.start_scripts import start_scripts
 from viaduct.migration.walk import walk
 from viaduct.migration.writing import write_out
 from viaduct.rehearsal import project
-from viaduct.reporting import DiffFile
+from viaduct.reporting import DiffFile, DiffRow
 from viaduct.scripts.notebook_runs import is_notebook, read_source
 
-SHOWN = 6
+MAX_LISTED_SCRIPTS = 6
 RUNNABLE = (".py", ".ipynb")
 
 
 @dataclass
 class Sides:
-    """`files`: what differs between the two, line by line, by the path within the project."""
+    """The folders of the original and of the migrated project, and the lines in which they differ.
 
-    root: Path  # of the original
-    folder: Path  # of the migrated one
-    entry: str  # the script that is started, within both
-    outcome: Outcome | None = None  # of our own migration
-    left: Outcome | None = None  # what the rules still have to say about somebody's own copy
-    files: dict[str, list[Row]] = field(default_factory=dict)
-    unlike: dict[str, set[int]] = field(default_factory=dict)  # lines of somebody's copy that the rules write otherwise
+    The migrated side is made by the rules (then `outcome` is set), or is the user's copy (--migrated: `leftovers`).
+    """
+
+    root: Path  # folder of the original
+    folder: Path  # folder of the migrated copy
+    entry: str  # path of the script that is started, the same within both folders
+    outcome: Outcome | None = None  # the migration by the rules
+    leftovers: Outcome | None = None  # what the rules still find in the user's copy
+    files: dict[str, list[Row]] = field(default_factory=dict)  # diff of each changed file, by its path in the project
+    deviating_lines: dict[str, set[int]] = field(default_factory=dict)  # of the user's copy; see find_deviating_lines
 
     @property
     def original_script(self) -> Path:
@@ -51,56 +54,65 @@ class Sides:
     @property
     def manual_findings(self) -> list[tuple[str, Finding]]:
         """Return the findings that need manual review, riskiest first, with their locations."""
-        outcome = self.outcome or self.left
+        outcome = self.outcome or self.leftovers
         return [(outcome.where(finding), finding) for finding in outcome.by_risk] if outcome is not None else []
 
     @property
     def unread_count(self) -> int:
         """Return the number of files that the rules could not analyse."""
-        outcome = self.outcome or self.left
+        outcome = self.outcome or self.leftovers
         return sum(1 for file in outcome.files if file.reason) if outcome is not None else 0
 
     def diffs(self, language: str) -> list[DiffFile]:
+        """Return the diffs for the page; the rules' remarks are in them where the rules made the migrated side."""
         if self.outcome is not None:
             return migration_report.diffs(self.outcome, language)
-        return [plain_diff(path, rows) for path, rows in self.files.items()]
+        return [make_diff(path, rows) for path, rows in self.files.items()]
 
 
 def find_project(request: Request) -> tuple[Path, str]:
-    """Return what to migrate and the script within it: a script with modules of its own stands for their folder."""
+    """Return the file or folder to migrate, and the path of the script within it.
+
+    For a script that imports modules of its project, the project's folder is migrated. The script's path is empty for a
+    folder without --entry. Raises BadValue if the source does not exist or --entry contradicts it.
+    """
     if request.source.is_dir():
         return request.source, request.options.entry
     if not request.source.exists():
         raise BadValue(f"there is no {request.source}.", "Give a script, or the folder of a project with --entry.")
     if request.options.entry and request.options.entry != request.source.name:
         raise BadValue(f"--entry {request.options.entry}: {request.source} is a script already.", "Leave --entry out.")
-    known = project.read(request.source.resolve())
+    script_project = project.read(request.source.resolve())
     if request.module:
-        return find_module_project(request, known)
-    if len(known.sources) == 1:
+        return find_module_project(request, script_project)
+    if len(script_project.sources) == 1:
         return request.source, request.source.name
-    if request.migrated is not None and holds_only_folder(request.migrated, known):
-        return known.script.parent, known.script.name
-    return known.root, known.script.relative_to(known.root).as_posix()
+    script = script_project.script
+    if request.migrated is not None and is_copy_of_script_folder(request.migrated, script_project):
+        return script.parent, script.name
+    return script_project.root, script.relative_to(script_project.root).as_posix()
 
 
-def find_module_project(request: Request, known: project.Project) -> tuple[Path, str]:
-    """Return the folder from which `python -m` finds the module, or one above it that its imports need."""
-    script = known.script
+def find_module_project(request: Request, script_project: project.Project) -> tuple[Path, str]:
+    """Return the folder from which `python -m` finds the module, or the project's root above it, and the script."""
+    script = script_project.script
     depth = request.module.count(".") + (script.name == "__main__.py")
-    found = script.parents[depth]
-    root = known.root if found.is_relative_to(known.root) else found
+    start_folder = script.parents[depth]
+    root = script_project.root if start_folder.is_relative_to(script_project.root) else start_folder
     return root, script.relative_to(root).as_posix()
 
 
-def holds_only_folder(migrated: Path, known: project.Project) -> bool:
-    """Return True if somebody's copy is one of the script's folder, not of the whole project."""
-    script = known.script
-    return not (migrated / script.relative_to(known.root)).is_file() and (migrated / script.name).is_file()
+def is_copy_of_script_folder(migrated: Path, script_project: project.Project) -> bool:
+    """Return True if the user's copy (--migrated) is a copy of the script's folder, not of the whole project."""
+    script = script_project.script
+    return not (migrated / script.relative_to(script_project.root)).is_file() and (migrated / script.name).is_file()
 
 
 def migrate(request: Request) -> Sides:
-    """Migrate in memory; nothing is written."""
+    """Return both sides: migrate in memory, or take the user's copy (--migrated). Nothing is written.
+
+    Raises BadValue if there is no Python file, or if it is not clear which script is started.
+    """
     path, entry = find_project(request)
     if request.migrated is not None:
         return compare_with_copy(request, path, entry)
@@ -114,31 +126,40 @@ def migrate(request: Request) -> Sides:
 
 
 def find_entry(outcome: Outcome) -> str:
-    """Return the project's script: --entry, or the only candidate."""
+    """Return the only file with `if __name__ == "__main__"`; raise BadValue if there are none or several."""
     mains = [file.path for file in outcome.files if file.main and file.path.endswith(".py")]
     if len(mains) == 1:
         return mains[0]
-    found = ", ".join(mains[:SHOWN]) or "none of its files has `if __name__ == '__main__'`"
-    raise BadValue(f"{outcome.root} has more than one script: which is started?", f"--entry says it: {found}.")
+    advice = "Give the script that is started with --entry PATH."
+    if not mains:
+        raise BadValue(f'none of the files of {outcome.root} has `if __name__ == "__main__"`.', advice)
+    more = f" and {len(mains) - MAX_LISTED_SCRIPTS} more" if len(mains) > MAX_LISTED_SCRIPTS else ""
+    listed = ", ".join(mains[:MAX_LISTED_SCRIPTS])
+    raise BadValue(f"{outcome.root} has {len(mains)} scripts: {listed}{more}.", advice)
 
 
 def write(sides: Sides, request: Request) -> None:
-    """Write the migrated copy."""
+    """Write the migrated copy with its start scripts; the user's copy (--migrated) is left where it is."""
     if sides.outcome is not None:
         is_script = not request.module and not is_notebook(sides.entry)
         extra = start_scripts(sides.outcome) if is_script else {}
         write_out(sides.outcome, request.out / COPY, extra, link_data=True)
 
 
-# ---- a copy that somebody else has made
+# ---- the user's copy (--migrated)
 
 
 def compare_with_copy(request: Request, path: Path, entry: str) -> Sides:
-    """Return the sides of a project that was migrated by hand."""
+    """Return the sides of a project whose migrated copy the user gives, as a folder or as one script.
+
+    Raises BadValue if the copy does not exist, or does not hold the script under the original's name.
+    """
     assert request.migrated is not None
     given = request.migrated
     if not given.exists():
-        raise BadValue(f"--migrated {given}: there is no such folder.", "Give the folder of the migrated copy.")
+        raise BadValue(
+            f"--migrated {given}: there is no such file or folder.", "Give the migrated copy: a script or a folder."
+        )
     if given.is_file():
         root, entry, folder, name = path if path.is_dir() else path.parent, entry or path.name, given.parent, given.name
         if name != entry:
@@ -150,36 +171,46 @@ def compare_with_copy(request: Request, path: Path, entry: str) -> Sides:
     if not (folder / entry).is_file():
         raise BadValue(f"--migrated {given} has no {entry}.", "Both sides need the script under the same name.")
     scripts = walk(path).scripts
-    sides = Sides(root, folder, entry, left=find_leftovers(request, given, entry))
+    sides = Sides(root, folder, entry, leftovers=find_leftovers(request, given, entry))
     sides.files = dict(diff_scripts(root, folder, scripts))
-    sides.unlike = dict(find_unlike_lines(request, path, folder))
+    sides.deviating_lines = dict(find_deviating_lines(request, path, folder))
     return sides
 
 
-def find_unlike_lines(request: Request, path: Path, folder: Path) -> Iterator[tuple[str, set[int]]]:
-    """Yield lines of the copy that the rules would not write so; for a missing one, the line before."""
-    single, several = (
-        migrate_project(path, replace(request.options, entry="", distributed=many)) for many in (False, True)
+def find_deviating_lines(request: Request, path: Path, folder: Path) -> Iterator[tuple[str, set[int]]]:
+    """Yield each file's lines of the user's copy that the rules would write differently.
+
+    For a line that the copy lacks, the line before it is meant. The original is migrated twice, for one card and for
+    several (`distributed`): the user may have chosen either, so that only a line unlike both migrations deviates.
+    """
+    single_card, several_cards = (
+        migrate_project(path, replace(request.options, entry="", distributed=distributed))
+        for distributed in (False, True)
     )
-    for file, other in zip(single.files, several.files, strict=True):
+    for file, other in zip(single_card.files, several_cards.files, strict=True):
         if file.path.endswith(RUNNABLE) and (folder / file.path).is_file():
-            theirs, before = read_text(folder / file.path), read_text(single.root / file.path)
-            yield file.path, diff_lines(file.new or before, theirs) & diff_lines(other.new or before, theirs)
+            copied, original = read_text(folder / file.path), read_text(single_card.root / file.path)
+            yield (
+                file.path,
+                find_differing_lines(file.new or original, copied)
+                & find_differing_lines(other.new or original, copied),
+            )
 
 
-def diff_lines(ours: str, theirs: str) -> set[int]:
+def find_differing_lines(ours: str, theirs: str) -> set[int]:
+    """Return the numbers of the lines of `theirs` that `ours` does not have; for a missing line, the one before it."""
     codes = SequenceMatcher(None, lines_of(ours), lines_of(theirs), autojunk=False).get_opcodes()
     return {line for kind, _, _, c, d in codes if kind != "equal" for line in (range(c + 1, d + 1) or [c])}
 
 
 def find_leftovers(request: Request, given: Path, entry: str) -> Outcome:
-    """Return what the rules would still report; nothing is changed."""
+    """Migrate the user's copy in memory: what the rules still change or report there was left over by hand."""
     options = replace(request.options, entry=entry if given.is_dir() else "")
     return migrate_project(given, options)
 
 
 def diff_scripts(root: Path, folder: Path, scripts: list[str]) -> list[tuple[str, list[Row]]]:
-    """Return the differences between two trees, script by script."""
+    """Return the diffs of the scripts that both trees have with different text."""
     found = []
     for path in scripts:
         if not path.endswith(RUNNABLE) or not (folder / path).is_file():
@@ -191,29 +222,27 @@ def diff_scripts(root: Path, folder: Path, scripts: list[str]) -> list[tuple[str
 
 
 def read_text(path: Path) -> str:
-    """Return the source of a script; of a notebook its code cells, joined, as they are run."""
+    """Return the source of a script; of a notebook its code cells, joined in the order in which they are run."""
     data = path.read_bytes()
     try:
         return decode(read_source(path, data))[0]
-    except BadValue:  # a notebook that cannot be run: it is compared as it is
+    except BadValue:  # a notebook that cannot be run: its JSON text is compared
         return decode(data)[0]
 
 
 def match_lines(old: str, new: str) -> list[int]:
-    """Return for each new line the old line it replaces, as far as the texts show."""
+    """Return for each new line the number of the old line that it equals or replaces; 0 for an inserted line."""
     before, after = lines_of(old), lines_of(new)
-    found = [0] * len(after)
+    origins = [0] * len(after)
     for kind, a, b, c, d in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
         if kind in ("equal", "replace"):
             for index in range(c, d):
-                found[index] = min(a + index - c, b - 1) + 1
-    return found
+                origins[index] = min(a + index - c, b - 1) + 1
+    return origins
 
 
-def plain_diff(path: str, rows: list[Row]) -> DiffFile:
-    from viaduct.migration.diffing import around
-    from viaduct.reporting import DiffRow
-
+def make_diff(path: str, rows: list[Row]) -> DiffFile:
+    """Return a file's diff for the page: the changed rows and a few rows around them, without remarks."""
     drawn: list[DiffRow | int] = []
     for row in around(rows, set()):
         if isinstance(row, int):

@@ -1,7 +1,7 @@
-"""Steps per second of both sides on the same stand-in, with the noise of the measurement; no part of the verdict.
+"""Steps per second of both sides on this machine's CPU, with the noise of the measurement; no part of the verdict.
 
-It is the CPU's speed, with everything that carry looks at: it shows what the migration adds to a step or takes away,
-and nothing of the card. The card's own figures are for the user to enter (`baseline.csv`).
+The time of a step includes carry's observations. It shows what the migration adds to a step or takes away, and nothing
+about the card's speed. The card's own figures are for the user to enter (`baseline.csv`).
 """
 
 from __future__ import annotations
@@ -18,32 +18,33 @@ from viaduct.carrying.running import Run
 if TYPE_CHECKING:
     from viaduct.carrying.carry import Carried
 
-FEWEST = 4  # intervals between steps that a median is taken of
-LEAST_NOISE = 0.05  # two medians of the same work are not closer than this on a machine with other work
+MIN_INTERVALS = 4  # between steps, for a median
+LEAST_NOISE = 0.05  # relative; other work on the machine may make two medians of the same work differ by this
 
 
 @dataclass(frozen=True)
 class Speed:
-    """Steps per second in each run of the two sides: medians over the intervals between steps of rank 0."""
+    """Steps per second in each finished run of the two sides: medians over the intervals between rank 0's steps."""
 
     original: tuple[float, ...]
     migrated: tuple[float, ...]
     intervals: int  # of the run with the fewest
-    processor_ratio: float  # as `ratio`, of the processor's time, which other work on the machine hardly changes
+    processor_ratio: float  # `ratio` by processor time, which other work on the machine hardly changes
 
     @property
     def ratio(self) -> float:
-        """The migrated script's speed divided by the original's."""
+        """Return the migrated script's speed divided by the original's."""
         return statistics.mean(self.migrated) / statistics.mean(self.original)
 
     @property
     def noise(self) -> float:
-        """Return the noise of the measurement: between two runs of a side, or between clock and processor time."""
+        """Return the relative noise: LEAST_NOISE, the spread of a side's runs, or clock against processor time."""
         spread = max(max(runs) / min(runs) - 1 for runs in (self.original, self.migrated))
         return max(spread, find_excess(self.ratio / self.processor_ratio), LEAST_NOISE)
 
     @property
     def is_beyond_noise(self) -> bool:
+        """Return True if the speeds differ by more than twice the noise."""
         return find_excess(self.ratio) > 2 * self.noise
 
 
@@ -53,14 +54,14 @@ def find_excess(ratio: float) -> float:
 
 
 def measure_speed(carried: Carried) -> Speed | None:
-    """Return None where a side did not come through, or took too few steps to tell."""
+    """Return the speeds of both sides; None if the migrated script failed, or a run took too few steps."""
     if carried.migrated is None or not carried.migrated.is_finished:
         return None
     again = {repetition.side: repetition.again for repetition in carried.repeated}
     sides = []
     for first, second in ((carried.original, again.get("original")), (carried.migrated, again.get("migrated"))):
         sides.append([find_intervals(run) for run in (first, second) if run is not None and run.is_finished])
-    if not all(len(intervals) >= FEWEST for side in sides for intervals in side):
+    if not all(len(intervals) >= MIN_INTERVALS for side in sides for intervals in side):
         return None
     original, migrated = (
         tuple(1 / statistics.median(clock for clock, _ in intervals) for intervals in side) for side in sides
@@ -73,7 +74,7 @@ def measure_speed(carried: Carried) -> Speed | None:
 def find_intervals(run: Run) -> list[tuple[float, float]]:
     """Return the seconds between the ends of steps, by the clock and of the processor.
 
-    What comes before the first end is preparation.
+    The time before the first end is left out: it includes preparation.
     """
     pairs = itertools.pairwise(run.observed.first.times)
     return [(after[0] - before[0], after[1] - before[1]) for before, after in pairs if after[0] > before[0]]
@@ -87,10 +88,10 @@ def describe_speed(carried: Carried) -> tuple[str, str] | None:
     original, migrated = (" and ".join(map(write_rate, runs)) for runs in (speed.original, speed.migrated))
     noise = f"{speed.noise:.0%}"
     if carried.request.lang == "zh":
-        judged = f"超出波动({noise})" if speed.is_beyond_noise else f"在波动范围内({noise})"
+        judged = f"超出波动({noise})的两倍" if speed.is_beyond_noise else f"未超出波动({noise})的两倍"
         text = f"原脚本每秒 {original} 步,迁移后 {migrated} 步,比值 {speed.ratio:.2f},{judged};这是 CPU 的速度。"
         return "速度", text
-    judged = f"beyond the noise of {noise}" if speed.is_beyond_noise else f"within the noise of {noise}"
+    judged = f"{'beyond' if speed.is_beyond_noise else 'within'} twice the noise of {noise}"
     text = (
         f"{original} steps/s before, {migrated} after: a ratio of {speed.ratio:.2f}, {judged}. It is the CPU's speed."
     )
@@ -101,7 +102,7 @@ def write_rate(rate: float) -> str:
     return f"{rate:.3g}" if rate < 1000 else f"{rate:.0f}"
 
 
-# ---- figures that only the machines have
+# ---- the baseline: a table for figures of the real devices
 
 
 def list_figures(carried: Carried) -> list[list[str]]:
@@ -130,13 +131,13 @@ def find_loss(run: Run | None, step: int) -> str:
 
 
 def name_columns(carried: Carried) -> list[str]:
-    """The last two are the user's to fill in: the original where it was trained so far, and the card."""
+    """Return the columns; the user fills in the last two: the original on its own device, and the card."""
     card = carried.request.to.upper()
     return ["figure", "unit", "original here", "migrated here", "original on its own device", f"migrated on the {card}"]
 
 
 def write_baseline(carried: Carried) -> str:
-    """Return the table as CSV, with empty cells for what only the machines have."""
+    """Return the baseline as CSV, with empty cells for the figures of the real devices."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(name_columns(carried))

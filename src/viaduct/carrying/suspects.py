@@ -1,8 +1,9 @@
 """Changed lines that may cause a difference, most likely first.
 
-A line counts by what is known of the difference: something was made there with another number, it speaks of what the
-difference is about, a number in it changed. In somebody's own copy, a line that our rules would not have written so
-counts most. A line in which only the device has another name is left out.
+A changed line scores by what is known of the difference: an object was created there or nearby with another number, a
+number in the line changed, the line contains a keyword of the difference. In the user's copy (--migrated) a line that
+the rules would write differently scores most. A line that renames the device or backend alone, or imports the adapter,
+is left out.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ NUMBER = re.compile(r"(?<![\w.])\d+\.?\d*(?:e[-+]?\d+)?", re.IGNORECASE)
 DEVICE = re.compile(r"cuda|gpu|npu|mlu", re.IGNORECASE)
 BACKEND = re.compile("|".join(BACKENDS.values()))
 ADAPTERS = re.compile(rf"\s*(?:import|from)\s+(?:{'|'.join((*PLUGINS, *NPU.tensorflow_modules))})\b")
-MOST = 5
-NEAR = 8  # lines
+MAX_SUSPECTS = 5
+NEAR_LINES = 8
 
 
 @dataclass(frozen=True)
 class Suspect:
-    """`line` counts in the migrated file; of a line that is gone, the one before it."""
+    """A changed line that may cause the difference. `line` is in the migrated file; the one before a removed line."""
 
     file: str
     line: int
@@ -53,21 +54,21 @@ class Change:
 
 
 def find_suspects(sides: Sides, found: Explanation) -> list[Suspect]:
-    """Return the few most likely lines."""
+    """Return at most MAX_SUSPECTS lines, most likely first, each with at least a quarter of the best score."""
     scored = [suspect for path, rows in sides.files.items() for suspect in score_file(sides, path, rows, found)]
     scored.sort(key=lambda suspect: -suspect.score)
     best = scored[0].score if scored else 0.0
-    return [suspect for suspect in scored[:MOST] if suspect.score >= max(1.0, best / 4)]
+    return [suspect for suspect in scored[:MAX_SUSPECTS] if suspect.score >= max(1.0, best / 4)]
 
 
 def score_file(sides: Sides, path: str, rows: list[Row], found: Explanation) -> Iterator[Suspect]:
     """Yield the changed lines of one file with their scores."""
     full = str((sides.folder / path).resolve())
     lines = [line for file, line in found.places if str(Path(file).resolve()) == full]
-    unlike = sides.unlike.get(path, set())
+    deviating = sides.deviating_lines.get(path, set())
     for change in iterate_changes(rows):
         if not is_innocent(change):
-            score, why = score_change(change, lines, unlike, found.words)
+            score, why = score_change(change, lines, deviating, found.keywords)
             yield Suspect(path, change.line, change.old.strip(), change.new.strip(), why, score)
 
 
@@ -97,15 +98,15 @@ def is_innocent(change: Change) -> bool:
     return old == new or (not change.old and bool(ADAPTERS.match(change.new)))
 
 
-def score_change(change: Change, lines: list[int], unlike: set[int], keywords: tuple[str, ...]) -> tuple[float, str]:
-    """Return a score and its reasons."""
+def score_change(change: Change, lines: list[int], deviating: set[int], keywords: tuple[str, ...]) -> tuple[float, str]:
+    """Return a score and its reasons. `lines`: where objects were created that differ or whose outputs differ."""
     reasons: list[tuple[float, str]] = []
-    if change.line in unlike:
-        reasons.append((60, "the rules would not write it so"))
+    if change.line in deviating:
+        reasons.append((60, "the rules would write it differently"))
     if change.line in lines:
-        reasons.append((40, "something was made here with another number"))
-    elif near := [line for line in lines if abs(line - change.line) <= NEAR]:
-        reasons.append((20 - min(abs(line - change.line) for line in near), "it stands near"))
+        reasons.append((40, "what differs was created here"))
+    elif near := [line for line in lines if abs(line - change.line) <= NEAR_LINES]:
+        reasons.append((20 - min(abs(line - change.line) for line in near), "what differs was created nearby"))
     if change.old and NUMBER.findall(change.old) != NUMBER.findall(change.new):
         reasons.append((15, "a number changed"))
     if spoken := [keyword for keyword in keywords if keyword in change.marked]:

@@ -1,7 +1,7 @@
-"""Values changed by hand: their effect must show, or it was not compared.
+"""Values changed by hand in the user's copy (--migrated): if the runs agree, their effect was not compared.
 
-A line that the rules would not write so, and that differs from the original's in numbers, strings, operators or `not`
-alone, is no other way of writing the same. If all that was compared agrees nevertheless, its effect was not compared.
+Such a line is one that the rules would write differently, and that differs from the original's line in numbers,
+strings, operators or keywords alone. It is not another way of writing the same.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ SKIPPED = {tokenize.NEWLINE, tokenize.NL, tokenize.INDENT, tokenize.DEDENT, toke
 
 
 def find_changed_values(sides: Sides) -> list[str]:
-    """Return the lines as `file:line: text (original: text)`."""
+    """Return the lines with values changed by hand, as `file:line: text (original: text)`."""
     return [
         f"{path}:{row.new}: {row.new_text.strip()} (original: {row.old_text.strip()})"
         for path, rows in sides.files.items()
-        for row in iterate_value_rows(rows, sides.unlike.get(path, set()))
+        for row in iterate_value_rows(rows, sides.deviating_lines.get(path, set()))
     ]
 
 
-def iterate_value_rows(rows: list[Row], unlike: set[int]) -> Iterator[Row]:
+def iterate_value_rows(rows: list[Row], deviating: set[int]) -> Iterator[Row]:
     for row in rows:
-        if row.kind == "changed" and row.new in unlike and differs_in_values(row.old_text, row.new_text):
+        if row.kind == "changed" and row.new in deviating and differs_in_values(row.old_text, row.new_text):
             yield row
 
 
@@ -45,7 +45,10 @@ def differs_in_values(old: str, new: str) -> bool:
 
 
 def split_line(text: str) -> list[tuple[str, object]] | None:
-    """Return what a line is made of, without its punctuation; numbers by their value."""
+    """Return the names, values and operators of a line, without punctuation; literals by their value.
+
+    Returns None if nothing of the line can be read. Of a line that ends within a bracket the tokens count.
+    """
     found: list[tuple[str, object]] = []
     try:
         for token in tokenize.generate_tokens(io.StringIO(text.strip() + "\n").readline):
@@ -61,12 +64,12 @@ def split_line(text: str) -> list[tuple[str, object]] | None:
                 found.append(("operator", token.string))
     except (tokenize.TokenError, IndentationError, SyntaxError):
         if not found:
-            return None  # a part of a longer statement may end in the middle of a bracket
+            return None
     return found
 
 
 def split_formatted(text: str) -> list[tuple[str, object]]:
-    """Return what an f-string is made of; before Python 3.12 it is one token."""
+    """Return the names, values and operators of an f-string; before Python 3.12 it is one token."""
     try:
         node = ast.parse(text, mode="eval").body
     except SyntaxError:

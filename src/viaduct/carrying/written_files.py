@@ -1,8 +1,8 @@
-"""Files that both sides wrote, compared by content.
+"""Files that the two sides wrote, compared by content.
 
-A checkpoint's tensors are judged as weights are, with the drift of the shaken run's own file as their yardstick. Plain
-values, scalars and lines count where each side writes them alike in both of its runs. A file of one side only is a
-difference. What cannot be compared is listed, with the reason.
+A checkpoint's tensors are judged as weights are, with the drift of the shaken run's file as their yardstick. Tensors,
+plain values, scalars and lines count if the second run of a side, where there is one, writes them alike. A file of one
+side only is a difference. A file that cannot be compared is listed with the reason.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from viaduct.carrying.running import Run
 from viaduct.rehearsal.files import find_file
 
 State = Literal["equal", "rounding", "differs", "not compared"]
-REPEATS = 1e-5  # relative: what the second run of a side may differ by
-FILES = 500  # that are compared
+REPEATS = 1e-5  # relative difference up to which the second run of a side writes the same
+MAX_FILES = 500  # that are compared
 SHOWN = 3  # values of a file that are named
-LEFT_OUT = re.compile(r"(?:^|/)__pycache__/|\.pyc$|\.lock$")
-PART = re.compile(r"\.data-\d{5}-of-\d{5}$")  # of a TensorFlow checkpoint, read with its .index
+IGNORED = re.compile(r"(?:^|/)__pycache__/|\.pyc$|\.lock$")
+CHECKPOINT_DATA = re.compile(r"\.data-\d{5}-of-\d{5}$")  # of a TensorFlow checkpoint, read with its .index
 
 
 @dataclass(frozen=True)
 class Written:
-    """One file: what it is called in the original, how it compares, and why or where."""
+    """Result of one file, with what was compared, what differs, or why it was not compared."""
 
-    name: str
+    name: str  # in the original; in the migrated script if the original does not write it
     state: State
     detail: str
     count: int = 0  # values, lines or tensors that were compared
@@ -63,24 +63,24 @@ class Runs:
 
 
 def list_written(run: Run | None) -> dict[str, Path]:
-    """Return the files that a run wrote, new or changed, by their names from the working folder, or full ones."""
+    """Return the files that a run wrote or changed, by their paths: relative to the working folder, or absolute."""
     if run is None:
         return {}
-    names = [name for name in run.summary.wrote if not LEFT_OUT.search(name)]
+    names = [name for name in run.summary.wrote if not IGNORED.search(name)]
     files = {name: find_file(run.plan.record, name) for name in names}
     return {name: path for name, path in files.items() if path.is_file() and not path.is_symlink()}
 
 
 def compare_written(runs: Runs) -> list[Written]:
-    """Compare all files that both sides wrote."""
+    """Compare the files that the sides wrote: the first MAX_FILES pairs; a file of one side only differs."""
     ours, theirs = list_written(runs.original), list_written(runs.migrated)
     pairs = pair_names(list(ours), list(theirs))
     found = list(compare_one_sided(runs, ours, theirs, pairs))
     for number, (left, right) in enumerate(pairs.items()):
-        if PART.search(left) and any(name.endswith(".index") for name in ours):
+        if CHECKPOINT_DATA.search(left) and any(name.endswith(".index") for name in ours):
             continue
-        if number >= FILES:
-            found.append(Written(left, "not compared", f"it is beyond the first {FILES} files"))
+        if number >= MAX_FILES:
+            found.append(Written(left, "not compared", f"it is beyond the first {MAX_FILES} files"))
         elif filecmp.cmp(ours[left], theirs[right], shallow=False) and not left.endswith(".index"):
             found.append(Written(left, "equal", "equal in every byte", 1))
         else:
@@ -89,14 +89,14 @@ def compare_written(runs: Runs) -> list[Written]:
 
 
 def plain_name(name: str) -> str:
-    """Return a file's name without what depends on the device, the time or the process."""
+    """Return a file's name with device names, times and numbers of six digits or more replaced, for pairing."""
     if "tfevents" in name:
         name = re.sub(r"tfevents\.[^/]*", "tfevents", name)
     return re.sub(r"\d{6,}", "#", TIME.sub("time", DEVICE.sub("device", name)))
 
 
 def pair_names(left: list[str], right: list[str]) -> dict[str, str]:
-    """Pair equal names; the rest by their plain names, in order."""
+    """Return right names by left names: equal names, then the others by their plain names, in order."""
     pairs = {name: name for name in left if name in set(right)}
     waiting: dict[str, list[str]] = defaultdict(list)
     for name in sorted(set(right) - pairs.keys()):
@@ -110,14 +110,14 @@ def pair_names(left: list[str], right: list[str]) -> dict[str, str]:
 def compare_one_sided(
     runs: Runs, ours: dict[str, Path], theirs: dict[str, Path], pairs: dict[str, str]
 ) -> Iterator[Written]:
-    """Yield files that only one side wrote."""
+    """Yield the files that only one side wrote: a difference, unless that side's second run does not write it."""
     sides = (
         (ours, set(pairs), runs.original_again, "the original"),
         (theirs, set(pairs.values()), runs.migrated_again, "the migrated script"),
     )
-    for files, known, again, side in sides:
+    for files, paired, again, side in sides:
         repeated = {plain_name(name) for name in list_written(again)} if again is not None else None
-        for name in sorted(files.keys() - known):
+        for name in sorted(files.keys() - paired):
             if repeated is not None and plain_name(name) not in repeated:
                 yield Written(name, "not compared", f"one of two runs of {side} writes it, the other does not")
             else:
@@ -144,7 +144,7 @@ def compare_file(runs: Runs, left: str, left_path: Path, right: str, right_path:
 
 
 def read_again(run: Run | None, name: str) -> Content | None:
-    """Read the file of the same name that another run of the side wrote."""
+    """Read the file of the same name, or plain name, that another run of the side wrote; None if there is none."""
     files = list_written(run)
     found = name if name in files else next((file for file in files if plain_name(file) == plain_name(name)), None)
     return read_content(files[found]) if found is not None else None
@@ -158,7 +158,7 @@ BothAgain = tuple[Content | None, Content | None]
 
 
 def compare_values(runs: Runs, name: str, sides: Both, again: BothAgain, shaken: Content | None) -> Written:
-    """Compare tensors and plain values of a file."""
+    """Compare the tensors and plain values of a file that repeat themselves."""
     ours, theirs = sides
     unstable = set().union(*(find_unstable(*pair) for pair in zip(sides, again, strict=True)))
     pairs = [pair for pair in pair_arrays("weight", ours.arrays, theirs.arrays, 0) if pair.name not in unstable]
@@ -178,10 +178,18 @@ def compare_values(runs: Runs, name: str, sides: Both, again: BothAgain, shaken:
     )
     if bad:
         return Written(name, "differs", describe_some(bad), count)
+    skipped = [*dict.fromkeys([*ours.skipped, *theirs.skipped])]
+    unread = f"; not read: {describe_some(skipped)}" if skipped else ""
     if not count:
-        return Written(name, "not compared", "nothing in it is the same in two runs of a side, or of both sides")
-    equal = all(pair.same for pair in pairs)
-    return Written(name, "equal" if equal else "rounding", f"{what} {'equal' if equal else 'within rounding'}", count)
+        return Written(name, "not compared", f"it holds no value that repeats itself and that both sides write{unread}")
+    equal = all(pair.same for pair in pairs) and all(
+        is_same_value(ours.values.get(key), theirs.values.get(key), 0.0) for key in compared
+    )
+    how = "equal" if equal else "within rounding"
+    hidden = sum(not pair.is_informative and not pair.same for pair in judged)
+    if hidden:
+        how += f", {hidden} of them mostly rounding"
+    return Written(name, "equal" if equal else "rounding", f"{what} {how}{unread}", count)
 
 
 def compare_storages(name: str, ours: Content, theirs: Content) -> Written:
@@ -197,7 +205,7 @@ def compare_storages(name: str, ours: Content, theirs: Content) -> Written:
 
 
 def judge_pixels(runs: Runs, ours: Content, theirs: Content) -> list[Pair]:
-    """Rounding may move a pixel by one step of 256; where the runs are equal in every bit, by none."""
+    """Return the pair of pixels; nothing if the runs differ by rounding and no pixel by more than one step of 256."""
     left, right = ours.arrays["pixels"], theirs.arrays["pixels"]
     if left.shape == right.shape and runs.allowed and int(np.abs(left.astype(int) - right).max(initial=0)) <= 1:
         return []
@@ -233,7 +241,7 @@ def is_same_value(left: str | None, right: str | None, allowed: float) -> bool:
 
 
 def plain_text(text: str) -> str:
-    """Return a text without the device's name, its number and the time."""
+    """Return a text with device names (and device number 0) and times replaced."""
     return TIME.sub("time", re.sub(r"device(?::0)?", "device", DEVICE.sub("device", text)))
 
 
@@ -243,6 +251,7 @@ def plain_text(text: str) -> str:
 def compare_lines(
     runs: Runs, name: str, ours: Content, theirs: Content, ours_again: Content | None, theirs_again: Content | None
 ) -> Written:
+    """Compare the lines of a text: paired lines by their stable numbers, and lines that one side alone writes twice."""
     left, right = read_lines(ours, runs.original), read_lines(theirs, runs.migrated)
     left_again = read_lines(ours_again, runs.original_again) if ours_again and runs.original_again else left
     right_again = read_lines(theirs_again, runs.migrated_again) if theirs_again and runs.migrated_again else right
@@ -255,18 +264,21 @@ def compare_lines(
         inexact = inexact or any(x != y for x, y in both)
         if any(not is_alike(x, y, runs.allowed) for x, y in both):
             bad.append(f"{describe_line(left[a])} in the original, {describe_line(right[b])} after the migration")
-    for lines, again, known, side in (
+    for lines, again, paired, side in (
         (left, left_again, {a for a, _ in pairs}, "the original"),
         (right, right_again, {b for _, b in pairs}, "the migrated script"),
     ):
-        steady = {a for a, _ in pair_lines(lines, again)}
-        bad += [f"only {side} writes {describe_line(lines[at])}" for at in sorted(steady - known)]
+        repeated = {a for a, _ in pair_lines(lines, again)}
+        bad += [f"only {side} writes {describe_line(lines[at])}" for at in sorted(repeated - paired)]
     if bad:
         return Written(name, "differs", describe_some(bad), count)
     if not count:
-        return Written(name, "not compared", "no line of it is the same in two runs of a side")
+        return Written(name, "not compared", "both sides write no line in common, and neither repeats its own")
     state: State = "rounding" if inexact else "equal"
-    return Written(name, state, f"{format_plural(count, 'line')} {'within rounding' if inexact else 'equal'}", count)
+    how = "within rounding" if inexact else "equal"
+    if not inexact and any(left[a] != right[b] for a, b in pairs):
+        how = "equal but for device names and numbers that do not repeat themselves"
+    return Written(name, state, f"{format_plural(count, 'line')} {how}", count)
 
 
 def read_lines(content: Content, run: Run) -> list[str]:

@@ -1,20 +1,20 @@
 """Alignment: pairs each tensor of the left dump with its counterpart on the right.
 
     alignment = align(left, right, graph=…, rules=…, graph_right=…)
-    alignment.pairs     every tensor of either side in one pair at least, in order of execution
-    alignment.notes     notes for the user: steps of other numbers, names that may mean two things
-    alignment.edges     operator -> the operators that feed it, by the names the left tensors bear in the pairs
+    alignment.pairs     every tensor that the rules do not ignore, in one pair at least, in order of execution
+    alignment.notes     notes for the user: steps of other numbers, names that may mean two things, ignored tensors
+    alignment.edges     operator -> the operators that feed it, by the names of the left tensors in the pairs
 
-Steps are paired by number, then tensors by the rules file, the graph, their names, and what is left by structure. A
-tensor without a partner is a pair with one side None, and `reason` says why: `*` where the compiler inserted it or
-fused it away, its own name's partner where that is missing.
+Steps are paired by number, then tensors by the rules file, the graph, their names, and without a graph by structure. A
+tensor without a partner is a pair with one side None, and `reason` says why. The missing side is named `*` if the
+compiler inserted the operator or fused it away.
 """
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -45,11 +45,6 @@ class Alignment:
     pairs: list[Pair]
     notes: tuple[str, ...] = ()
     edges: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-
-    @property
-    def count_matches(self) -> Counter[Matched]:
-        """Count the pairs by how they were matched."""
-        return Counter(pair.matched for pair in self.pairs)
 
 
 class OrderedPair(NamedTuple):
@@ -116,7 +111,10 @@ def align(
     rules: Rules | Path | None = None,
     graph_right: Graph | Path | None = None,
 ) -> Alignment:
-    """Pair every tensor of both sides; each appears in at least one pair. Graph and rules may be paths or objects."""
+    """Pair the tensors of both sides; each that the rules do not ignore is in at least one pair.
+
+    Graph and rules may be paths or objects.
+    """
     graph = read_graph(graph) if isinstance(graph, Path) else graph
     graph_right = read_graph(graph_right) if isinstance(graph_right, Path) else graph_right
     rules = read_rules(rules) if isinstance(rules, Path) else rules
@@ -324,7 +322,7 @@ def _common_prefixes(moment: Moment) -> list[str]:
 
 
 def match_by_structure(moment: Moment, ordered: bool) -> None:
-    """Match operators that have no matched tensor yet, between those that have."""
+    """Match operators none of whose tensors is matched, by their structure and by the matched operators around them."""
     anchors = [(pair.left, pair.right) for pair, _, _ in moment.ordered_pairs if pair.left and pair.right]
     rank_of_order = {order: rank for rank, order in enumerate(sorted({left.order for left, _ in anchors}), 1)}
     ours = _group_unmatched_calls(moment.left, [(left, rank_of_order[left.order]) for left, _ in anchors])

@@ -17,7 +17,7 @@ from viaduct.comparison.rows import Row
 from viaduct.comparison.tensors import Role
 
 SEPARATOR = re.compile(r"[./]")
-ROOT = "network"  # how our dumps call the outermost module
+ROOT = "network"  # name of the outermost module in viaduct's dumps
 FORWARD: tuple[Role, ...] = ("input", "output")
 BACKWARD: tuple[Role, ...] = ("grad_output", "grad_input", "gradient")
 
@@ -34,7 +34,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Moment:
-    """One step of one rank: its calls in execution order, its parameters and updates."""
+    """One step of one rank: its calls in execution order, and the rows of its parameters and updates."""
 
     rows: Sequence[Row]
     step: int
@@ -43,7 +43,7 @@ class Moment:
     feeders: Mapping[str, tuple[str, ...]]
     parameters: tuple[int, ...]
     updates: tuple[int, ...]
-    parts: Mapping[str, Sequence[Call]]  # module -> the calls of the modules within it
+    parts: Mapping[str, Sequence[Call]]  # module -> the calls within it, at any depth
     by_op: Mapping[str, Sequence[Call]]
 
     def bad_rows(self, call: Call, *roles: Role) -> list[int]:
@@ -70,7 +70,10 @@ def contains_module(outer: str, inner: str) -> bool:
 
 
 def error_of(row: Row) -> float:
-    """Return the RMS difference divided by the golden tensor's size, so that a mean near 0 does not inflate it."""
+    """Return the RMS difference divided by the golden tensor's size (Figures.size); 0 for a row without measures.
+
+    It is infinite if NaN or Inf differ. Of statistics alone an error is derived (statistics_error).
+    """
     measures = row.measures
     if measures is None:
         return 0.0

@@ -20,9 +20,9 @@ from torch import Tensor
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from torch.utils.weak import TensorWeakRef
 
-from viaduct.comparison import tensor_statistics
+from viaduct.comparison import naming, tensor_statistics
 from viaduct.comparison.index import Entry
-from viaduct.comparison.naming import EVERYTHING, FileNames, Only, Steps, explain_no_match
+from viaduct.comparison.naming import EVERYTHING, FileNames, Only, Steps
 from viaduct.comparison.tensors import Role
 from viaduct.comparison.writer import Writer
 
@@ -34,44 +34,44 @@ ROLES: Mapping[Mode, tuple[Role, ...]] = {
     "output": ("output", "grad_input"),
     "all": ("input", "output", "grad_input", "grad_output"),
 }
-AS_BITS = {1: torch.uint8, 2: torch.int16}  # by bytes an element: floats that NumPy does not have
+AS_BITS = {1: torch.uint8, 2: torch.int16}  # by bytes an element: integers that hold floats which NumPy does not have
 
 
-@dataclass(frozen=True)
+@dataclass
 class Plan:
-    """The steps, roles and operators to dump."""
+    """The steps, roles and operators to dump, and the operator names that were met so far."""
 
     steps: Steps
     mode: Mode = "all"
     only: Only = EVERYTHING
     level: Level = "module"
     statistics_only: bool = False
-    met_names: set[str] = field(default_factory=set, compare=False)  # names that were met, where only some are wanted
+    met_names: set[str] = field(default_factory=set, compare=False)  # filled by `select` if `only` has patterns
 
-    def wants(self, op: str, role: Role) -> bool:
-        """Return True if tensors of this operator and role are dumped."""
+    def select(self, op: str, role: Role) -> bool:
+        """Remember the operator's name, and return True if its tensors of this role are dumped."""
         if self.only.patterns:
             self.met_names.add(op)
         return (role in ALWAYS or role in ROLES[self.mode]) and op in self.only
 
     def explain_no_match(self) -> str:
-        """Return a message if the pattern matched none of the names met; empty otherwise."""
+        """Return a message if the patterns matched none of the names met; empty if one matched or no name was met."""
         if not self.met_names or any(name in self.only for name in self.met_names):
             return ""
-        return explain_no_match(self.only.patterns, self.met_names)
+        return naming.explain_no_match(self.only.patterns, self.met_names)
 
 
 class Capture:
-    """The tensors of one step."""
+    """The tensors of one step. Without a writer only their statistics are recorded."""
 
     def __init__(self, plan: Plan, writer: Writer | None) -> None:
         self.plan, self.writer = plan, writer
         self.entries: list[Entry] = []
-        self.busy = threading.local()  # while we copy, what watches operators looks away
+        self.busy = threading.local()  # `now` is True while this thread copies: its operators are not recorded
         self._ticks = 0
         self._names = FileNames()
-        self._seen: dict[int, tuple[TensorWeakRef, int, Entry]] = {}
-        self._same: list[tuple[Entry, Entry]] = []
+        self._seen: dict[int, tuple[TensorWeakRef, int, Entry]] = {}  # by id: tensor, its version, its entry
+        self._same: list[tuple[Entry, Entry]] = []  # an entry, and the entry that stored the same tensor before
         self._lock = threading.RLock()  # gradients come from one thread per device
 
     def next_order(self) -> int:
@@ -87,8 +87,8 @@ class Capture:
             self.entries.append(entry)
             if reason := describe_unreadable(tensor):
                 entry.fault = reason
-            elif (known := None if anew else self._find_stored(tensor)) is not None:
-                self._same.append((entry, known))
+            elif (stored_before := None if anew else self._find_stored(tensor)) is not None:
+                self._same.append((entry, stored_before))
             else:
                 self._store(entry, tensor, owned)
                 self._remember(tensor, entry)
@@ -127,14 +127,14 @@ class Capture:
 
     @property
     def is_busy(self) -> bool:
-        """Return True while our own copies are made."""
+        """Return True while this thread makes our own copies."""
         return getattr(self.busy, "now", False)
 
     def finish_entries(self) -> list[Entry]:
-        """Return all entries in execution order, after the writer has finished."""
-        for entry, known in self._same:
-            entry.file, entry.bytes, entry.crc32 = known.file, known.bytes, known.crc32
-            entry.statistics = dict(known.statistics)
+        """Return all entries in execution order. Call it after the writer has finished: it fills in checksums."""
+        for entry, stored_before in self._same:
+            entry.file, entry.bytes, entry.crc32 = stored_before.file, stored_before.bytes, stored_before.crc32
+            entry.statistics = dict(stored_before.statistics)
         return sorted(self.entries, key=lambda entry: entry.order)
 
 
@@ -150,32 +150,32 @@ def describe_unreadable(tensor: Tensor) -> str:
 
 
 def snapshot(tensor: Tensor, owned: bool) -> Callable[[], npt.NDArray[Any]]:
-    """Copy a tensor; the result gives the copy as a C-ordered array when called."""
+    """Copy a tensor, from a GPU asynchronously; the result, when called, returns the copy as a C-ordered array."""
     source = bits_of(tensor.detach().resolve_conj().resolve_neg())
-    unsigned = tensor.dtype == torch.bfloat16
+    is_bfloat16 = tensor.dtype == torch.bfloat16
     if source.device.type == "cpu":
         copied = source.contiguous() if owned else torch.empty(source.shape, dtype=source.dtype).copy_(source)
-        return partial(as_array, copied, unsigned)
+        return partial(as_array, copied, is_bfloat16)
     if source.device.type == "cuda":
         host = torch.empty(source.shape, dtype=source.dtype, pin_memory=True).copy_(source, non_blocking=True)
         done: Any = torch.cuda.Event()  # type: ignore[no-untyped-call]
         done.record(torch.cuda.current_stream(source.device))
-        return partial(as_array, host, unsigned, done.synchronize)
-    return partial(as_array, source.cpu().contiguous(), unsigned)
+        return partial(as_array, host, is_bfloat16, done.synchronize)
+    return partial(as_array, source.cpu().contiguous(), is_bfloat16)
 
 
 def bits_of(tensor: Tensor) -> Tensor:
-    """Return the bits of floats that NumPy does not have."""
+    """Return bfloat16 and eight-bit floats, which NumPy does not have, as integers of the same bits."""
     if tensor.dtype == torch.bfloat16 or str(tensor.dtype).startswith("torch.float8"):
         return tensor.view(AS_BITS[tensor.element_size()])
     return tensor
 
 
-def as_array(tensor: Tensor, unsigned: bool, ready: Callable[[], None] = lambda: None) -> npt.NDArray[Any]:
-    """Wait for the copy and return it as a NumPy array."""
-    ready()
+def as_array(tensor: Tensor, is_bfloat16: bool, wait: Callable[[], None] = lambda: None) -> npt.NDArray[Any]:
+    """Wait for the copy and return it as a NumPy array; the bits of bfloat16 as uint16."""
+    wait()
     array = tensor.numpy()
-    return array.view(np.uint16) if unsigned else array
+    return array.view(np.uint16) if is_bfloat16 else array
 
 
 def find_tensors(value: Any) -> list[Tensor]:

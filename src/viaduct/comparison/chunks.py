@@ -1,7 +1,7 @@
 """A stored tensor read in cache-sized pieces, each widened to float64: never the whole array at once.
 
-A piece has three faces: `raw`, as the file has it; `narrow`, the cheapest type that orders its values and knows NaN
-and Inf; `wide`, float64, in which everything is added up. bfloat16 arrives as its uint16 bits.
+A piece has three forms: `raw`, as in the file; `narrow`, float32 for floats of at most 32 bits and float64 for others;
+`wide`, float64, in which everything is summed. bfloat16 is read as its uint16 bits.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _HELD = threading.local()
 
 
 def buffer(name: str, length: int, dtype: Any = np.float64) -> Array:
-    """Memory that stays from one tensor to the next: fresh memory comes from the system page by page, and zeroed."""
+    """Return memory that is reused from one tensor to the next: fresh memory is slow, since the system zeroes it."""
     if not hasattr(_HELD, "buffers"):
         _HELD.buffers = {}
     held: dict[tuple[str, Any], Array] = _HELD.buffers
@@ -50,7 +50,7 @@ def explain_refusal(dtype: str, array: Array) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Elements start … start + len(raw) of a tensor. Nobody writes into a piece."""
+    """Consecutive elements of a tensor in three forms. A piece is never written to."""
 
     raw: Array
     narrow: Array

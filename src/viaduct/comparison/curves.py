@@ -86,7 +86,7 @@ class Curves:
 
     @property
     def exit_code(self) -> int:
-        """0: they agree within noise; 1: they part, or have no finite loss to agree in."""
+        """Return 0 if the curves agree within noise, 1 if they part or if both losses are not finite at some step."""
         return 1 if self.parting is not None or self.nonfinite_steps.size else 0
 
     @property
@@ -119,7 +119,7 @@ class Curves:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Lines that were left out."""
+        """Return notes on the lines that could not be read."""
         sides = (("left", self.left), ("right", self.right))
         return tuple(f"{name}: {curve.skipped_text}" for name, curve in sides if curve.skipped_text)
 
@@ -147,7 +147,7 @@ def has_curve(path: Path) -> bool:
 
 
 def read_curve(run: Path) -> Curve:
-    """RUN/metrics.jsonl; a line that is cut off is counted, not fatal."""
+    """Read RUN/metrics.jsonl. A line that cannot be read is counted; without any loss BadData is raised."""
     path = run / FILE
     losses: dict[int, float] = {}
     evaluations, skipped, broken = [], 0, False
@@ -179,7 +179,7 @@ def read_lines(path: Path) -> list[str]:
 
 
 def read_losses(record: dict[str, Any], step: int) -> dict[int, float]:
-    """Return every step's loss if the line has them all, else the line's own."""
+    """Return the loss of every step since the last line if the line lists them, else the line's own loss."""
     every = record.get("losses")
     if isinstance(every, list) and every:
         return {step - len(every) + 1 + index: number(loss) for index, loss in enumerate(every)}
@@ -195,7 +195,7 @@ def step_number(value: Any) -> int:
 
 
 def number(value: Any) -> float:
-    """JSON has no NaN: a loss that was not finite is null."""
+    """Return a number; NaN for null, which stands for a loss that was not finite, since JSON has no NaN."""
     return math.nan if value is None else float(value)
 
 

@@ -54,9 +54,9 @@ class Drift:
 
     @property
     def exit_code(self) -> int:
-        """0: everything compared is good; 1: something is bad; 2: nothing could be compared.
+        """Return 0 if nothing is bad or refused, 1 if something is, 2 if nothing could be compared.
 
-        A row that was refused is no pass: with nothing bad beside it the answer is 1 all the same.
+        Flagged tensors, and new ones that a compiler inserted or fused away, do not count.
         """
         found = counts(self.rows)
         if not any(row.measures is not None for row in self.rows):
@@ -65,7 +65,7 @@ class Drift:
 
 
 def compare(left: Path, right: Path, options: Options, progress: Progress = lambda found, _: found) -> Drift:
-    """Compare two dumps. `progress` wraps the walk over the pairs."""
+    """Compare two dumps. `progress` wraps the iteration over the measured pairs."""
     sides = readers.read(left), readers.read(right)
     if options.rules is None:
         refuse_levels(*sides)
@@ -148,7 +148,7 @@ def make_row(pair: Pair, answer: object, thresholds: Thresholds | None) -> Row:
 
 
 def missing_result(pair: Pair) -> Result:
-    """Return the result of a pair without measures: refused, or new where a compiler inserted the operator."""
+    """Return the result of a pair without measures: new if a compiler inserted it or fused it away, else refused."""
     if any(stored is not None and stored.fault for stored in (pair.left, pair.right)):
         return "refused"
     return "new" if INSERTED in (pair.left_op, pair.right_op) else "refused"

@@ -10,8 +10,8 @@
             optimizer.step()                      # ends the step; without an optimizer call dump.step()
             optimizer.zero_grad()
 
-Hooks exist during dumped steps only; in all others the network is as it was. Nothing that is recorded is changed: the
-losses are the same bits with and without (on a GPU, where its kernels repeat their bits at all).
+Hooks exist during dumped steps only; in all others the network has none. Recording changes no number: the losses are
+equal in every bit with and without it (on a GPU, if its kernels are deterministic).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def make_plan(
     level: str = "module",
     statistics_only: bool = False,
 ) -> Plan:
-    """Check the options of a dump and return its plan."""
+    """Return the plan of a dump; raise BadValue for an option that is not known."""
     for name, value, known in (("mode", mode, get_args(Mode)), ("level", level, get_args(Level))):
         if value not in known:
             raise BadValue(f"the dump's {name} is {value!r}.", f"There are: {', '.join(known)}.")
@@ -57,7 +57,7 @@ def make_plan(
 
 
 class StepDump:
-    """One step that is being dumped. Networks may join it while it runs (those of a script become known one by one)."""
+    """One step that is being dumped. Networks may be added while it runs: those of a script are found one by one."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class StepDump:
     def record(self, name: str, tensor: Tensor, role: Role, kind: str) -> None:
         """Record a tensor that no module sees."""
         self.modules.add_recorded(name, tensor)
-        if self.capture.plan.wants(name, role):
+        if self.capture.plan.select(name, role):
             self.capture.add(Entry(name, kind, role, 0, self.capture.next_order()), tensor)
 
     def finish(self, settings: Mapping[str, str]) -> None:
@@ -123,13 +123,14 @@ class StepDump:
 
 
 class Dump(Watcher):
-    """Dumps chosen steps of a network into `folder`, which is made where it does not exist.
+    """Dumps chosen steps of a network into `folder`, which is created if it does not exist.
 
-    A step ends with the step of an optimizer that holds weights of the network; `step()` ends it where there is none
-    (after an optimizer that has ended it, it does nothing, so it may be called in either case). Passes without
-    gradients belong to a step only while no optimizer has stepped, later they are evaluations; `evaluations` says it
-    outright. `weights` is where the optimizer's weights are, if not in the network that computes. A folder that holds
-    steps already is refused, unless `force` says that they may stay beside these, or be replaced.
+    A step ends with the step of an optimizer that holds weights of the network. Without an optimizer `step()` ends it;
+    after an optimizer has ended the step, `step()` does nothing, so that it may always be called. Passes without
+    gradients are dumped only until an optimizer has stepped; later they count as evaluations and are left out.
+    `evaluations` True or False dumps them always or never. `weights`: the module that holds the optimizer's weights, if
+    it is not the network that computes. A folder that holds steps already is refused; with `force` these steps stay, or
+    are replaced by new ones of the same number.
     """
 
     def __init__(
@@ -163,9 +164,9 @@ class Dump(Watcher):
         self._taps = Taps(self.model, self.plan) if compiled else None
         self._now: StepDump | None = None
         self._passes: list[Any] = []  # hooks that wait for the next pass, where several optimizers make a step
-        own = {id(parameter) for parameter in self.weights.parameters()}
+        parameter_ids = {id(parameter) for parameter in self.weights.parameters()}
         self._steps = OptimizerSteps(
-            self, first_step, lambda optimizer: any(id(p) in own for p in iterate_parameters(optimizer))
+            self, first_step, lambda optimizer: any(id(p) in parameter_ids for p in iterate_parameters(optimizer))
         )
 
     def __enter__(self) -> Dump:
@@ -173,7 +174,7 @@ class Dump(Watcher):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
-        """A step that nobody ended is not kept, unless no step ever was: then it is the only one."""
+        """Discard a step that was not ended, unless it is the first one: then write it."""
         self._steps.__exit__()
         now = self._now
         if kind is None and self._steps.step == 0 and now is not None and now.modules.edges:
@@ -184,7 +185,7 @@ class Dump(Watcher):
             self._warn()
 
     def _warn(self) -> None:
-        """Warn about requested steps or names that never came."""
+        """Warn about patterns that matched no name, or requested steps that were not reached."""
         if misses := self.plan.explain_no_match():
             warnings.warn(f"Dump recorded nothing: {misses}", stacklevel=3)
         elif missing := self.plan.steps.describe_missing(self.written):
@@ -192,7 +193,7 @@ class Dump(Watcher):
             warnings.warn(f"Dump did not come to step {missing}: {taken}.", stacklevel=3)
 
     def close(self) -> None:
-        """Take all hooks away; what is not finished is not kept."""
+        """Remove all hooks, and discard a step that is not finished."""
         self._steps.__exit__()
         self._stop_waiting()
         now, self._now = self._now, None
@@ -243,17 +244,23 @@ class Dump(Watcher):
             self._now.modules.paused = False
 
     def others_follow(self, step: int, optimizer: torch.optim.Optimizer) -> bool:
-        """Return True if parameters outside this optimizer have gradients."""
+        """Return True if another optimizer may follow in this step: parameters outside this one have gradients.
+
+        Then hooks wait for the next forward pass, which ends the step. A compiled network has no such hooks: False.
+        """
         used = {id(parameter) for parameter in iterate_parameters(optimizer)}
-        left = any(p.grad is not None and id(p) not in used for p in self.weights.parameters())
-        if left and self._taps is None:
+        has_others = any(p.grad is not None and id(p) not in used for p in self.weights.parameters())
+        if has_others and self._taps is None:
             for module, name in name_modules(self.model).items():
                 hook = partial(self._on_pass, name)
                 self._passes.append(module.register_forward_pre_hook(hook, prepend=True, with_kwargs=True))
         return bool(self._passes)
 
     def _on_pass(self, name: str, module: nn.Module, args: Any, kwargs: Any) -> None:
-        """The first call after the optimizers: hooks that are registered in it come too late for it."""
+        """End the step at the first call after the optimizers, and report that call by hand to the next step.
+
+        The hooks that the next step registers come too late for the call.
+        """
         if self._passes and self._steps.settle() and self._now is not None:
             self._now.modules.on_enter(name, module, args, kwargs)
 

@@ -17,15 +17,15 @@ from viaduct.comparison.scene import Opener, Scene
 from viaduct.comparison.storage import open_tensor
 from viaduct.comparison.tensors import Result
 
-HOPS = 2
+HOPS = 2  # neighbours up to this distance from the origin are shown
 MOST_NEIGHBOURS = 40
 ACCUMULATED = "accumulated rounding"
 ADVICE = (
     "Nothing stands out: the formats differ, or the order of sums. If this precision is meant, give thresholds for it "
     "(--cosine, --euclid); if not, dump both sides in float32 with --deterministic and compare again."
 )
-FEWEST_LAYERS = 6
-BEYOND_SUM = 100.0
+FEWEST_LAYERS = 6  # outputs with an error that amplification is judged from
+BEYOND_SUM = 100.0  # times the sum of equal roundings; beyond it errors were amplified
 GROWING = (
     "No operator is wrong: the layers enlarge what comes in, one after the other. Look at residual branches without a "
     "norm or with a large gain, and at the first layers' precision; use float32 there, scale the branches down, or "
@@ -35,7 +35,7 @@ SEVERITY: dict[Result, int] = {"bad": 4, "refused": 3, "flag": 2, "new": 1, "goo
 
 
 def explain(judgement: Judgement, feeders: Mapping[str, Sequence[str]], open_: Opener = open_tensor) -> Explanation:
-    """Find the causes of the first origin and the operators around it."""
+    """Return the first origin with its likely causes and neighbours, or why there is no origin."""
     if not judgement.origins:
         return explain_accumulation(judgement) if judgement.growth else explain_no_mismatch(judgement.rows)
     origin, *further = judgement.origins
@@ -55,6 +55,8 @@ def explain_no_mismatch(rows: Sequence[Row]) -> Explanation:
         return Explanation("nothing could be compared.", None)
     good = "the one compared tensor is" if compared == 1 else f"all {compared:,} compared tensors are"
     passed = f"{good} within {'its' if compared == 1 else 'their'} thresholds"
+    if flagged := sum(row.result == "flag" for row in rows):  # a flag may be beyond a threshold, with a harmless reason
+        passed += f" or flagged ({flagged:,})"
     if not (refused := [row for row in rows if row.result == "refused"]):
         return Explanation(f"{passed}.", None)
     why = f"; the first: {refused[0].reason.rstrip('.')}" if refused[0].reason else ""
@@ -173,7 +175,7 @@ def draw_neighbours(
 
 
 def make_neighbour(rows: Sequence[Row], op: str, hops: int, row_indices: Sequence[int]) -> Neighbour:
-    """Return an operator with its worst row and largest error."""
+    """Return an operator with its worst row and largest error: of its outputs, or else of all its tensors."""
     outputs = [index for index in row_indices if rows[index].stored.role == "output"] or list(row_indices)
     if not outputs:
         return Neighbour(op, "", hops, "refused", None, None)

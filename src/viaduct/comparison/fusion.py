@@ -28,12 +28,12 @@ SWAPS = {("NCHW", (0, 2, 3, 1)): "NHWC", ("NHWC", (0, 3, 1, 2)): "NCHW"}
 
 
 def flatten_name(name: str) -> str:
-    """An operator's name as dump files write it."""
+    """Return an operator's name as dump files write it: separators become _."""
     return _FLAT.sub("_", name)
 
 
 class Origin(NamedTuple):
-    """A tensor of the original network, as the graph speaks of it."""
+    """A tensor of the original network, as the graph names it."""
 
     op: str
     output: int
@@ -64,7 +64,7 @@ class Group(NamedTuple):
 
 
 def group_nodes(graph: Graph) -> dict[str, Group]:
-    """Operator -> its group, numbered in order of execution (rule 1)."""
+    """Return the group of each operator, numbered in order of execution (rule 1)."""
     members: dict[tuple[str, ...], list[Node]] = defaultdict(list)
     for node in graph.nodes.values():
         members[_key(node)].append(node)
@@ -80,7 +80,7 @@ def _key(node: Node) -> tuple[str, ...]:
 
 @dataclass
 class Truth:
-    """The right side's outputs by name, and which names a file's name may mean."""
+    """The right side's outputs by name, and the original names that a file's name may stand for."""
 
     tensors: Mapping[tuple[str, int], Stored]  # flattened name and output
     exact: Mapping[tuple[str, int], Stored]
@@ -89,7 +89,7 @@ class Truth:
     translated: Mapping[tuple[str, int], tuple[str, int]] = field(default_factory=dict)  # rule 7
 
     def find(self, origin: Origin) -> Stored | str:
-        """The tensor, or why it cannot be had."""
+        """Return the right side's tensor, or why there is none: it is missing, or its file name is ambiguous."""
         name, index = self.translated.get((origin.op, origin.output), (origin.op, origin.output))
         if (name, index) in self.exact:
             return self.exact[name, index]
@@ -101,7 +101,7 @@ class Truth:
             return stored
         listed = " and ".join(sorted(rivals)[:4])
         written = f"{listed} are all written as {flatten_name(name)} in file names"
-        return f"ambiguous: {written}; which of them this is, is not known"
+        return f"ambiguous: {written}; it is not known which of them this file is"
 
     def _fits_only(self, name: str, index: int, rivals: set[str], stored: Stored) -> bool:
         """Return True if the shape shows which of the rival names the file means."""
@@ -138,7 +138,7 @@ def index_truth(
 
 
 def _translations(graph: Graph) -> dict[tuple[str, int], tuple[str, int]]:
-    """Original tensor -> the other graph's operator and output that stand for it."""
+    """Return, for each original tensor, the operator and output of this graph that stand for it."""
     groups = group_nodes(graph)
     found: dict[tuple[str, int], tuple[str, int]] = {}
     for node in graph.nodes.values():
@@ -169,7 +169,10 @@ class Fusion:
     truth: Truth
 
     def origin_of_output(self, node: Node, index: int) -> Origin | str:
-        """Rules 3 to 5: its own description, or that of the producer behind Casts and TransDatas."""
+        """Return the original of an output, or why there is none (rules 3 to 5).
+
+        It is in the operator's own description, or in that of the producer before Casts and TransDatas.
+        """
         for _ in range(len(self.graph.nodes)):
             own = own_origin(node, index, self.groups[node.name])
             if node.type not in PASSING or (not node.is_inserted and own and isinstance(self.truth.find(own), Stored)):
@@ -192,7 +195,7 @@ class Fusion:
         return self.origin_of_output(self.graph.nodes[producer], output)
 
     def pair(self, tensor: Stored, node: Node, inner: str) -> Pair:
-        """The pair of one dumped tensor; without a right tensor it says why."""
+        """Return the pair of one dumped tensor; without a right tensor `reason` says why."""
         group = self.groups[node.name]
         several = len(group.nodes) > 1
         left = replace(tensor, op=node.name, op_type=node.type or tensor.op_type, layout=left_layout(tensor, node))
@@ -212,7 +215,7 @@ class Fusion:
         )  # fmt: skip
 
     def inner_reason(self, node: Node, dumped: Mapping[str, int]) -> str:
-        """Why nothing of the original network corresponds to this part; "" where something does (rule 2)."""
+        """Return why nothing of the original network corresponds to this operator; empty if something does (rule 2)."""
         group = self.groups[node.name]
         if len(group.nodes) == 1:
             return ""
@@ -226,7 +229,7 @@ class Fusion:
 
 
 def _ends(group: Group, dumped: Mapping[str, int]) -> set[str]:
-    """The first and the last dumped; where both stand for the same, the last has it complete."""
+    """Return the first and the last dumped operator; only the last if both stand for the same originals."""
     members = sorted((node for node in group.nodes if node.name in dumped), key=lambda node: dumped[node.name])
     same = members and members[0].stands_for == members[-1].stands_for
     return {node.name for node in (members[-1:] if same else members[:1] + members[-1:])}
@@ -241,7 +244,7 @@ def left_layout(tensor: Stored, node: Node) -> str:
 
 
 def layout_between(left: Stored, right: Stored, origin: Origin) -> tuple[str, str, tuple[int, ...]] | None:
-    """Rule 6. None where the files are laid out alike."""
+    """Return left layout, right layout and right shape (rule 6); None if both files have the same layout."""
     theirs = origin.layout.upper()
     for (layout, axes), other in SWAPS.items():
         swapped = tuple(origin.shape[axis] for axis in axes) if len(origin.shape) == 4 else ()
@@ -262,7 +265,7 @@ def transposes_to(shape: tuple[int, ...], ours: str, theirs: str, wanted: tuple[
 
 
 def _as_stored(left: Stored, right: Stored, theirs: str) -> str:
-    """The left's layout: what the graph says, unless the file's number of axes says otherwise."""
+    """Return the left's layout: the graph's, unless the file's number of axes contradicts it."""
     ours = left.layout.upper()
     blocked = len(left.shape) == 5 and left.shape[-1] in (16, 32) and len(right.shape) <= 4
     if blocked and (not ours or len(ours) == 4):
@@ -283,7 +286,7 @@ def nodes_by_file_name(graph: Graph) -> dict[str, list[Node]]:
 
 
 def find_node(tensor: Stored, by_name: Mapping[str, list[Node]]) -> Node | str | None:
-    """The graph's operator of a dumped tensor; a text where its name may mean several; None where there is none."""
+    """Return the graph's operator of a dumped tensor; a message if the name is ambiguous; None if there is none."""
     candidates = by_name.get(flatten_name(tensor.op), [])
     if len(candidates) > 1:
         exact = [node for node in candidates if node.name == tensor.op]
@@ -295,7 +298,7 @@ def find_node(tensor: Stored, by_name: Mapping[str, list[Node]]) -> Node | str |
 
 
 def map_originals(graph: Graph, groups: Mapping[str, Group]) -> dict[str, Group]:
-    """Flattened original name -> the group that computes it."""
+    """Return the group that computes each original, by the original's flattened name."""
     return {flatten_name(name): groups[node.name] for node in graph.nodes.values() for name in node.stands_for}
 
 

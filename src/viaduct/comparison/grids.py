@@ -50,7 +50,7 @@ HALVES = (BFLOAT16, FLOAT16)  # the coarser first: what lies on bfloat16's grid 
 
 
 def is_one_rounding(left: Array, right: Array, grid: Grid) -> bool:
-    """Return True if the left lies on the grid, nearly all of it within one rounding of the right, which is finer."""
+    """Return True if the left lies on the grid, 98 % of it within one rounding of the right, which does not."""
     finite = np.isfinite(left) & np.isfinite(right)
     left, right = left[finite], right[finite]
     if left.size < 8 or not grid.contains_all(left) or grid.contains_all(right):

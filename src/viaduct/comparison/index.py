@@ -9,7 +9,8 @@
       tensors              op, type, role, index, order, call, parameter, dtype, shape, file, bytes, crc32, statistics,
                            fault
 
-`file` is a plain name in the same folder, or null where only statistics were asked for; several tensors may share one.
+`file` is a plain name in the same folder, or null if only statistics were dumped or the tensor could not be stored
+(`fault`); several tensors may share one file.
 bfloat16 and eight-bit floats are stored as their bits (uint16, uint8). NaN and infinities are written as texts.
 """
 
@@ -33,7 +34,7 @@ LARGEST = 256 << 20  # bytes; an index of a million tensors is below it
 
 @dataclass
 class Entry:
-    """One tensor. The writer fills in file, bytes, crc32 and statistics."""
+    """One tensor. The capture fills in dtype, shape, file and fault; the writer bytes, crc32 and statistics."""
 
     op: str
     type: str
@@ -88,7 +89,7 @@ def encode_float(value: float) -> float | str:
 
 
 def read_index(path: Path) -> Index:
-    """Read an index; raise BadData where it is damaged. Damage to a single tensor becomes that entry's fault."""
+    """Read an index; raise BadData if it is damaged, be it in a single entry, or of another version."""
     record = load_record(path)
     if record.get("format") != FORMAT:
         raise BadData(f"{path} is not the index of a dump: its format is {record.get('format')!r}.")

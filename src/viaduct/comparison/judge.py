@@ -1,10 +1,11 @@
 """The first divergence: the first operator that is bad while all its inputs are good.
 
-Step by step: parameters before anything runs, then the forward pass, the backward pass, the updates. A module whose own
-parts are all good while its output is bad is itself the origin: what it computes between them is wrong. A small error
-may grow before it crosses a threshold: if, before the first bad call, one turns equal inputs into an output that is
-off by far more than rounding, that one is the origin. Everything bad behind an origin follows from it. Rounding that
-grows from layer to layer until it crosses a threshold has no origin, and is said to have none.
+The steps are searched in order, and in each step the parameters, the forward pass, the backward pass and the updates. A
+module whose inner modules are all good while its output is bad is itself the origin: its own code is wrong. A small
+error may grow before it crosses a threshold: if a call before the first bad one turns inputs that agree up to rounding
+into an output that is off by far more than rounding, that call is the origin. Everything else that is bad in the
+origin's step or later is marked as following from it. Rounding that grows from layer to layer until it crosses a
+threshold has no origin. If the dump shows no inputs, the first bad tensor in execution order is the origin.
 """
 
 from __future__ import annotations
@@ -18,18 +19,18 @@ from viaduct.comparison.grids import BFLOAT16, FLOAT16, FLOAT32
 from viaduct.comparison.rows import Origin, OriginKind, Row
 from viaduct.comparison.tensors import Role, Stored
 
-JUMP = 6.0  # an operator that makes an error this much larger than its inputs' brings in something of its own
-ROUNDINGS = 4  # inputs no worse than this many roundings count as exact
-CANCELLED = 10.0  # a weight's gradient sums what mostly cancels: errors grow by that without a fault
-QUIET = 200  # roundings; more than sums in another order make of equal inputs
+JUMP = 6.0  # an error this many times its inputs' is the operator's own
+ROUNDINGS = 4  # inputs with an error of at most this many roundings count as exact
+CANCELLED = 10.0  # the terms of a weight's gradient mostly cancel: errors grow by this factor without a fault
+QUIET = 200  # roundings; sums in another order differ by less, given equal inputs
 MOST_FURTHER = 20
-FEW_WRONG, MOST_WRONG = 4, 0.2  # weights, and their share; where more differ in a later step it is no fault of theirs
+FEW_WRONG, MOST_WRONG = 4, 0.2  # number and share of weights; if more differ in a later step, training drifted apart
 EPSILONS = {"bfloat16": BFLOAT16.epsilon, "float16": FLOAT16.epsilon}
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """The rows, now with what they follow from, and the origins: the first is the answer."""
+    """The rows with what they follow from, and the origins: the first is the answer."""
 
     rows: tuple[Row, ...]
     origins: tuple[Origin, ...] = ()
@@ -92,9 +93,9 @@ class Candidate:
     """A possible origin with the error of its inputs and its own."""
 
     origin: Origin
-    coming: float  # the error of what it was given
-    made: float  # its own
-    rounding: float  # of its format
+    coming: float  # the largest error of its inputs
+    made: float  # the largest error of its bad tensors
+    rounding: float  # relative error of one rounding in its format
     order: float
 
     @property
@@ -109,7 +110,7 @@ class Candidate:
 
 
 def find_candidates(moment: Moment) -> list[Candidate]:
-    """Return everything in one step that is bad without a bad cause, from the first phase that has any."""
+    """Return the candidates of the first phase of one step that has any, in execution order."""
     for phase in (find_wrong_parameters, find_wrong_outputs, find_wrong_gradients, find_wrong_updates):
         found = sorted(phase(moment), key=lambda candidate: candidate.order)
         if found and phase is not find_wrong_parameters:
@@ -132,7 +133,7 @@ def find_hidden_origin(moment: Moment, before: float) -> list[Candidate]:
         if coming <= ROUNDINGS * limit and made >= QUIET * limit and not moment.bad_rows(call, "output"):
             why = (
                 f"its output differs by {made:.2g} of the golden size: within the thresholds, but far beyond rounding, "
-                f"while its inputs are equal (largest difference {coming:.2g}); what is bad grows from it"
+                f"while its inputs agree up to rounding (largest difference {coming:.2g}); what is bad grows from it"
             )
             return [make_candidate(moment, outputs, "operator", why, coming=coming, order=call.order)]
     return []

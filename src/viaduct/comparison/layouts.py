@@ -2,8 +2,8 @@
 
     layout = (left's layout, right's layout, the shape before padding, in the right's order of axes)
 
-Device layouts split an axis into blocks of 16 (or 32) and fill up the last block. Here the blocks are joined, the axes
-are put into the right's order, and the filling is cut off. Only these layouts are ever cut; anything else that is
+Device layouts split an axis into blocks of 16 (or 32) and pad the last block. Here the blocks are joined, the axes are
+put into the right's order, and the padding is cut off. Only these blocked layouts are cut; any other tensor that is
 larger than the other side is refused.
 """
 
@@ -25,7 +25,7 @@ ORDERLESS = ("", "ND", "FORMAT_ND", "NC", "RESERVED")  # says nothing of the ord
 
 
 def convert_layout(array: Array, layout: tuple[str, str, Shape]) -> Array:
-    """The left array with the right's axes, cut to `shape`. Raises BadData where the layouts do not explain it."""
+    """Return the left array with the right's axes, cut to `shape`; raise BadData if the layouts do not explain it."""
     left, right, shape = layout[0].upper(), layout[1].upper(), layout[2]
     if left == "NC1HWC0":
         return _join_blocks(array, (0, 1, 4, 2, 3), "NCHW", right, shape)
@@ -47,7 +47,7 @@ def _convert_plain(array: Array, left: str, right: str, shape: Shape) -> Array:
 
 
 def _join_blocks(array: Array, axes: tuple[int, ...], letters: str, right: str, shape: Shape) -> Array:
-    """Blocks of channels become channels; how many are real follows from the size of the rest."""
+    """Return an array whose blocks of channels are joined; the number of real channels follows from the other axes."""
     if array.ndim != len(axes):
         raise _mismatch(array, f"{len(axes)} axes", shape)
     moved = array.transpose(axes)
@@ -62,7 +62,7 @@ def _join_blocks(array: Array, axes: tuple[int, ...], letters: str, right: str, 
 
 
 def _order(dims: Shape, letters: str, right: str, shape: Shape) -> str:
-    """The right's order of axes; where it is not said, the one that explains the shape."""
+    """Return the right's order of axes; if it is not stated, an order that explains the shape."""
     if sorted(right) == sorted(letters):
         return right
     sizes = dict(zip(letters, dims, strict=True))
@@ -109,7 +109,10 @@ def _reorder_axes(array: Array, letters: str, order: str) -> Array:
 
 
 def _fit_shape(array: Array, shape: Shape, left: str, right: str) -> Array:
-    """The same shape, or the same without axes of one; a permutation of axes is no explanation by itself."""
+    """Return the array in a shape that differs in axes of length 1 alone, or (for ND) has as many elements.
+
+    Raises BadData otherwise: a permutation of axes is no explanation by itself.
+    """
     if array.shape == shape:
         return array
     ours, theirs = [dim for dim in array.shape if dim != 1], [dim for dim in shape if dim != 1]
@@ -120,7 +123,7 @@ def _fit_shape(array: Array, shape: Shape, left: str, right: str) -> Array:
 
 
 def _flat_is_meant(left: str, right: str) -> bool:
-    """ND: the graph says that axes have no meaning, so (2, 4, 5) may be (2, 20). Saying nothing explains nothing."""
+    """Return True if a layout is ND: axes have no meaning then, and (2, 4, 5) may be (2, 20). No layout: False."""
     return any(layout and layout in ORDERLESS for layout in (left, right))
 
 

@@ -81,7 +81,7 @@ class ElementIndex:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """One side: statistics of what was compared, and the NaN and Inf of all of it."""
+    """One side: statistics of the elements that were compared, and the numbers of NaN and Inf among all elements."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -176,7 +176,7 @@ class Measures:
 
     @property
     def identical(self) -> bool:
-        """Return True if both tensors are equal and complete."""
+        """Return True if all elements were compared and have equal values; NaN and Inf must be in the same places."""
         return not self.differing and not self.mismatched and not self.statistics_only
 
     def columns(self) -> dict[str, str]:
@@ -385,7 +385,7 @@ class FinalMeasures:
         return self.first.flats[0].count == self.first.flats[0].parts
 
     def _replace_errors(self, errors: Errors) -> Errors:
-        """Return NaN errors if one side has NaN, infinite ones if one side has an infinity."""
+        """Return the errors; if NaN or Inf differ between the sides, all are NaN, or Inf if no side has NaN."""
         first = self.first
         if not first.mismatched:
             return errors
@@ -446,7 +446,7 @@ def measure_statistics(
     right_dtype: str = "",
     shapes: tuple[tuple[int, ...], tuple[int, ...]] = ((), ()),
 ) -> Measures:
-    """Compare what is left of tensors that were not kept: min, max, mean and norm.
+    """Compare the statistics of tensors that were not stored: min, max, mean and norm.
 
     The largest of their differences stands for the maximum absolute error, in units of values; the norm's relative
     difference stands for the relative Euclidean distance, of which it is a lower bound. The rest cannot be known.

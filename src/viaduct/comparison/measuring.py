@@ -31,7 +31,7 @@ from .tensors import Pair, Stored
 
 BATCH_PAIRS, BATCH_ELEMENTS = 32, 1 << 21  # what a worker gets at once
 CHECKED = 1 << 20  # bytes of a file at once, for its checksum
-PATIENCE = 0.5  # seconds of work for one process that pay for starting others
+PATIENCE = 0.5  # seconds of work in one process from which starting others pays
 # The worker looks for modules where we do, not in the folder it happens to be started in.
 START = "import sys; sys.path[:] = sys.argv[2].split('\\n'); from viaduct.comparison.worker import main; main()"
 _SECONDS_PER_PAIR, _SECONDS_PER_ELEMENT = 5e-4, 1.5e-8
@@ -152,7 +152,7 @@ def compare_stored(left: Stored, right: Stored, pair: Pair, options: Options) ->
 
 
 def open_checked(side: str, stored: Stored) -> Array:
-    """Open a tensor and check it against its index."""
+    """Open a tensor; one of a viaduct dump (with a checksum field) is checked against its index."""
     try:
         array = storage.open_tensor(stored)
         if stored.crc32 is not None:
@@ -165,7 +165,7 @@ def open_checked(side: str, stored: Stored) -> Array:
 
 
 def check_file(stored: Stored, array: Array) -> None:
-    """Check dtype, shape and checksum of a file against its index."""
+    """Check dtype, shape and, if the index states one, checksum of a file against its index; raise BadData."""
     path = Path(str(stored.path))
     kind = str(array.dtype)
     if (stored.dtype, kind) != ("bfloat16", "uint16") and kind != ("uint8" if is_eight_bit(stored) else stored.dtype):
@@ -184,7 +184,7 @@ def is_eight_bit(stored: Stored) -> bool:
 
 @lru_cache(maxsize=4096)
 def checksum(path: Path, changed: tuple[int, int]) -> int:
-    """CRC-32 of a file, once while it does not change: one's output is another's input."""
+    """Return the CRC-32 of a file. It is cached while the file does not change: several tensors may share a file."""
     found = 0
     with path.open("rb") as file:
         while chunk := file.read(CHECKED):
@@ -228,7 +228,7 @@ def read_statistics(side: str, stored: Stored) -> dict[str, float]:
 
 
 class Worker:
-    """One process and what it was given."""
+    """One process, and the jobs that it has not answered yet."""
 
     def __init__(self) -> None:
         self.connection, theirs = Pipe()
@@ -257,7 +257,7 @@ class Worker:
         self.process.wait()
 
     def describe_death(self) -> str:
-        """Return why the process ended; a positive exit code is a bug of ours and raises."""
+        """Return the signal that ended the process; any exit code is a bug of ours and raises RuntimeError."""
         code = self.process.wait()
         if code >= 0:  # nothing that a file can do: our own mistake, and its traceback is on stderr
             raise RuntimeError(f"a measuring process ended with code {code}")
@@ -300,7 +300,7 @@ class WorkerPool:
                 self._receive(worker)
 
     def _supply(self, worker: Worker) -> None:
-        """The next batch while the last pair is measured: nobody waits for a message.
+        """Send the next batch while the worker measures its last pair, so that it never waits for a message.
 
         Not earlier, since a worker that cannot get rid of many answers would not take a batch either.
         """
@@ -323,7 +323,7 @@ class WorkerPool:
         self.answers[number] = found
 
     def _replace_worker(self, worker: Worker) -> None:
-        """The pair it was at is refused; what else it was given is given to another."""
+        """Remove a dead worker. The pair that it was measuring is refused; its other jobs go to another worker."""
         self.workers.remove(worker)
         reason = worker.describe_death()
         worker.connection.close()

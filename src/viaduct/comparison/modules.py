@@ -21,7 +21,13 @@ from viaduct.comparison.index import Entry
 from viaduct.comparison.naming import ROOT, plain_path
 from viaduct.comparison.tensors import Role
 
-PEELED = ("DistributedDataParallel", "DataParallel", "OptimizedModule", "FullyShardedDataParallel", "ScriptModule")
+WRAPPER_CLASSES = (
+    "DistributedDataParallel",
+    "DataParallel",
+    "OptimizedModule",
+    "FullyShardedDataParallel",
+    "ScriptModule",
+)
 
 
 @dataclass
@@ -49,7 +55,7 @@ class ModuleWatch:
         self.edges: dict[str, dict[str, None]] = {}
         self.overwritten: set[tuple[str, int]] = set()  # inputs that a module writes to
         self.ambiguous_gradients: set[tuple[str, Role, int]] = set()  # gradients that autograd does not keep apart
-        self.paused = False  # the optimizer's own work is not that of a module, but for a closure that it calls
+        self.paused = False  # True while the optimizer steps: calls of modules then do not belong to the step
         self.stack: list[Call | None] = []
         self.calls: list[Call] = []
         self._count: Counter[str] = Counter()
@@ -99,7 +105,7 @@ class ModuleWatch:
         """Record a call's outputs and follow its gradients."""
         call = self.stack.pop() if self.stack else None
         while call is not None and call.module is not module and self.stack:
-            call = self.stack.pop()  # a module within ended in an exception that somebody caught
+            call = self.stack.pop()  # an inner module raised an exception that the script caught
         if call is None or call.module is not module:
             return
         inputs = find_tensors([args, kwargs])
@@ -131,7 +137,7 @@ class ModuleWatch:
 
     def write(self, call: Call, role: Role, index: int, tensor: Tensor) -> None:
         """Record one tensor of a call, if the plan wants it."""
-        if self.capture.plan.wants(call.op, role):
+        if self.capture.plan.select(call.op, role):
             call.entries.append(self.capture.add(Entry(call.op, call.type, role, index, 0, call.number), tensor))
 
     def follow_gradients(self, call: Call, outputs: list[tuple[Tensor, Edge | None]]) -> None:
@@ -147,12 +153,14 @@ class ModuleWatch:
             self.on_exits(call, ends, inputs)
 
     def can_record_gradient(self, call: Call, role: Role, index: int, edge: Edge, mixed: Container[Edge]) -> bool:
-        """Return True if a gradient is unambiguous and wanted. Autograd has one gradient per tensor, however many
-        modules pass the tensor on: their shares cannot be told apart."""
+        """Return True if a gradient is unambiguous and selected by the plan.
+
+        Autograd has one gradient per tensor, however many modules pass the tensor on: their shares are not separate.
+        """
         if edge in mixed:
             self.ambiguous_gradients.add((call.op, role, index))
             return False
-        return self.capture.plan.wants(call.op, role)
+        return self.capture.plan.select(call.op, role)
 
     def on_gradient(self, tensor: Tensor, edge: Edge, call: Call, role: Role, index: int) -> None:
         """Register a hook for the complete gradient of a tensor."""
@@ -169,7 +177,7 @@ class ModuleWatch:
             self.write_gradient(call, role, index, gradient)
 
     def on_exits(self, call: Call, outputs: Collection[Edge], inputs: Collection[Edge]) -> None:
-        """Register hooks for the gradient that one module sends to its input, which others may use too."""
+        """Register hooks for the gradients that leave a module through its inputs, without the shares of others."""
         leaving, mixed = find_exits(outputs, inputs), set(outputs)
         for index, edge in enumerate(call.edges):
             if edge is None or not self.can_record_gradient(call, "grad_input", index, edge, mixed):
@@ -191,9 +199,9 @@ class ModuleWatch:
             self.write_gradient(call, "grad_input", index, total)
 
     def write_gradient(self, call: Call, role: Role, index: int, gradient: Tensor) -> None:
-        """Record a gradient; a second pass through the same graph is ignored."""
+        """Record a gradient; a second backward pass through the same graph is ignored."""
         call.last_gradient = self.capture.next_order()
-        if (role, index) not in call.backward:  # a second pass through the same graph is not looked at
+        if (role, index) not in call.backward:
             entry = Entry(call.op, call.type, role, index, 0, call.number)
             call.backward[role, index] = self.capture.add(entry, gradient)
 
@@ -204,14 +212,14 @@ def version_of(tensor: Tensor) -> int:
 
 
 class Parts:
-    """A gradient that leaves a module through several of autograd's nodes is their sum."""
+    """The sum of a gradient that leaves a module through several of autograd's nodes."""
 
     def __init__(self, expected: int) -> None:
         self.missing = expected
         self.total: Tensor | None = None
 
     def add(self, gradient: Tensor | None) -> Tensor | None:
-        """Add a part; return the sum once all parts are there."""
+        """Add a part; return the sum once all parts were added, None before or if no part is a tensor."""
         self.missing -= 1
         if gradient is not None:
             self.total = gradient if self.total is None else self.total + gradient
@@ -223,7 +231,7 @@ def name_modules(root: nn.Module, prefix: str = "") -> dict[nn.Module, str]:
     root = unwrap_module(root)
     names = {}
     for path, module in root.named_modules():
-        if type(module).__name__ in PEELED:
+        if type(module).__name__ in WRAPPER_CLASSES:
             continue
         inner = plain_path(path)
         names[module] = f"{prefix}.{inner}" if prefix and inner else prefix or inner or ROOT
@@ -232,7 +240,7 @@ def name_modules(root: nn.Module, prefix: str = "") -> dict[nn.Module, str]:
 
 def unwrap_module(module: nn.Module) -> nn.Module:
     """Return the network inside data parallel and torch.compile."""
-    while type(module).__name__ in PEELED:
+    while type(module).__name__ in WRAPPER_CLASSES:
         inner = getattr(module, "_orig_mod", None) or getattr(module, "module", None)
         if not isinstance(inner, nn.Module):
             break

@@ -16,10 +16,10 @@ from pathlib import Path
 
 from viaduct.errors import BadValue
 
-ROOT = "network"  # how the outermost module is called, which has no name of its own
+ROOT = "network"  # name of the outermost module, which has none in PyTorch
 WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
-ENTRIES = 100  # of a list of steps, as DumpConfig's dump_step
-LONGEST = 160  # characters of a file's name; file systems allow 255 bytes
+MAX_ENTRIES = 100  # of a list of steps, as in DumpConfig's dump_step
+MAX_NAME_CHARACTERS = 160  # of a file's name; file systems allow 255 bytes
 STEP = re.compile(r"step_(\d{6,})")
 RANK = re.compile(r"rank_(\d+)")
 
@@ -40,8 +40,8 @@ class Steps:
 
     def describe_missing(self, seen: Iterable[int]) -> str:
         """Return the steps that are not in `seen`, as numbers and ranges."""
-        left = list(self._missing_ranges(sorted(set(seen))))
-        return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in left)
+        missing = self._missing_ranges(sorted(set(seen)))
+        return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in missing)
 
     def _missing_ranges(self, seen: list[int]) -> Iterator[tuple[int, int]]:
         for first, last in sorted(set(self.ranges)):
@@ -60,8 +60,8 @@ def parse_steps(text: str | int | Iterable[int], flag: str = "steps") -> Steps:
     if not isinstance(text, str):
         text = ",".join(str(step) for step in text)
     entries = [entry.strip() for entry in re.split(r"[,|]", text)]
-    if len(entries) > ENTRIES:
-        raise BadValue(f"{flag} has {len(entries)} entries; at most {ENTRIES} are taken.", "A range counts as one.")
+    if len(entries) > MAX_ENTRIES:
+        raise BadValue(f"{flag} has {len(entries)} entries; at most {MAX_ENTRIES} are taken.", "A range counts as one.")
     return Steps(tuple(parse_entry(entry, text, flag) for entry in entries))
 
 
@@ -161,7 +161,7 @@ SAME_OPERATOR = {
     "_scaled_dot_product_cudnn_attention_backward": "scaled_dot_product_attention_backward",
 }
 
-# What such a kernel returns beyond this is its own affair: workspace, random state, indices in its own order.
+# The first outputs that all kernels of one operator share. Further ones are workspace, random state or indices.
 OUTPUTS = {
     "batch_norm": 1,
     "max_pool2d": 1,
@@ -169,7 +169,7 @@ OUTPUTS = {
     "batch_norm_backward": 3,
     "scaled_dot_product_attention_backward": 3,
 }
-# And of what such a kernel is given, only this means the same on every device.
+# The first inputs that mean the same on every device.
 INPUTS = {
     "batch_norm": 3,
     "batch_norm_backward": 2,
@@ -197,8 +197,9 @@ class FileNames:
         safe = "".join(char if re.match(r"[A-Za-z0-9._-]", char) else escape_char(char) for char in name)
         if safe.startswith("."):
             safe = "%2E" + safe[1:]
-        if len(safe) > LONGEST:
-            safe = safe[: LONGEST - 13] + "-" + hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:12]
+        if len(safe) > MAX_NAME_CHARACTERS:
+            digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:12]
+            safe = f"{safe[: MAX_NAME_CHARACTERS - 13]}-{digest}"
         unique, number = safe, 1
         while unique.lower() in self._taken:  # some file systems do not tell A from a
             number += 1

@@ -1,8 +1,8 @@
 """Watches every operator of a step, forward and backward: aten calls below modules and autograd.
 
 An operator is named after the module that it runs in, its aten name as all devices share it, and the number of the
-call: `layer1.0.conv1.convolution.0`. What runs in the backward pass belongs to the module whose forward made the
-node of autograd's graph. Views and allocations compute nothing and have no entry; the way through them is followed.
+call: `layer1.0.conv1.convolution.0`. An operator of the backward pass belongs to the module whose forward pass created
+the node of autograd's graph. Views, allocations and fused optimizer kernels have no entry; edges lead through views.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from viaduct.comparison.index import Entry
 from viaduct.comparison.naming import INPUTS, OUTPUTS, operator_name
 from viaduct.comparison.tensors import Role
 
-# Neither views nor computations: memory, bookkeeping, and what copies without change.
+# Operators that are not recorded: memory, bookkeeping, copies without change, optimizer kernels.
 SILENT = {"detach", "alias", "lift_fresh", "empty_like", "new_empty", "new_empty_strided", "is_same_size", "set"}
 SILENT_BEGINNINGS = ("empty", "_local_scalar", "_foreach", "_fused", "_amp_foreach", "record_stream", "resize")
 OUTSIDE = "outside"
 
 
 class OperatorWatch:
-    """A dispatch mode for the operators, and hooks on modules that say whose they are."""
+    """A dispatch mode that sees the operators, and hooks that tell in which module they run."""
 
     def __init__(self, capture: Capture, evaluations: bool = True) -> None:
         self.capture = capture
@@ -120,7 +120,7 @@ class OperatorWatch:
 
     def write(self, op: str, kind: str, role: Role, tensors: list[Tensor]) -> list[Entry]:
         """Record tensors. Outputs are always stored: an in-place operator has not raised the version yet."""
-        if not self.capture.plan.wants(op, role):
+        if not self.capture.plan.select(op, role):
             return []
         return [
             self.capture.add(Entry(op, kind, role, index, 0), tensor, anew=role == "output")
@@ -131,9 +131,9 @@ class OperatorWatch:
     def propagate_makers(self, inputs: list[Tensor], outputs: list[Tensor]) -> None:
         """Pass the producer on through views and plain copies; new memory has none."""
         source = next((self._makers[key] for key in map(storage_key, inputs) if key in self._makers), None)
-        known = {storage_key(tensor) for tensor in inputs}
+        input_keys = {storage_key(tensor) for tensor in inputs}
         for key in (storage_key(tensor) for tensor in outputs):
-            if key not in known:
+            if key not in input_keys:
                 self._makers.pop(key, None)
                 if source is not None and len(inputs) == 1:
                     self._makers[key] = source

@@ -37,14 +37,14 @@ class ParameterWatch:
         self._done: set[tuple[str, int]] = set()
 
     def watch(self, names: dict[nn.Module, str], parameters: bool = True, buffers: bool = True) -> None:
-        """Record all weights, and keep copies of those that are trained."""
+        """Record the selected weights and buffers, and keep copies of those that are trained."""
         for module, op in names.items():
             order = self.capture.next_order()
             for tensor, parameter_key in own_tensors(module, op, parameters, buffers):
                 if id(tensor) in self._keys:
                     continue  # shared between modules
                 self._keys[id(tensor)] = (tensor, parameter_key)
-                if self.capture.plan.wants(op, "parameter"):
+                if self.capture.plan.select(op, "parameter"):
                     self.capture.add(parameter_key.entry("parameter", order), tensor)
                     if tensor.requires_grad:
                         with self.capture.suspend_watching():
@@ -55,7 +55,7 @@ class ParameterWatch:
         self._record_each(optimizer, "gradient")
 
     def record_updates(self, optimizer: torch.optim.Optimizer) -> None:
-        """Record the changes after an optimizer's step."""
+        """Record the changes of the weights after an optimizer's step: now minus before the step."""
         self._record_each(optimizer, "update")
 
     def _record_each(self, optimizer: torch.optim.Optimizer, role: Role) -> None:

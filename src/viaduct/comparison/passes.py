@@ -1,4 +1,4 @@
-"""The two passes over a pair of tensors: sums, extremes and places in the first, what needs them in the second.
+"""The two passes over a pair of tensors: the first finds sums, extremes and positions; the second uses them.
 
 Sums of a piece are float64 (pairwise, or a dot product over 65,536 elements); the pieces' sums are added exactly by
 math.fsum. Squares of values beyond 1e±140, which only float64 has, would leave the range of float64: then the first
@@ -19,8 +19,8 @@ from .ulps import UlpCount
 
 Kld = Literal["book", "floored"]
 Extremes = tuple[float, float, float, float]  # left low and high, right low and high
-EPSILON = 2.22e-16  # the tool's own: everything at or below it is zero
-FLOOR = 1.1920929e-07  # the floored reading of KLD: float32's epsilon
+EPSILON = 2.22e-16  # a value or norm at or below it counts as zero
+FLOOR = 1.1920929e-07  # smallest value in the floored reading of KLD: float32's epsilon
 HALF_LIMIT = 65504.0  # the largest float16
 BINS = 40  # of the histogram of values
 SAMPLE = 16384  # about as many values make that histogram
@@ -83,7 +83,7 @@ class SideTotals:
 
 
 class FirstPass:
-    """Everything that one reading of both tensors can give."""
+    """Sums, extremes and the largest errors of both tensors, from reading them once."""
 
     def __init__(self, left: Flat, right: Flat, keep: int, scales: Scales = UNSCALED) -> None:
         self.flats, self.keep, self.scales = (left, right), keep, scales
@@ -125,7 +125,7 @@ class FirstPass:
         self._add(left, right, extremes, start, positions)
 
     def _finite(self, left: Piece, right: Piece, start: int) -> tuple[Piece, Piece, Array]:
-        """Count NaN and Inf, remember which elements are left, and go on with those."""
+        """Count NaN and Inf; return the elements that are finite on both sides, and their positions."""
         self.left.nonfinite.add(left.narrow, start, self.keep)
         self.right.nonfinite.add(right.narrow, start, self.keep)
         ours, theirs = left.narrow, right.narrow
@@ -189,7 +189,7 @@ class FirstPass:
             np.subtract(left.wide * self.scales.halved, right.wide * self.scales.halved, out=out)
 
     def _relative(self, difference: Floats, right: Floats, ratio: Floats) -> None:
-        """|x - y| / |y|, and 0 where the golden value counts as zero."""
+        """Add |x - y| / |y|, and 0 where the golden value y counts as zero."""
         mask = self._mask[: ratio.size]
         np.abs(right, out=ratio)
         np.less_equal(ratio, EPSILON, out=mask)
@@ -355,7 +355,7 @@ def histogram_counts(sample: Floats, low: float, high: float) -> tuple[int, ...]
 class Tolerated:
     """Count of elements within tolerance of the golden value, or of the golden side's size where that is larger.
 
-    In single precision where both sides have no more: it is a share that is asked for, not a sum.
+    It computes in float32 if both sides are no wider: the result is a share, which needs no more.
     """
 
     def __init__(self, tolerance: float, allowed: float, length: int) -> None:
@@ -374,7 +374,7 @@ class Tolerated:
 
 
 class Deviations:
-    """The variance around a mean that is large beside it; without a mean nothing is added up."""
+    """Sums for the variance around a mean that is much larger than it; nothing is summed if no mean is given."""
 
     def __init__(self, mean: float | None, scale: float) -> None:
         self.mean, self.scale = mean, scale

@@ -15,7 +15,7 @@ ENOUGH = 0.9  # share of the difference that the new order must explain
 
 
 def find_order(both: Both, axis: int) -> Array | None:
-    """Return the order of the right side's slices that gives the left side; None if there is none."""
+    """Return the order of the right side's slices that explains 90 % of the difference; None if there is none."""
     count = both.left.shape[axis] if axis < both.left.ndim else 0
     if not 2 <= count <= MOST_SLICES or both.left.size // count < 2:
         return None

@@ -1,8 +1,8 @@
 """Recomputation of some outputs of a convolution or linear layer from its dumped input and weights.
 
-A wrong layout or padding cannot be read off the output, but it can be tried: once stride and padding are found that
-give the right side's numbers, each suspicion is a changed weight, padding or input that should give the left side's.
-A few dozen places of the output are enough.
+A wrong layout or padding cannot be read off the output, but it can be tried. First stride and padding are found that
+give the right side's numbers. Then each suspected cause is a changed weight, padding or input, which should give the
+left side's numbers. POSITIONS places of the output are computed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Replay:
     weight_OIHW: Array
     bias: Array
     positions: tuple[Array, Array, Array]  # example, row, column
-    outputs: Both  # (place, channel)
+    outputs: Both  # (position, channel)
     geometry: Geometry
     extent: tuple[int, int]  # rows and columns of the whole output
 
@@ -123,14 +123,17 @@ def choose_positions(examples: int, extent: tuple[int, ...]) -> tuple[Array, Arr
     draw = np.random.default_rng(1)
     example = draw.integers(0, examples, POSITIONS)
     row, column = draw.integers(0, extent[0], POSITIONS), draw.integers(0, extent[1], POSITIONS)
-    quarter = POSITIONS // 8
-    row[:quarter], row[quarter : 2 * quarter] = 0, extent[0] - 1
-    column[2 * quarter : 3 * quarter], column[3 * quarter : 4 * quarter] = 0, extent[1] - 1
+    eighth = POSITIONS // 8
+    row[:eighth], row[eighth : 2 * eighth] = 0, extent[0] - 1
+    column[2 * eighth : 3 * eighth], column[3 * eighth : 4 * eighth] = 0, extent[1] - 1
     return example, row, column
 
 
 def iterate_geometries(replay: Replay) -> Iterator[Geometry]:
-    """Yield every stride and padding that gives an output of this extent, most likely first."""
+    """Yield the one or two strides that fit the extents, each with every zero padding smaller than the kernel.
+
+    Paddings near half of the kernel come first.
+    """
     height, width = replay.x_NCHW.shape[2:]
     kernel_h, kernel_w = replay.weight_OIHW.shape[2:]
     strides = {(stride_for(height, replay.extent[0]), stride_for(width, replay.extent[1]))}

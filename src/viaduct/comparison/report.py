@@ -42,7 +42,7 @@ from .thresholds import Thresholds, default_thresholds
 from .ulps import coarser_dtype
 
 MOST_A_HOP = 4
-"""Neighbours drawn of one distance from the origin; more make a drawing nobody reads."""
+"""Neighbours drawn at one distance from the origin; a drawing with more is hard to read."""
 MOST_FURTHER = 6
 MOST_OF_ONE = 0.6
 """A stage with a larger share of all operators than this is named too coarsely."""
@@ -53,10 +53,10 @@ PHASES = {
 LEGEND: list[tuple[Tone, str]] = [(TONES[result], result) for result in RESULTS]
 MEANING = {
     "good": "within the thresholds",
-    "bad": "beyond a threshold, or NaN, Inf or missing values on one side",
-    "flag": "good, but worth a look",
+    "bad": "beyond a threshold, or NaN, Inf or zeros on one side",
+    "flag": "not bad, but worth a look: the reason says why",
     "refused": "could not be compared; never counts as good",
-    "new": "has no partner: inserted by a compiler",
+    "new": "has no partner: inserted or fused away by a compiler",
 }
 
 
@@ -167,7 +167,7 @@ def tiles(rows: Sequence[Row]) -> list[Tile]:
 
 
 def threshold_levels(rows: Sequence[Row], thresholds: Thresholds | None) -> list[Level]:
-    """The relative distances beyond which a row is bad: the one asked for, or those of the types that occur."""
+    """Return the relative distances beyond which a row is bad: the given one, or the defaults of its dtype."""
     if thresholds is not None:
         return [Level(thresholds.euclid, "threshold")] if thresholds.euclid else []
     types = {(row.measures.left.dtype, row.measures.right.dtype) for row in rows if row.measures}
@@ -232,7 +232,7 @@ def positions(rows: Sequence[Row]) -> list[int]:
 
 
 def spans(rows: Sequence[Row], positions: Sequence[int]) -> list[Span]:
-    """Stretches that belong together: layer1, layer2 … forward, then what runs backward, then the parameters."""
+    """Return the spans of consecutive rows of one stage: layer1, layer2 … forward, then backward, then parameters."""
     names = stage_names(rows)
     runs = [
         (name, [position for position, _ in group])
@@ -289,7 +289,7 @@ def origin_sections(rows: Sequence[Row], explanation: Explanation, names: tuple[
         parts += [part for part in (value_histogram(measures, names), distance_bars(measures)) if part]
     if len(explanation.causes) > 1:
         parts.append(other_causes(explanation))
-    text = f"Both tensors of {rows[explanation.origin.row].tensor_index}, and what stands before and after."
+    text = f"Both tensors of {rows[explanation.origin.row].tensor_index}, and the operators before and after it."
     return [Section("Around the origin", text, parts)]
 
 

@@ -1,7 +1,7 @@
 """The rows of a comparison as the page's table: the columns of drift.csv, and the details of a row.
 
-Histograms, distances and largest errors are kept for the rows somebody will open: what is bad or flagged, and a sample
-of the rest to hold them against. The page stays below five megabytes for five thousand rows.
+Histograms, distances and largest errors are on the page for the origin's operator, for at most MOST_DETAILS bad or
+flagged rows, and for a sample of good rows. The page stays below five megabytes for five thousand rows.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ KEPT = {"RelativeEuclideanDistance": 2, "CosineSimilarity": 4, "MaxAbsoluteError
 """The measures that are shown where there is no room for all, and which of them first."""
 MOST_DETAILS = 1200
 SAMPLE = 300
-"""Of rows that are good; as many are kept beside the others."""
+"""Good rows with details."""
 TOP = 8
 MOST_BARS = 11
 SEVERITY: tuple[Result, ...] = ("bad", "refused", "flag", "new", "good")
@@ -34,7 +34,7 @@ def address(row: int) -> str:
 
 
 def row_table(rows: Sequence[Row], names: tuple[str, str], csv: str, origin: int | None) -> VirtualTable:
-    """The columns of the CSV, in a reader's order: what stays in sight, the measures, the two operators, the rest."""
+    """Return the table: the columns of the CSV in another order, with role, origin and way of matching added."""
     return VirtualTable(
         NAME,
         columns(rows),
@@ -93,7 +93,7 @@ def operator_columns(rows: Sequence[Row]) -> list[DataColumn]:
 
 
 def measure_column(name: str, field: str, rows: Sequence[Row]) -> DataColumn:
-    """A row without measures says NaN throughout, as the CSV does; a single element has no cosine."""
+    """Return the column of one measure; NaN for a row without measures, as in the CSV."""
     values = [getattr(row.measures, field) if row.measures else math.nan for row in rows]
     if name == "StandardDeviation":
         deviations = [row.measures.left.std if row.measures else math.nan for row in rows]

@@ -1,7 +1,7 @@
 """Results of a comparison: a row per pair of tensors, the origin, and its explanation.
 
-The table, the page, the summary and the printed answer are all made of these. A row without measures was refused or
-is new; it never counts as good.
+The table, the page, the summary and the printed answer are all made from these. A row without measures is refused or
+new; it never counts as good.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Row:
 
     @property
     def op(self) -> str:
-        """The operator by the name the verdict speaks of: the left side's, or the right's where there is no left."""
+        """Return the operator's name on the left, or on the right where there is no left."""
         return self.stored.op
 
     @property
@@ -51,14 +51,17 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """First divergence: the first operator, parameter or network input that is bad while its inputs are good."""
+    """First divergence: an operator, parameter or network input that is bad although its inputs are good.
+
+    If the dump does not show any such, it is the first bad tensor in execution order; `why` says so.
+    """
 
     op: str
     kind: OriginKind
     step: int
     rank: int
     row: int  # its place in the list of rows: the first bad tensor of this operator
-    why: str  # one sentence: what is bad, and how we know that its inputs are still good
+    why: str  # one sentence: what differs, and what is known about its inputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +82,7 @@ class Neighbour:
     op_type: str
     hops: int  # -1: feeds the origin; 0: the origin; 1: is fed by it; up to 2 either way
     result: Result
-    error: float | None  # the largest relative Euclidean distance of its outputs
+    error: float | None  # the largest error of its outputs (calls.error_of); None if nothing was measured
     row: int | None  # place of its worst row in the list of rows
 
 

@@ -1,8 +1,8 @@
 """Access for causes to the origin's tensors, opened when needed, and to the rows around it.
 
-A cause predicts what the left side would hold if the cause were true, given the right side. `explained` is the share of
-the difference which that prediction takes away: one scale for all causes. Very large tensors are looked at in part,
-the same leading slices on both sides.
+A cause predicts what the left side would hold if the cause were true, given the right side. `explained_share` is the
+share of the difference which that prediction removes: one scale for all causes. Of very large tensors only the leading
+slices are read, the same on both sides.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from viaduct.comparison.tensors import Pair, Role, Stored
 from viaduct.errors import ViaductError
 
 Array = NDArray[Any]
-MOST = 1 << 24  # elements of one tensor that a cause looks at
+MAX_ELEMENTS = 1 << 24  # of one tensor that a cause reads
 Opener = Callable[[Stored], Array]
 
 
@@ -40,8 +40,8 @@ class Scene:
     origin: Origin
     open: Opener = open_tensor
     cache: dict[int, Both | None] = field(default_factory=dict)
-    shared_results: dict[str, object] = field(default_factory=dict)  # what one cause worked out and another may use
-    failures: list[str] = field(default_factory=list)  # causes that stumbled over these tensors
+    shared_results: dict[str, object] = field(default_factory=dict)  # computed by one cause, used by others
+    failures: list[str] = field(default_factory=list)  # messages of causes that raised an exception
 
     @property
     def row(self) -> Row:
@@ -132,9 +132,9 @@ def load_pair(pair: Pair, open_: Opener) -> Both | None:
 def leading_slices(shape: tuple[int, ...]) -> Any:
     """Return as many leading slices as a cause may read."""
     size = math.prod(shape)
-    if size <= MOST:
+    if size <= MAX_ELEMENTS:
         return ...
-    return slice(0, max(1, MOST // (size // shape[0])))
+    return slice(0, max(1, MAX_ELEMENTS // (size // shape[0])))
 
 
 def widen(array: Array, dtype: str) -> Array:
@@ -148,6 +148,13 @@ def rms(values: Array) -> float:
     """Return the root mean square of the finite values."""
     finite = values[np.isfinite(values)]
     return float(np.sqrt(np.mean(np.square(finite)))) if finite.size else math.inf
+
+
+def correlation(a: Array, b: Array) -> float:
+    """Return the correlation coefficient of two arrays; 0 where one is constant."""
+    flat_a, flat_b = a.ravel() - a.mean(), b.ravel() - b.mean()
+    size = float(np.sqrt(flat_a @ flat_a) * np.sqrt(flat_b @ flat_b))
+    return float(flat_a @ flat_b) / size if size else 0.0
 
 
 def explained_share(prediction: Array, both: Both) -> float:

@@ -1,10 +1,10 @@
-"""Tensors where they lie: described from headers, opened as read-only arrays over a memory map.
+"""Tensors in files: described from headers, opened as read-only arrays, mapped where the file allows it.
 
-    describe(path, member)     -> ("float32", (64, 3, 7, 7))
-    opened(stored)             -> the array, its type as in the file; bfloat16 as its bits in uint16
-    converted(array, layout)   -> the same numbers in the other side's layout, without the accelerator's padding
+    describe(path, member)          -> ("float32", (64, 3, 7, 7))
+    open_tensor(stored)             -> the array, its type as in the file; bfloat16 as its bits in uint16
+    convert_layout(array, layout)   -> the same numbers in the other side's layout, without the accelerator's padding
 
-`formats/` knows the files, `layouts.py` the layouts. Whatever is wrong with a file is a BadData that names it.
+`formats/` reads the files, `layouts.py` converts the layouts. An unreadable file raises BadData, which names it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def open_tensor(stored: Stored) -> Array:
 
 
 def describe(path: Path, member: str = "") -> tuple[str, tuple[int, ...]]:
-    """Type and shape from the header alone."""
+    """Return dtype and shape from the header alone; raise BadData if it cannot be read."""
     header: Header | str | None
     if path.suffix == ".npy":
         header = npy.read_header(path)

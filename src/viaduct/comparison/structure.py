@@ -1,10 +1,10 @@
 """Alignment of operators by type, shapes and values, where names do not match.
 
 Each operator has a signature: its type, the shapes of its outputs, inputs and parameters, mean and root mean square of
-its values, the last part of its name, and between which operators of known partners it stands. How well two agree is a
-number; the sequences of both sides are then aligned so that the sum is largest and the order of execution is kept, as
-one aligns two texts. Where nothing tells the order (plain folders), two operators that are each other's best and only
-choice come together first.
+its values, the last part of its name, and its position among the operators that are matched already. The agreement of
+two operators is a score. The sequences of both sides are aligned so that the sum of scores is largest and the order of
+execution is kept, as in a text diff. If the order is unknown (plain folders, tfdbg), operators that are each other's
+only best choice are matched first.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from viaduct.comparison.storage import open_tensor
 from viaduct.comparison.tensors import Stored
 from viaduct.errors import ViaductError
 
-MOST_CELLS = 40_000_000  # of the table that is filled; beyond it structure is not tried
-MOST_OPENED = 4_000  # tensors that are looked into for want of statistics
-SAMPLE = 1 << 14
-EQUAL, CLOSE, FAR = 0.001, 0.02, 0.5  # of the values' root mean square
-ENOUGH = 7  # below it two operators have too little in common
+MOST_CELLS = 40_000_000  # of the alignment's table; with more nothing is matched by structure
+MOST_OPENED = 4_000  # tensors that are opened if the dump has no statistics
+SAMPLE = 1 << 14  # values of an opened tensor
+EQUAL, CLOSE, FAR = 0.001, 0.02, 0.5  # difference of mean or root mean square, relative to the root mean square
+ENOUGH = 7  # lowest score of a match
 
-# What an agreement is worth; all together is certainty.
+# Scores of each agreement, then of each contradiction.
 SHAPES, SAME_ORDER, TYPE, PARAMETERS, INPUTS, VALUES, SAME_VALUES, NAME, BETWEEN = 4, 2, 3, 3, 2, 6, 2, 1, 2
 CONFLICT, OTHER_VALUES, ELSEWHERE = -4, -2, -3
 
@@ -113,7 +113,7 @@ class Scores:
 
     @staticmethod
     def _number_keys(ops: Sequence[Op], key: Callable[[Op], Hashable]) -> NDArray[np.int64]:
-        """A number for each different key; 0 for one that says nothing."""
+        """Return a number for each operator, the same for equal keys; 0 for an empty key."""
         numbers: dict[Hashable, int] = {"": 0, (): 0}
         return np.array([numbers.setdefault(key(op), len(numbers)) for op in ops])
 
@@ -184,7 +184,7 @@ def _only_best(row: NDArray[np.float32]) -> int:
 
 
 def _align_in_order(scores: Scores, left: list[int], right: list[int]) -> list[Match]:
-    """The alignment of greatest sum that keeps the order: table[i, j] is the best of the first i and j."""
+    """Return the matches of greatest total score that keep the order; table[i, j] is that of the first i and j."""
     if not left or not right:
         return []
     table = np.zeros((len(left) + 1, len(right) + 1), np.float32)
@@ -206,7 +206,7 @@ def _align_in_order(scores: Scores, left: list[int], right: list[int]) -> list[M
 
 
 def _collect_values(ops: Sequence[Op]) -> NDArray[np.float64]:
-    """Mean and root mean square of each operator's first main tensor; from its statistics, or from a look into it."""
+    """Return mean and root mean square of each operator's first main tensor, from statistics or a sample; else NaN."""
     table = np.full((len(ops), 2), np.nan)
     looks = 0
     for row_number, op in enumerate(ops):

@@ -2,11 +2,11 @@
 
 torch.compile fuses modules away, and hooks that Python runs would break its graph at every module. Instead each hook
 leaves one operator in the graph, `viaduct::tap`, which hands its tensor over and returns nothing. To the compiler it is
-opaque and has an effect that must stay in order: kernels before and behind it are fused as they would be, but for the
-tensor that must exist in memory. Gradients are tapped in the backward graph by an identity with a backward of its own.
+opaque and has an effect that must stay in order: kernels before and after it are still fused, but the tapped tensor
+must exist in memory. Gradients are tapped in the backward graph by an identity with a backward of its own.
 
-What cannot be seen in a compiled graph, who feeds whom and which tensors a module hands on unchanged, is taken from one
-pass of a copy that runs as written.
+A compiled graph does not show which module feeds which, which inputs a module writes to, and which gradients cannot be
+told apart. A survey finds them: one eager pass of a copy of the network.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from viaduct.comparison.modules import ModuleWatch, name_modules
 from viaduct.comparison.naming import ROOT, Only, Steps
 from viaduct.comparison.tensors import Role
 
-Marks: TypeAlias = tuple[int, int, tuple[int, ...]]  # tags of values and gradients, and which gradients have no tap
+Marks: TypeAlias = tuple[int, int, tuple[int, ...]]  # first tags of values and gradients; gradients without a tap
 Meaning: TypeAlias = tuple[str, str, Role, int]  # operator, its type, role, index
-MANY = 8  # tensors that a module is given or returns; more are left alone
+MAX_TENSORS = 8  # inputs or outputs of a module that are tapped; further ones are not dumped
 _LISTENERS: list[Callable[[int, Tensor], None]] = []
 
 
@@ -75,25 +75,25 @@ class Taps:
         keep_in_order()
         self.network, self.plan = network, plan
         self.names = name_modules(network)
-        self.meanings: list[Meaning] = []
-        self.known = Survey({}, frozenset(), frozenset())
-        self._taken: dict[str, list[Any]] = {}
+        self.meanings: list[Meaning] = []  # by tag
+        self.survey = Survey({}, frozenset(), frozenset())
+        self._taken: dict[str, list[Any]] = {}  # by operator: the arguments of calls that overwrite an input
         self.runs = 0
         self._bases: dict[tuple[str, Role], int] = {}
-        # A function of its own: compiled code is kept by function, and the network's own must know nothing of taps.
+        # A new function: compiled code is cached by function, and the code of the network itself must have no taps.
         self._compiled: Any = torch.compile(lambda *args: network(*args), dynamic=False)
 
     def first_tag(self, op: str, kind: str, role: Role) -> int:
         """Return the first tag of an operator's tensors of one role."""
         if (op, role) not in self._bases:
             self._bases[op, role] = len(self.meanings)
-            self.meanings += [(op, kind, role, index) for index in range(MANY)]
+            self.meanings += [(op, kind, role, index) for index in range(MAX_TENSORS)]
         return self._bases[op, role]
 
     def run(self, *args: Tensor) -> Any:
-        """Run the compiled network with taps once."""
+        """Run the compiled network with taps once; before the first run the network is surveyed."""
         if not self.runs:
-            self.known = survey_network(self.network, args)
+            self.survey = survey_network(self.network, args)
         self.runs += 1
         with self.install():
             return self._compiled(*args)
@@ -108,7 +108,7 @@ class Taps:
                 self.make_marks(op, kind, "input", "grad_input"),
                 self.make_marks(op, kind, "output", "grad_output"),
             )
-            taken, written = self._taken.setdefault(op, []), self.known.overwritten_inputs(op)
+            taken, written = self._taken.setdefault(op, []), self.survey.overwritten_inputs(op)
             handles.append(module.register_forward_pre_hook(partial(tap_inputs, inputs, taken if written else None)))
             handles.append(module.register_forward_hook(partial(tap_outputs, outputs, taken, written)))
         try:
@@ -116,13 +116,13 @@ class Taps:
         finally:
             for handle in handles:
                 handle.remove()
-            for left in self._taken.values():
-                left.clear()  # of a pass that ended in an exception
+            for arguments in self._taken.values():
+                arguments.clear()  # left over if the pass ended in an exception
 
     def make_marks(self, op: str, kind: str, role: Role, gradient: Role) -> Marks:
         """Return the tags of a module's values and gradients."""
-        tags = (self.first_tag(op, kind, wanted) if self.plan.wants(op, wanted) else -1 for wanted in (role, gradient))
-        return *tags, self.known.ambiguous_gradients(op, gradient)  # type: ignore[return-value]
+        tags = (self.first_tag(op, kind, wanted) if self.plan.select(op, wanted) else -1 for wanted in (role, gradient))
+        return *tags, self.survey.ambiguous_gradients(op, gradient)  # type: ignore[return-value]
 
 
 def tap_inputs(marks: Marks, taken: list[Any] | None, module: nn.Module, args: Any) -> Any:
@@ -155,22 +155,23 @@ def write_back(taken: Any, args: Any, written: tuple[int, ...], outputs: Any, pa
             number += 1
 
 
-def tap_tensors(tensors: Any, tag: int, gradient_tag: int, untold: tuple[int, ...]) -> Any:
-    """Return the same tuple with its tensors tapped; a tag below 0 means none.
+def tap_tensors(tensors: Any, tag: int, gradient_tag: int, ambiguous: tuple[int, ...]) -> Any:
+    """Return the same tuple with its first MAX_TENSORS tensors tapped; a tag below 0 means no tap.
 
-    A tensor that occurs twice has one gradient, as in autograd. Traced by the compiler: plain loops only.
+    A tensor that occurs twice has one gradient, as in autograd. `ambiguous`: tensors whose gradients are not tapped.
+    The compiler traces this function: it has plain loops only.
     """
     passed: list[Any] = []
     number = 0
     for position, item in enumerate(tensors):
-        if isinstance(item, Tensor) and number < MANY:
+        if isinstance(item, Tensor) and number < MAX_TENSORS:
             if tag >= 0:
                 torch.ops.viaduct.tap(item, tag + number)
             if gradient_tag >= 0 and item.requires_grad:
                 same = [made for other, made in zip(tensors[:position], passed, strict=True) if other is item]
                 if same:
                     item = same[0]
-                elif number not in untold:
+                elif number not in ambiguous:
                     item = GradientTap.apply(item, gradient_tag + number)  # type: ignore[no-untyped-call]
             number += 1
         passed.append(item)
@@ -190,7 +191,7 @@ class TapWatch:
 
     @property
     def edges(self) -> dict[str, dict[str, None]]:
-        return {**self.taps.known.edges, **self._recorded}
+        return {**self.taps.survey.edges, **self._recorded}
 
     def watch(self, names: dict[nn.Module, str]) -> None:
         """Do nothing: the taps are in the network when it runs."""
@@ -199,13 +200,13 @@ class TapWatch:
     def on_exit(self, name: str, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None: ...
 
     def add_recorded(self, op: str, tensor: Tensor) -> None:
-        """Add the edge of a tensor that was recorded by hand; with a gradient, the network made it."""
+        """Add the edge of a tensor that was recorded by hand: from the network if it requires a gradient, else none."""
         self._recorded[op] = {ROOT: None} if tensor.requires_grad else {}
 
     def receive(self, tag: int, tensor: Tensor) -> None:
         """Record a tensor from a tap."""
         op, kind, role, index = self.taps.meanings[tag]
-        # Compiled code writes new values into memory that it has done with, and says nothing: never "seen before".
+        # Compiled code reuses memory without raising the tensor's version: always store the tensor anew.
         entry = self.capture.add(Entry(op, kind, role, index, 0, self._count[tag]), tensor, anew=True)
         self._count[tag] += 1
         self._heard.append(TapRecord(entry, self.capture.next_order(), tag, self.taps.runs))
@@ -263,15 +264,15 @@ class Survey:
 
     def ambiguous_gradients(self, op: str, role: Role) -> tuple[int, ...]:
         """Return gradients that autograd cannot separate, and that are therefore not tapped."""
-        return tuple(number for number in range(MANY) if (op, role, number) in self.mixed)
+        return tuple(number for number in range(MAX_TENSORS) if (op, role, number) in self.mixed)
 
     def overwritten_inputs(self, op: str) -> tuple[int, ...]:
         """Return the inputs that an operator writes to."""
-        return tuple(number for number in range(MANY) if (op, number) in self.written)
+        return tuple(number for number in range(MAX_TENSORS) if (op, number) in self.written)
 
 
 def survey_network(network: nn.Module, args: tuple[Tensor, ...]) -> Survey:
-    """Run two samples through an eager copy; the random state is restored."""
+    """Run the first two samples through an eager copy of the network; the random state is restored."""
     twin = copy.deepcopy(network)
     watch = ModuleWatch(Capture(Plan(Steps(()), only=Only(("",))), None))
     watch.watch(name_modules(twin))

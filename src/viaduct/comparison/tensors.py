@@ -49,7 +49,7 @@ class Side:
     """All tensors of one dump directory."""
 
     path: Path
-    kind: str  # viaduct, npu, tfdbg, msprobe, folder
+    kind: str  # viaduct, rehearsal, npu, tfdbg, msprobe, folder
     tensors: tuple[Stored, ...]
     edges: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # operator -> the operators that feed it
     notes: tuple[str, ...] = ()  # what the reader wants the user to know: collisions, files left out
@@ -60,8 +60,8 @@ class Side:
 class Pair:
     """A tensor of the left side and the one of the right side that it should equal.
 
-    left None: nothing of the accelerator's corresponds. right None with matched "none": an operator that the compiler
-    inserted (shown as *) or one without a partner; `reason` says which.
+    One of them is None if it has no partner. Then `matched` is "none", and `reason` says why: the compiler inserted the
+    operator or fused it away (shown as *), or the other side does not have it.
     """
 
     group: int  # the Index column: rows of one fused group share it

@@ -17,7 +17,7 @@ COLOURS = {"good": "green", "bad": "red", "flag": "yellow", "refused": "magenta"
 MEANING = {
     "good": "within the thresholds",
     "bad": "beyond a threshold, or NaN, Inf or zeros on one side",
-    "flag": "within the thresholds, but worth a look",
+    "flag": "not bad, but worth a look: the reason says why",
     "refused": "not compared: missing, damaged, empty or of another shape",
     "new": "without a partner: a compiler put it in, or fused it away",
 }

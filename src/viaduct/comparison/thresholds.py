@@ -39,7 +39,7 @@ DEFAULTS = {
     "float32": Thresholds(cosine=0.999999, euclid=1e-4, scaled_max=1e-3),
     "float64": Thresholds(cosine=1 - 1e-12, euclid=1e-9, scaled_max=1e-8),
 }
-# An index of a maximum, or a mask, may flip where rounding decides: a few among many are a flag.
+# Indices of maxima, or masks, may differ where rounding decides: a few differing elements among many are a flag.
 WHOLE_NUMBERS = Thresholds(differing=0.0)
 FLIPPED = 1e-3  # up to this share of differing integers is a flag, above it is bad
 
@@ -97,14 +97,14 @@ def count_nonfinite(side: Figures) -> str:
 
 
 def judge_empty(measures: Measures) -> Verdict | None:
-    """Return refused if no finite element is left."""
+    """Return refused if no element is finite on both sides."""
     if measures.compared or measures.statistics_only:
         return None
     return "refused", f"no finite element is left to compare: both sides have {count_nonfinite(measures.left)}"
 
 
 def judge_zeros(measures: Measures) -> Verdict | None:
-    """Return bad if exactly one side is all zero: neither cosine nor relative error would show it."""
+    """Return bad if exactly one side has a norm of at most EPSILON: neither cosine nor relative error would show it."""
     zero = [side.norm <= EPSILON for side in (measures.left, measures.right)]
     if zero[0] == zero[1] or math.isnan(measures.left.norm) or math.isnan(measures.right.norm):
         return None

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
-FEWEST = 5  # different values, or any would lie on some grid
-MOST = 1 << 16
-NEAR = 0.02  # of a step: how far a value may lie beside the grid
-STORED = 2.0**-22  # relative: what storing scale * number as float32 costs
+FEWEST = 5  # different values; fewer lie on some grid by chance
+MOST = 1 << 16  # different values
+NEAR = 0.02  # distance of a value from the grid that is allowed, in steps
+STORED = 2.0**-22  # relative error of storing scale * number as float32
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,8 @@ class Uniform:
         """Return a mask of the values that lie on the grid."""
         numbers = (values - self.start) / self.step
         slack = NEAR + STORED * np.abs(values) / self.step
-        beside: Array = np.abs(numbers - np.rint(numbers)) <= np.minimum(slack, 0.25)
-        return beside
+        is_near: Array = np.abs(numbers - np.rint(numbers)) <= np.minimum(slack, 0.25)
+        return is_near
 
 
 def find_uniform(values: Array) -> Uniform | None:

@@ -1,8 +1,8 @@
 """Writes tensors to disk in a thread while the step continues.
 
-A step's folder is written beside its place and renamed when it is complete: what has its name is whole. The run waits
-only when more than `LIMIT` bytes are on their way, and at the end of the step. What goes wrong in the thread is raised
-there, in the run.
+A step's folder is written under a temporary name and renamed when it is complete, so that a folder with the final name
+is complete. The run waits only when more than `LIMIT` bytes are pending, and at the end of the step. An error in the
+thread is raised at the end of the step, in the run.
 """
 
 from __future__ import annotations
@@ -27,9 +27,8 @@ from viaduct.comparison.index import Entry, Index, write_index
 from viaduct.comparison.tensor_statistics import CHUNK, Tally
 from viaduct.errors import DiskFull, ViaductError
 
-LIMIT = (
-    1 << 28
-)  # bytes of tensors on their way to the disk: enough to keep it busy, and their memory is soon used again
+# Bytes of tensors that wait for the disk: enough to keep it busy, and their memory is soon used again.
+LIMIT = 1 << 28
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -113,7 +112,7 @@ class Writer:
                 self._fail(error)
                 return
             size = job.size
-            del job  # its memory goes before its bytes count as free
+            del job  # free its memory before its bytes are subtracted
             with self._change:
                 self._pending -= size
                 self._change.notify_all()

@@ -18,7 +18,7 @@ from viaduct.comparison.scene import Scene
 
 def find_causes(scene: Scene) -> tuple[Cause, ...]:
     """Return all causes that fit the origin, most likely first."""
-    with np.errstate(all="ignore"):  # the tensors are suspects: NaN and Inf are what is looked for
+    with np.errstate(all="ignore"):  # the tensors may hold NaN and Inf
         found = [ask_cause(name, scene) for name in list_causes()]
     return tuple(sorted((cause for cause in found if cause is not None), key=lambda cause: -cause.confidence))
 
@@ -30,7 +30,7 @@ def ask_cause(name: str, scene: Scene) -> Cause | None:
         return found
     except Exception as error:
         scene.failures.append(
-            f"whether {name.replace('_', ' ')} explains {scene.row.tensor_index} could not be looked into: "
+            f"whether {name.replace('_', ' ')} explains {scene.row.tensor_index} could not be examined: "
             f"{type(error).__name__} ({error}), a mistake of viaduct's own; please report it"
         )
         return None

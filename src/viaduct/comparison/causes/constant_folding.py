@@ -105,7 +105,10 @@ def is_known_constant(scene: Scene, row: Row) -> bool:
 
 
 def solve_elementwise(x: Both, y: Both, constant: Array) -> tuple[Array, float, str] | None:
-    """The factor or addend that the left used, if the right's output is its input with the constant."""
+    """Return the factor or addend that the left used, its explained share and its name.
+
+    None if the right's output is neither the product nor the sum of its input and the constant.
+    """
     if x.right.shape != y.right.shape or constant.ndim > y.right.ndim or not np.any(constant):
         return None
     shaped = broadcast(constant, y.right.shape)
@@ -127,7 +130,7 @@ def solve_elementwise(x: Both, y: Both, constant: Array) -> tuple[Array, float, 
 
 
 def broadcast(constant: Array, shape: tuple[int, ...]) -> Array | None:
-    """The constant with the output's number of axes: as NumPy would, or one number a channel."""
+    """Return the constant with the output's number of axes, broadcast or by channel; None if neither fits."""
     trailing = constant.reshape((1,) * (len(shape) - constant.ndim) + constant.shape)
     if all(mine in (1, theirs) for mine, theirs in zip(trailing.shape, shape, strict=True)):
         return trailing
@@ -137,7 +140,7 @@ def broadcast(constant: Array, shape: tuple[int, ...]) -> Array | None:
 
 
 def solve_layer(x: Both, y: Both, constant: Array) -> tuple[Array, float, str] | None:
-    """The weight that the left's layer used, if the right's layer has the constant for its weight."""
+    """Return the weight that the left's layer used, its explained share and its name; None if it cannot be solved."""
     shaped = as_convolution(x.left, constant, y) if constant.ndim in (2, 4) else None
     if shaped is None or math.prod(constant.shape[1:]) > MOST_UNKNOWN:
         return None

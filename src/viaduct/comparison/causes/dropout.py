@@ -42,8 +42,8 @@ def explain_one_side(both: Both, side: str) -> Cause | None:
         return None
     what = describe_structure(zeros, alive)
     evidence = (
-        f"{share:.0%} of the {side} side's numbers are 0 where the other side's are not ({what}), and all others are "
-        f"{ratio:.4g} times as large; 1 / (1 - p) is {1 / (1 - share):.4g}"
+        f"{share:.0%} of the {side} side's numbers are 0 where the other side's are not ({what}), and the others are "
+        f"typically {ratio:.4g} times as large; 1 / (1 - p) is {1 / (1 - share):.4g}"
     )
     fits = abs(ratio * (1 - share) - 1) < 0.25 or abs(ratio - 1) < 1e-3
     return Cause(NAME, 0.97 if fits else 0.75, evidence, ADVICE)

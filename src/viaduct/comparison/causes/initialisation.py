@@ -1,12 +1,11 @@
-"""Weights that were drawn anew: unrelated numbers of the same distribution."""
+"""Weights that were drawn anew: uncorrelated numbers of about the same spread."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from viaduct.comparison.causes.reduction import correlation
 from viaduct.comparison.rows import Cause, Row
-from viaduct.comparison.scene import Scene
+from viaduct.comparison.scene import Scene, correlation
 
 NAME = "initialisation"
 ADVICE = (

@@ -56,12 +56,12 @@ def explain_gradient(both: Both) -> Cause | None:
     """Compare the labels that the gradients of the logits reveal."""
     if not (is_one_hot_gradient(both.left) and is_one_hot_gradient(both.right)):
         return None
-    said = "the labels, read from the gradient of the logits,"
-    return explain_offset(both.left.argmin(1), both.right.argmin(1), both.left.shape[1], said)
+    subject = "the labels, read from the gradient of the logits,"
+    return explain_offset(both.left.argmin(1), both.right.argmin(1), both.left.shape[1], subject)
 
 
 def is_one_hot_gradient(gradient_NK: Array) -> bool:
-    """Return True for softmax minus one-hot: rows that sum to zero with one negative value."""
+    """Return True for softmax minus one-hot: rows that sum to about zero, over 90 % of them with one negative value."""
     size = np.abs(gradient_NK).sum(1)
     balanced = np.abs(gradient_NK.sum(1)) <= 1e-2 * size
     return bool(np.isfinite(size).all() and balanced.all() and np.mean((gradient_NK < 0).sum(1) == 1) > 0.9)

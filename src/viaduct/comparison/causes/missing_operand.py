@@ -57,7 +57,7 @@ def describe_relation(both: Both, operand: Array) -> str:
 
 
 def fits_left(both: Both, prediction: Array, seen: Array, clipped: bool) -> bool:
-    """Return True if the prediction equals the left side wherever a ReLU has not clipped it."""
+    """Return True if the prediction explains 90 % of the difference, behind a ReLU where it is open."""
     if not clipped:
         return explained_share(prediction, both) > ENOUGH
     open_ = seen > 0

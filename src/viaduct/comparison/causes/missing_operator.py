@@ -1,6 +1,6 @@
-"""An operator that does nothing, or is not there: the left is its own input, or lacks a ReLU or a bias.
+"""An operator that does nothing, or is missing: the left output is its own input, or a ReLU or a bias is missing.
 
-Also reported where an operator of the right side has no partner on the left and stands just before the origin.
+Also reported if an operator of the right side without a partner on the left comes just before the origin.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ def describe_missing_bias(scene: Scene, both: Both) -> str:
 
 
 def explain_by_unmatched(scene: Scene) -> Cause | None:
-    """Report an operator of the right, without partner, just before the origin."""
-    order = scene.row.stored.order
-    alone = [
+    """Report an operator of the right, without partner, at most two places before the origin."""
+    order, moment = scene.row.stored.order, (scene.origin.step, scene.origin.rank)
+    unmatched = [
         row
         for row in scene.rows
-        if row.pair.left is None and row.stored.step == scene.origin.step and 0 <= order - row.stored.order <= 2
+        if row.pair.left is None and (row.stored.step, row.stored.rank) == moment and 0 <= order - row.stored.order <= 2
     ]
-    if not alone:
+    if not unmatched:
         return None
-    evidence = f"{alone[-1].op} of the right side has no partner on the left, just before {scene.origin.op}"
+    evidence = f"{unmatched[-1].op} of the right side has no partner on the left, just before {scene.origin.op}"
     return Cause(NAME, 0.6, evidence, ADVICE)

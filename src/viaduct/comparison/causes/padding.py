@@ -91,7 +91,7 @@ def margins(both: Both) -> tuple[int, int]:
 
 
 def explain_border(both: Both) -> Cause | None:
-    """Report differences that lie along the border only."""
+    """Report differences that lie along the border only; those below a thousandth of the largest do not count."""
     height, width = both.left.shape[2:]
     worst = np.abs(both.left.astype(np.float64) - both.right).max((0, 1))
     differs = worst > 1e-3 * float(worst.max())
@@ -100,5 +100,8 @@ def explain_border(both: Both) -> Cause | None:
     deepest = int(depth[differs].max()) + 1 if differs.any() else 0
     if not deepest or deepest > min(height, width) // 4 or min(height, width) < 4:
         return None
-    evidence = f"all differences lie within {deepest} cells of the border of the {height}x{width} image"
+    evidence = (
+        f"all differences above a thousandth of the largest lie within {deepest} cells of the border of the "
+        f"{height}x{width} image"
+    )
     return Cause(NAME, 0.85, evidence, ADVICE)

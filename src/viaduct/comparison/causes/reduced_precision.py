@@ -1,7 +1,7 @@
 """The operator computed, or stored its result, in a shorter format: half precision or TF32.
 
-Two signs: every value of the left is a number of the shorter format and lies within one rounding of the right; or the
-layer computed again from inputs and weights rounded to the shorter format gives the left side's numbers.
+Two signs: every value of the left is a number of the shorter format, and nearly all lie within one rounding of the
+right; or the layer computed again from inputs and weights rounded to the shorter format gives most of the difference.
 """
 
 from __future__ import annotations
@@ -26,15 +26,18 @@ def find_cause(scene: Scene) -> Cause | None:
         return None
     for grid in HALVES:
         if is_one_rounding(both.left, both.right, grid):
-            evidence = f"every value on the left is a {grid.name} number within one rounding of the right side's"
+            evidence = (
+                f"every value on the left is a {grid.name} number, and nearly all are within one rounding of the right "
+                "side's"
+            )
             return Cause(NAME, 0.9, evidence, ADVICE)
     replay = replay_origin(scene)
     return None if replay is None else explain_by_replay(replay)
 
 
 def explain_by_replay(replay: Replay) -> Cause | None:
-    # TF32 has float16's mantissa: of float32 tensors within float16's range both explain the same.
     """Report rounding of input and weights that gives the left side's output."""
+    # TF32 has float16's mantissa: of float32 tensors within float16's range both explain the same. TF32 comes first.
     for grid in (TF32, FLOAT16, BFLOAT16):
         x, weight = grid.round(replay.x_NCHW), grid.round(replay.weight_OIHW)
         raw = replay.predict(x=x, weight=weight)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from viaduct.comparison.grids import FLOAT32, HALVES, Grid
 from viaduct.comparison.rows import Cause
-from viaduct.comparison.scene import Both, Scene, rms
+from viaduct.comparison.scene import Both, Scene, correlation, rms
 from viaduct.comparison.uniform import find_uniform
 
 Array = NDArray[Any]
@@ -110,10 +110,3 @@ def relative_error(both: Both) -> float:
     """Return the RMS difference relative to the right side."""
     scale = rms(both.right)
     return rms(both.left - both.right) / scale if scale else math.inf
-
-
-def correlation(a: Array, b: Array) -> float:
-    """Return the correlation coefficient of two arrays; 0 where one is constant."""
-    flat_a, flat_b = a.ravel() - a.mean(), b.ravel() - b.mean()
-    size = float(np.sqrt(flat_a @ flat_a) * np.sqrt(flat_b @ flat_b))
-    return float(flat_a @ flat_b) / size if size else 0.0

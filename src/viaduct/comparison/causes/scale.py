@@ -35,8 +35,9 @@ def find_cause(scene: Scene) -> Cause | None:
     advice = ADVICE["input" if scene.origin.kind == "input" and kind == "output" else kind]
     energy = float(np.vdot(both.right, both.right))
     factor = float(np.vdot(both.left, both.right)) / energy if energy else 0.0
-    if factor and explained_share(factor * both.right, both) > ENOUGH:
-        return Cause(NAME, 0.9, f"the left side is {factor:.6g} times the right side, everywhere", advice)
+    if factor and (share := explained_share(factor * both.right, both)) > ENOUGH:
+        evidence = f"the left side is {factor:.6g} times the right side, which explains {share:.1%} of the difference"
+        return Cause(NAME, 0.9, evidence, advice)
     return explain_by_channel(both, advice) if both.left.ndim == 4 else None
 
 

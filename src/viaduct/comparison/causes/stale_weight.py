@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from viaduct.comparison.causes.reduction import correlation
 from viaduct.comparison.replay import replay_origin
 from viaduct.comparison.rows import Cause, Row
-from viaduct.comparison.scene import Both, Scene, rms
+from viaduct.comparison.scene import Both, Scene, correlation, rms
 
 NAME = "stale weight"
 ADVICE = (
@@ -54,7 +53,7 @@ def explain_zero_update(both: Both) -> Cause | None:
 
 
 def explain_earlier_value(scene: Scene, both: Both) -> Cause | None:
-    """Report a weight that equals its value at an earlier step, or resembles the other side's."""
+    """Report a weight that equals its value at an earlier step, or that is correlated with the other side's."""
     for row in find_earlier_weights(scene, scene.row.stored.index):
         past = scene.load_row(row)
         if past is None:
@@ -69,10 +68,11 @@ def explain_earlier_value(scene: Scene, both: Both) -> Cause | None:
                     f"at step {scene.origin.step} the {side} side still holds the weight of step {row.stored.step}"
                 )
                 return Cause(NAME, 0.97, evidence, ADVICE)
-    akin = correlation(both.left, both.right)
-    if akin < 0.9:
+    similarity = correlation(both.left, both.right)
+    if similarity < 0.9:
         return None
-    return Cause(NAME, 0.5, f"correlation {akin:.4f} between the sides: the same weight at another time", ADVICE)
+    evidence = f"correlation {similarity:.4f} between the sides, as between the same weight at different steps"
+    return Cause(NAME, 0.5, evidence, ADVICE)
 
 
 def find_earlier_weights(scene: Scene, index: int) -> list[Row]:

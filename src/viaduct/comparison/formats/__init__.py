@@ -1,7 +1,7 @@
-"""The kinds of file a tensor may lie in, one file a kind, the same functions in each.
+"""File formats of tensors: one module a format, the same functions in each.
 
-    members(path)          -> {key: what the header says, or why it cannot be read}; "" in files of one tensor
-    opened(path, member)   -> a read-only array over a memory map where the file allows it
+    read_headers(path)         -> {key: what the header says, or why it cannot be read}; "" in files of one tensor
+    open_array(path, member)   -> a read-only array over a memory map where the file allows it
 
 Only headers are looked at to describe a tensor. Sizes are checked against the file before anything is mapped, and
 nothing in a file is ever executed: an array of Python objects is refused by its header.
@@ -34,7 +34,7 @@ class Header(NamedTuple):
 
     dtype: str  # float32, bfloat16 …
     shape: tuple[int, ...]
-    stored: str  # numpy's word for the bytes as they lie in the file: <f4, >i8, |b1
+    stored: str  # numpy's name of the type as it is in the file: <f4, >i8, |b1
     offset: int  # where they begin, from the start of the file or of the unpacked member
     fortran: bool = False
 
@@ -59,7 +59,7 @@ _WIDTH = re.compile(r"\d+")
 
 
 def dtype_name(descr: str) -> str | None:
-    """<f4 -> float32. None where it is no number: object, string, structured. V2 is how bfloat16 is saved."""
+    """Return float32 for <f4, bfloat16 for V2 (as it is saved); None for objects, strings and structures."""
     match = _PLAIN.fullmatch(descr)
     if match is None:
         return None
@@ -70,7 +70,7 @@ def dtype_name(descr: str) -> str | None:
 
 
 def map_array(path: Path, header: Header, base: int = 0) -> Array:
-    """The tensor over a read-only map of its file. `base`: where the member begins that the offset counts from."""
+    """Return a read-only array over a map of the file. `base`: where the member begins to which the offset belongs."""
     start, dtype = base + header.offset, _numpy_type(header)
     try:
         with open(path, "rb") as file:
@@ -94,7 +94,7 @@ def _bytes_of(file: Any, start: int, size: int) -> memoryview | bytes:
 
 
 def from_bytes(data: bytes, header: Header) -> Array:
-    """The tensor out of an unpacked member, which holds exactly the header and the tensor."""
+    """Return the tensor of an unpacked member, which holds the header and the tensor."""
     return shape_array(np.frombuffer(data, _numpy_type(header), header.values, header.offset), header)
 
 
@@ -115,7 +115,7 @@ def _width(stored: str) -> int:
 
 
 def stamp(path: Path) -> tuple[int, int]:
-    """Size and time of change: what was learned of a file counts while these stay. Pipes and devices are refused."""
+    """Return size and time of change, a cache's key for what was read of the file. Pipes and devices are refused."""
     try:
         found = os.stat(path)
     except OSError as error:

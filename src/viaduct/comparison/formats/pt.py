@@ -5,8 +5,8 @@ with a reader that knows six names and refuses every other, so nothing is ever e
 and more, in every worker) is not needed. What torch wrote before 2020, and anything else unusual, goes to
 torch.load(weights_only=True).
 
-A file that comes from anybody must not take more memory than it has bytes: pickles are short, their opcodes are looked
-at before they are executed (one opcode can ask for a memo of 2^32 entries), and no member of the archive is compressed.
+An untrusted file must not take more memory than it has bytes: pickles are short, their opcodes are checked before they
+are executed (one opcode can ask for a memo of 2^32 entries), and no member of the archive is compressed.
 """
 
 from __future__ import annotations
@@ -223,7 +223,7 @@ def _check_legacy(path: Path, start: bytes) -> None:
             for _ in pickletools.genops(content):
                 if content.tell() - begin > LONGEST_FOR_TORCH:
                     raise BadData(f"{path.name} describes far more than one tensor.", AGAIN)
-    except ValueError:  # what pickletools has to say means little to anybody
+    except ValueError:  # the message of pickletools does not help the user
         why = _explain_error(RuntimeError())
         raise BadData(f"{path.name} cannot be read as a tensor: {why}") from None
 
@@ -232,7 +232,7 @@ def _load_with_torch(path: Path) -> Any:
     import torch
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what torch has to say about a file that somebody else made
+        warnings.simplefilter("ignore")  # torch's warnings about the file's format do not help the user
         # Files of the old kind cannot be mapped; the storages of an archive are never copied.
         return torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
 

@@ -42,7 +42,9 @@ ACCELERATORS = ("npu", "mlu", "cuda", "gpu")
 def read(path: Path) -> Side:
     """Read any known dump. Raise BadData where there is none."""
     if "\0" in str(path) or not path.exists():
-        raise BadData(f"there is no {str(path)!r}.", "Point at a dump directory, or at one .npy, .npz or .safetensors.")
+        raise BadData(
+            f"there is no {str(path)!r}.", "Point at a dump directory, or at one .npy, .npz, .safetensors or .pt file."
+        )
     for reader in READERS:
         if reader.recognise(path):
             return reader.read(path)

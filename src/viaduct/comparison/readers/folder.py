@@ -69,7 +69,7 @@ def _tensors(root: Path, name: str, alone: bool) -> list[Stored]:
 
 
 def _as_indexed(tensor: Stored, notes: list[str]) -> Stored:
-    """One file of a viaduct dump: its index knows that the bits are bfloat16, and the checksum."""
+    """Return a tensor with dtype, shape and checksum of the index, if its file lies in a viaduct dump."""
     if tensor.path is None or not viaduct.recognise(tensor.path.parent):
         return tensor
     try:
@@ -86,7 +86,7 @@ def _as_indexed(tensor: Stored, notes: list[str]) -> Stored:
 
 
 def _split_path(name: str) -> tuple[str, int, int]:
-    """The path without suffix, step and rank, and these two."""
+    """Return the path without suffix, step and rank, then the step and the rank."""
     step, rank, kept = 0, 0, []
     for part in name.removesuffix(Path(name).suffix).split("/"):
         if match := _STEP.fullmatch(part):
@@ -125,7 +125,7 @@ def _make_refused(name: str, fault: str) -> Stored:
 
 
 def _sort_naturally(tensors: list[Stored]) -> list[Stored]:
-    """Natural order stands for the order of execution, which nothing here tells."""
+    """Return the tensors in natural order of their names, which replaces the unknown order of execution."""
     order = {op: index for index, op in enumerate(sorted({tensor.op for tensor in tensors}, key=natural_key))}
     tensors = sorted(tensors, key=lambda tensor: (tensor.step, tensor.rank, order[tensor.op], tensor.parameter))
     return [replace(tensor, order=order[tensor.op]) for tensor in tensors]

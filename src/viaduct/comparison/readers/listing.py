@@ -1,7 +1,7 @@
 """Listing of a dump directory that never leaves it.
 
-A dump may come from anybody. Links that leave the folder, pipes and devices are not followed; names that a file of the
-dump speaks of count as plain names in one folder, or not at all.
+A dump may come from an untrusted source. Links that leave the folder, pipes and devices are not followed. A file name
+that the dump states is accepted only if it is a plain name in one folder.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Listing:
 
     @property
     def files(self) -> Iterator[str]:
-        """Paths relative to the root, in natural order."""
+        """Yield the paths relative to the root, in natural order."""
         for folder in sorted(self.folders, key=natural_key):
             yield from (f"{folder}/{name}" if folder else name for name in self.folders[folder])
 
@@ -125,7 +125,7 @@ def resolve_inside(folder: Path, name: object) -> Path | None:
 
 
 def load_json(path: Path) -> Any:
-    """Raises BadData with the place where it is damaged."""
+    """Return the content of a JSON file; raise BadData, with the position of the damage, if it cannot be read."""
     try:
         if (size := path.stat().st_size) > LARGEST_JSON:
             raise BadData(f"{path.name} has {size:,} bytes; at most {LARGEST_JSON:,} are read.")
@@ -141,7 +141,7 @@ def stored_file(
     path: Path, op: str, op_type: str, role: Role, index: int, *,
     order: int = 0, step: int = 0, rank: int = 0, call: int = 0, layout: str = "", member: str = "",
 ) -> Stored:  # fmt: skip
-    """A tensor described by its file's header; a header that cannot be read becomes its fault."""
+    """Return a tensor with dtype and shape from its file's header; a header that cannot be read becomes its fault."""
     try:
         (dtype, shape), fault = describe(path, member), ""
     except ViaductError as error:

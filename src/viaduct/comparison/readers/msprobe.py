@@ -291,7 +291,7 @@ def _fingerprint(tensor: Stored) -> tuple[Any, ...] | None:
 def _encloses(outer: str, inner: str, parents: Mapping[str, str]) -> bool:
     if outer == inner or inner.startswith(outer + "."):
         return outer != inner
-    for _ in range(64):  # a chain written by somebody else may be a ring
+    for _ in range(64):  # the parents in the file may form a ring
         inner = parents.get(inner, "")
         if not inner or inner == outer:
             return inner == outer

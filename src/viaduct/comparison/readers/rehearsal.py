@@ -44,7 +44,7 @@ def find_ranks(path: Path) -> dict[int, Path]:
 
 
 def read(path: Path) -> Side:
-    """Read the headers of all that a rehearsal has kept."""
+    """Read the headers of all tensors that a rehearsal recorded; raise BadData if there are none."""
     found = [tensor for number, folder in find_ranks(path).items() for tensor in read_rank(folder, number)]
     if not found:
         raise BadData(f"{str(path)!r} holds no tensors.", "The rehearsal took no step, or was ended before it could.")

@@ -40,7 +40,7 @@ def recognise(path: Path) -> bool:
 
 
 def indexes(path: Path) -> Iterator[Path]:
-    """The indexes at or below a dump, a run, a step or a rank, by step and rank."""
+    """Yield the indexes at or below a dump, a run, a step or a rank, by step and rank."""
     if (path / FILE).is_file():
         yield path / FILE
         return
@@ -194,7 +194,7 @@ def settings_of(first: Index, tensors: list[Stored]) -> dict[str, str]:
 
 
 def differing_settings(found: list[Index]) -> list[str]:
-    """Steps of one folder that were made differently: left over from another run, perhaps."""
+    """Return a note if two steps of one folder have different settings: one may be left over from another run."""
     first = found[0]
     for other in found[1:]:
         names = sorted(name for name in {*first.settings, *other.settings} if has_changed(first, other, name))
