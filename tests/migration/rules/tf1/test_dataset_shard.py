@@ -95,7 +95,9 @@ def test_a_condition_that_asks_for_more_is_left_to_a_person(condition: str) -> N
     source = HEAD + "def input_fn(ctx=None):\n    ds = tf.data.TFRecordDataset(f)\n    " + condition + "    return ds\n"
     source = source.replace("SHARD", "ds.shard(ctx.num_input_pipelines, ctx.input_pipeline_id)")
     result = migrated(source, "dataset_shard", distributed=True)
-    assert any(one.status == "manual" and "make sure that it is reached" in one.message for one in result.findings)
+    assert any(
+        one.status == "manual" and "make sure that the shard is reached" in one.message for one in result.findings
+    )
 
 
 def test_ranks_from_the_environment_when_asked_for() -> None:

@@ -74,7 +74,7 @@ def test_a_gpu_block_within_a_cpu_block_is_left_to_a_person_too(outer: str) -> N
     assert "gpu" not in result.after.decode()
     found = [one for one in result.findings if one.status == "manual"]
     assert [one.risk for one in found] == ["high"]
-    assert "on the CPU" in found[0].message
+    assert "to the CPU" in found[0].message
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,14 @@ def test_a_noise_shape_and_a_keep_prob_of_zero_are_mentioned() -> None:
     check_says("dropout", HEAD + "y = tf.nn.dropout(x, 0.5, [1, 2])\n", "advice", "noise_shape")
     check_says("dropout", HEAD + "y = tf.nn.dropout(x, rate=1.0)\n", "manual", "(0, 1]")
     second = "import tensorflow.compat.v2 as tf2\ny = tf2.nn.dropout(x, 0.1)\n"
-    check_says("dropout", second, "advice", "second place")
+    check_says("dropout", second, "advice", "second argument")
+
+
+@pytest.mark.parametrize(
+    "call", ["tf.nn.dropout(x, None, None, rate=0.1)", "tf.nn.dropout(x, None, None, 1, None, 0.1)"]
+)
+def test_a_rate_beside_positional_arguments_needs_manual_review(call: str) -> None:
+    check_says("dropout", HEAD + f"y = {call}\n", "manual", "name the arguments")
 
 
 def test_a_name_that_is_taken_gets_another() -> None:

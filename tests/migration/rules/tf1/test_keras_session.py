@@ -181,5 +181,5 @@ def test_the_session_is_set_in_the_keras_that_the_other_file_uses(style: str) ->
 
 
 def test_what_is_used_as_a_keras_model_is_named_though_nobody_sees_it_made() -> None:
-    check_says("keras_session", SCRIPT, "manual", "m is compiled and run as a Keras model is")
+    check_says("keras_session", SCRIPT, "manual", "m is compiled and run like a Keras model")
     check_noop("keras_session", "import tensorflow as tf\nimport re\nre.compile('x')\nm.fit(x, y)\n")

@@ -52,7 +52,7 @@ def test_what_is_closed_already_is_left_alone(body: str) -> None:
         ("def f(x):\n    if x:\n        s = tf.Session()\n    else:\n        s = None\n    g(s)\n", "branch"),
         ("def f():\n    s = tf.Session()\n    def g():\n        return s.run(a)\n    return g\n", "kept by g"),
         ("def f():\n    s = tf.Session()\n    return lambda: s.run(a)\n", "a lambda"),
-        ("def f():\n    s = tf.Session()\n    s.run(a)\n    del s\n", "done with"),
+        ("def f():\n    s = tf.Session()\n    s.run(a)\n    del s\n", "used for the last time"),
         (
             "def f():\n    s = tf.Session()\n    try:\n        return 1\n    finally:\n        s.run(a)\n    g()\n",
             "finally",

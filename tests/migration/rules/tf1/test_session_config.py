@@ -434,7 +434,7 @@ def test_a_comment_within_a_config_that_is_taken_out_is_there_once() -> None:
     ],
 )
 def test_a_session_that_was_kept_off_the_gpu_stays_on_the_host(source: str) -> None:
-    check_says("session_config", "import tensorflow as tf\n" + source, "manual", "off the accelerator")
+    check_says("session_config", "import tensorflow as tf\n" + source, "manual", "left on the host")
 
 
 def test_one_gpu_is_no_reason_to_stay_on_the_host() -> None:

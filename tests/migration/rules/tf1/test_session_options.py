@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from migration.checking import check_noop, check_says, migrated
 
 HEAD = "import tensorflow as tf\n"
@@ -20,6 +22,16 @@ def test_keys_that_are_set_stay_as_they_are() -> None:
     check_noop(RULE, text, precision="allow_mix_precision")
     both = NPU.format('op.parameter_map["precision_mode_v2"].s = tf.compat.as_bytes("fp16")\n')
     check_noop(RULE, both, precision="allow_mix_precision")
+
+
+@pytest.mark.parametrize(
+    ("present", "asked"), [("precision_mode_v2", "allow_mix_precision"), ("precision_mode", "mixed_float16")]
+)
+def test_a_precision_that_is_set_gets_no_second_one_beside_other_options(present: str, asked: str) -> None:
+    text = NPU.format(f'op.parameter_map["{present}"].s = tf.compat.as_bytes("fp16")\n')
+    after = migrated(text, RULE, precision=asked, fusion_switch="/f.cfg").after.decode()
+    assert "fusion_switch_file" in after
+    assert after.count("precision_mode") == 1
 
 
 def test_nothing_is_added_unless_asked_for() -> None:

@@ -71,10 +71,10 @@ def ddp(source: str = SCRIPT, rule: str = "data_parallel_ddp", **options: object
     [
         ("shuffle=True", "shuffle=batch > 1", "decided at run time"),
         ("shuffle=True", "sampler=other", "sampler of its own"),
-        ("train = DataLoader", "train = make", "no DataLoader"),
+        ("train = DataLoader", "train = make", "goes over a DataLoader"),
         ("batch_size=batch, shuffle=True", "shuffle=True, **settings", "**settings"),
         ("batch_size=batch, shuffle=True", "batch_size=None, shuffle=True", "no batch size"),
-        ("train = DataLoader", "a = train = DataLoader", "no DataLoader"),
+        ("train = DataLoader", "a = train = DataLoader", "goes over a DataLoader"),
         ("for epoch in range(args.epochs):", "while True:", "no loop over epochs"),
         ("device_ids=[0, 1])", "dim=1)", "dim 0"),
         ("nn.DataParallel(model, ", "nn.DataParallel(**kw, ", "which model"),

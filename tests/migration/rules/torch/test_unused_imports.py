@@ -19,6 +19,7 @@ def test_what_is_still_used_is_still_imported() -> None:
         "import torch\nfrom torch.cuda.amp import autocast\n",
         f"import torch\nfrom torch.cuda import nvtx\n{HELPER}nvtx.mark('a')\naccelerator.init()\n",
         f'from torch.cuda.amp import autocast\n{HELPER}__all__ = ["autocast", "accelerator"]\n',
+        f"from torch.cuda.amp import autocast\n{HELPER}__all__ = ['autocast', 'accelerator']\n",
     ],
 )
 def test_what_needs_nothing_for_the_available_card_stays(source: str) -> None:

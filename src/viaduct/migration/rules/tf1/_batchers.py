@@ -1,4 +1,4 @@
-"""Functions of TensorFlow that make batches beside Dataset.batch. Not a rule: the ledger asks the same."""
+"""Functions of TensorFlow, other than Dataset.batch, that make batches. Not a rule: the ledger uses it as well."""
 
 from __future__ import annotations
 
@@ -17,18 +17,21 @@ FEATURES = tuple(f"{home}.make_batched_features_dataset" for home in HOMES)
 CSV = tuple(f"{home}.make_csv_dataset" for home in HOMES)
 BUCKETS = tuple(f"{home}.bucket_by_sequence_length" for home in HOMES)
 SPARSE = tuple(f"{home}.dense_to_sparse_batch" for home in HOMES)
-EPOCHS = {FEATURES: 6, CSV: 10}
+EPOCHS = {FEATURES: 6, CSV: 10}  # position of num_epochs
 
 
 def is_whole(site: Site, name: str) -> bool:
-    """Return True if all batches that a call makes have one size."""
+    """Return True if all batches that a call makes have one size, as far as its arguments are written out.
+
+    A queue function counts as whole unless the keyword allow_smaller_final_batch says otherwise.
+    """
     if name in QUEUES:
-        given = site.argument("allow_smaller_final_batch")
-        return given is None or is_constant(given, False)
+        allowed = site.argument("allow_smaller_final_batch")
+        return allowed is None or is_constant(allowed, False)
     if name in FEATURES and is_constant(site.argument("drop_final_batch", 14), True):
         return True
-    for names, item in EPOCHS.items():
+    for names, position in EPOCHS.items():
         if name in names:
-            epochs = site.argument("num_epochs", item)
+            epochs = site.argument("num_epochs", position)
             return not site.has_unpacked and (epochs is None or is_constant(epochs, None))
     return False

@@ -17,19 +17,22 @@ HOOK = full_name("NPUBroadcastGlobalVariablesHook")
 
 
 def estimator_trains(site: Site) -> bool:
-    """An Estimator here, or somewhere in the project while there is no session here."""
+    """Return True if this file opens no session, and it or another file of the project makes an Estimator."""
     called, project = site.work.index.calls, site.work.project.mentions
     if any(name in called for name in SESSIONS):
         return False
     return any(name in called or name in project for name in ESTIMATORS)
 
 
-def trainable_variables(site: Site) -> str:
+def render_trainable_variables(site: Site) -> str:
     return f"{proto.tensorflow_name(site, 'trainable_variables')}()"
 
 
-def operation(site: Site, variables: str, root: str = "0") -> str:
-    """Broadcast takes a list and gives one; each variable is assigned what rank `root` holds."""
+def render_broadcast(site: Site, variables: str, root: str = "0") -> str:
+    """Return the operation that assigns each variable the value of rank `root`.
+
+    hccl's broadcast takes a list and returns a list.
+    """
     operators = site.need("hccl_ops")
     group = proto.tensorflow_name(site, "group")
     return f"{group}(*[var.assign({operators}.broadcast([var], {root})[0]) for var in {variables}])"

@@ -23,18 +23,21 @@ STOPS = (
 
 
 def needs_communication(options: Options) -> bool:
-    """Ranks are asked of hccl, which must have been started by then."""
+    """Return True if ranks come from hccl, which answers only once communication has been started."""
     return options.distributed and options.rank == NPU.backend
 
 
 def asks_for_ranks(site: Site) -> bool:
-    """Return True if this file, or one that it imports, does or will once it is migrated."""
+    """Return True if this file, or one that it imports, asks hccl for ranks, or will once it is migrated."""
     here = any(name.startswith(COLLECTIVES) for name in site.work.index.calls)
     return here or bool(site.work.project.reaches(site.work.path) & asking_files(site))
 
 
 def asking_files(site: Site) -> set[str]:
-    """Files that ask for ranks, and those that run an initialiser in a program that trains: they will broadcast."""
+    """Return the files that ask for ranks, and in a program that trains those that mention an initialiser.
+
+    The latter will broadcast.
+    """
     project = site.work.project
     if not project.reaches(site.work.path) & project.training_files:
         return project.rank_files
@@ -48,7 +51,10 @@ def is_started(site: Site) -> bool:
 
 
 def define_helper(site: Site, near: ast.stmt) -> str:
-    """The seed's function that gives a session and the operation that starts communication; its name."""
+    """Return the name of the function that makes a session and the operation that starts communication.
+
+    The function is written before the top-level statement around `near` if the file has none.
+    """
     present = defined_helper(site)
     if present is not None:
         return present
@@ -56,7 +62,7 @@ def define_helper(site: Site, near: ast.stmt) -> str:
     body, unit = site.source.tree.body, site.source.indent_unit
     top = next(parent for parent in [near, *site.source.ancestors(near)] if parent in body)
     position = body.index(top)
-    lines = ["", "", f"def {name}():", *(f"{unit}{line}".rstrip() for line in helper_body(site))]
+    lines = ["", "", f"def {name}():", *(f"{unit}{line}".rstrip() for line in render_helper_body(site))]
     if position:
         site.edit.insert_after(body[position - 1], lines)
     else:
@@ -64,7 +70,7 @@ def define_helper(site: Site, near: ast.stmt) -> str:
     return name
 
 
-def helper_body(site: Site) -> list[str]:
+def render_helper_body(site: Site) -> list[str]:
     rewrite = "config.graph_options.rewrite_options"
     if not proto.tensorflow_prefix(site):
         proto.module_name(site, "tensorflow", "tf")
@@ -87,7 +93,7 @@ def starts_communication(site: Site, function: ast.AST) -> bool:
 
 
 def defined_helper(site: Site) -> str | None:
-    """A function of this file that starts communication and returns it."""
+    """Return the name of the top-level function that starts communication, or of one that a rule has just written."""
     for node in site.source.tree.body:
         if isinstance(node, ast.FunctionDef) and starts_communication(site, node):
             return node.name

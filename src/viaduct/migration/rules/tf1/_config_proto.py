@@ -38,16 +38,16 @@ def tensorflow_prefix(site: Site) -> str:
 
 
 def tensorflow_name(site: Site, name: str) -> str:
-    """`tf.ConfigProto` as this file would write it; imported by name where the file has no `tf`."""
+    """Return `tf.ConfigProto` as this file would write it; import it by name where the file has no `tf`."""
     prefix = tensorflow_prefix(site)
     return prefix + name if prefix else site.work.need("tensorflow", name)
 
 
 def module_name(site: Site, module: str, alias: str = "") -> str:
-    """The local name of a whole module, which is imported if it is not."""
-    known = site.work.names.local(module)
-    if known is not None:
-        return known
+    """Return the local name of a whole module; add its import if the file has none."""
+    imported = site.work.names.local(module)
+    if imported is not None:
+        return imported
     local = alias or module
     local = local if local not in site.work.names.used_names else site.free_name(f"npu_{local}")
     site.work.needed[local] = module
@@ -57,23 +57,23 @@ def module_name(site: Site, module: str, alias: str = "") -> str:
 
 
 def rewriter_config(site: Site) -> str:
-    """`RewriterConfig`, through the module rewriter_config_pb2 where the file imports that instead."""
+    """Return `RewriterConfig`, through the module rewriter_config_pb2 where the file imports that instead."""
     module = site.work.names.local(REWRITER) if "rewriter_config_pb2" in site.source.text else None
     return f"{module}.RewriterConfig" if module else site.need("RewriterConfig")
 
 
 def as_bytes(site: Site, text: str) -> str:
-    """A string for a field of bytes."""
+    """Return an expression of a string as bytes, for a field of bytes."""
     quoted = f'"{text}"' if text.isascii() and not set(text) & set('"\\') else repr(text)
     alias = tensorflow_prefix(site).removesuffix("compat.v1.")
     return f"{alias}compat.as_bytes({quoted})" if alias else f"{quoted}.encode()"
 
 
 def local_name(site: Site, at: ast.AST, wanted: str) -> str:
-    """A name that is free in the function around `at`, or in the whole file at module level."""
+    """Return a name that is free in the function around `at`, or in the whole file at module level, and take it."""
     function = site.source.function(at)
     if function is None:
-        return wanted if fresh(site, wanted) else site.free_name(f"npu_{wanted}")
+        return wanted if take_name(site, wanted) else site.free_name(f"npu_{wanted}")
     taken = {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}
     taken |= {node.arg for node in ast.walk(function) if isinstance(node, ast.arg)}
     candidates = [wanted, f"npu_{wanted}", *(f"npu_{wanted}_{number}" for number in range(2, 100))]
@@ -85,8 +85,8 @@ def local_name(site: Site, at: ast.AST, wanted: str) -> str:
     return name
 
 
-def fresh(site: Site, wanted: str) -> bool:
-    """Takes the name if nothing in the file has it."""
+def take_name(site: Site, wanted: str) -> bool:
+    """Return True if nothing in the file has the name; it counts as used from now on."""
     free = wanted not in site.work.names.used_names
     site.work.names.used_names.add(wanted)
     return free
@@ -95,8 +95,11 @@ def fresh(site: Site, wanted: str) -> bool:
 # ---- statements
 
 
-def filling(site: Site, config: str, at: ast.AST) -> list[str]:
-    """The statements that make a ConfigProto the accelerator's; NpuOptimizer exists once npu_bridge is imported."""
+def fill_statements(site: Site, config: str, at: ast.AST) -> list[str]:
+    """Return the statements that make a session with this ConfigProto run on the accelerator.
+
+    They need an import of npu_bridge, which registers NpuOptimizer.
+    """
     site.work.effects.add(REGISTERS)
     custom = local_name(site, at, "custom_op")
     rewrite = f"{config}.graph_options.rewrite_options"
@@ -109,19 +112,24 @@ def filling(site: Site, config: str, at: ast.AST) -> list[str]:
 
 
 def starts_line(site: Site, statement: ast.stmt) -> bool:
-    """Return True if nothing stands before a statement on its line, so that lines may be put before or behind it."""
+    """Return True if nothing stands before a statement on its line, so that lines may be put before it."""
     start = site.source.span(statement)[0]
     return not site.source.text[site.source.line_start(start) : start].strip(" \t\f\ufeff")
 
 
 def ends_line(site: Site, statement: ast.stmt) -> bool:
+    """Return True if no semicolon follows a statement on its line, so that lines may be put behind it."""
     end = site.source.span(statement)[1]
     following = next(site.source.tokens_from(end), None)
     return following is None or following.text != ";" or following.start > site.source.line_stop(end)
 
 
 def hoisting_place(site: Site, node: ast.AST) -> ast.stmt | None:
-    """The statement before which new ones may be put for an expression; None where they would run at another time."""
+    """Return the statement before which statements for an expression may be put.
+
+    None where they would run at another time or bind an attribute of a class, and where no line can be put before it:
+    an `elif`, a statement behind a semicolon.
+    """
     for parent in site.source.ancestors(node):
         if isinstance(parent, ast.Lambda | Comprehension):
             return None
@@ -138,47 +146,53 @@ def is_elif(site: Site, statement: ast.stmt) -> bool:
 
 
 def binds_what_it_uses(statement: ast.stmt, value: ast.expr) -> bool:
-    """Return True if the expression needs a name that its own statement binds: `with open(f) as g,
-    Session(config=C(g))`.
+    """Return True if the value reads a name that its own statement binds.
+
+    `with open(f) as g, Session(config=C(g))` is an example.
     """
     bound = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     return any(isinstance(node, ast.Name) and node.id in bound for node in ast.walk(value))
 
 
-# ---- what a config is
+# ---- variables that hold a config
 
 
 @dataclass(frozen=True)
-class Held:
-    """A variable or an attribute that holds a ConfigProto: its text and the statements that assign it."""
+class ConfigVariable:
+    """A variable or an attribute of self that is used as a config, with all its assignments."""
 
     text: str
-    parts: tuple[str, ...]
+    parts: tuple[str, ...]  # of the text: ("config",), ("self", "config")
     assigned: list[ast.stmt]
     values: list[ast.expr]
 
 
-def held(site: Site, node: ast.expr) -> Held | None:
-    """All assignments of a name or of `self.x`; None if it is bound in some other way too."""
+def find_variable(site: Site, node: ast.expr) -> ConfigVariable | None:
+    """Return a name or `self.x` with all its assignments.
+
+    None for any other expression, and for a name that is also bound otherwise, as a parameter is.
+    """
     if isinstance(node, ast.Name):
         bound = site.work.names.lookup(node.id, site.work.names.scope_of(node))
-        values = [what for what in bound or [] if isinstance(what, ast.expr)]
+        values = [binding for binding in bound or [] if isinstance(binding, ast.expr)]
         if not bound or len(values) != len(bound):
             return None
-        return Held(node.id, (node.id,), [site.source.statement(value) for value in values], values)
+        return ConfigVariable(node.id, (node.id,), [site.source.statement(value) for value in values], values)
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
         assigned = list(attribute_assignments(site, node))
-        return Held(site.text(node), ("self", node.attr), list(assigned), [inner.value for inner in assigned])
+        values = [inner.value for inner in assigned]
+        return ConfigVariable(site.text(node), ("self", node.attr), list(assigned), values)
     return None
 
 
 def attribute_assignments(site: Site, node: ast.Attribute) -> Iterator[ast.Assign]:
+    """Yield the assignments to the same attribute of self in the class around a node."""
     owner = next((parent for parent in site.source.ancestors(node) if isinstance(parent, ast.ClassDef)), None)
     for inner in ast.walk(owner) if owner else ():
         if (
             isinstance(inner, ast.Assign)
             and len(inner.targets) == 1
-            and chain(site, inner.targets[0]) == ("self", node.attr)
+            and field_path(site, inner.targets[0]) == ("self", node.attr)
         ):
             yield inner
 
@@ -187,8 +201,12 @@ def is_config_proto(site: Site, node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and site.qualified(node.func) in CONFIG_PROTO
 
 
-def chain(site: Site, node: ast.AST, depth: int = 0) -> tuple[str, ...]:
-    """`config.graph_options.rewrite_options` as its parts; a name that stands for part of a proto is spelled out."""
+def field_path(site: Site, node: ast.AST, depth: int = 0) -> tuple[str, ...]:
+    """Return `config.graph_options.rewrite_options` as its parts, and () for anything but a dotted name.
+
+    A name that was assigned a field of a config, or an entry added to one, is spelled out: `custom_op` stands for
+    `config.graph_options.rewrite_options.custom_optimizers`.
+    """
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)
@@ -199,13 +217,13 @@ def chain(site: Site, node: ast.AST, depth: int = 0) -> tuple[str, ...]:
     if isinstance(origin, ast.Call) and isinstance(origin.func, ast.Attribute) and origin.func.attr == "add":
         origin = origin.func.value
     if isinstance(origin, ast.Attribute) and depth < 5:
-        before = chain(site, origin, depth + 1)
+        before = field_path(site, origin, depth + 1)
         return (*before, *reversed(parts)) if before else ()
     return (node.id, *reversed(parts))
 
 
-def adding_statement(site: Site, config: Held, node: ast.expr) -> ast.stmt | None:
-    """The statement that adds a custom optimizer to this very config."""
+def adding_statement(site: Site, config: ConfigVariable, node: ast.expr) -> ast.stmt | None:
+    """Return the first statement that adds a custom optimizer to this very config, if there is one."""
     return adding_statements(site).get((config.parts, variable_of(site, config.parts, node)))
 
 
@@ -214,33 +232,36 @@ def adding_statements(site: Site) -> dict[tuple[tuple[str, ...], object], ast.st
     """Return, for each config, the first statement that adds a custom optimizer to it."""
     found: dict[tuple[tuple[str, ...], object], ast.stmt] = {}
     for node in site.source.attributes.get("custom_optimizers", ()):
-        parts = chain(site, node)
+        parts = field_path(site, node)
         if parts[-3:] == ("graph_options", "rewrite_options", "custom_optimizers") and len(parts) > 3:
             config = parts[:-3]
             found.setdefault((config, variable_of(site, config, node)), site.source.statement(node))
     return found
 
 
-def carries_npu_optimizer(site: Site, config: Held, node: ast.expr) -> bool:
-    """Return True if some statement adds a custom optimizer to this very config."""
+def carries_npu_optimizer(site: Site, config: ConfigVariable, node: ast.expr) -> bool:
+    """Return True if a statement adds a custom optimizer, whichever it is, to this very config.
+
+    True as well if the config comes from the vendor's npu_config_proto.
+    """
     made = any(site.values.kind(value) == "npu_config_proto" for value in config.values)
     return made or adding_statement(site, config, node) is not None
 
 
-def same_variable(site: Site, config: Held, left: ast.AST, right: ast.AST) -> bool:
+def same_variable(site: Site, config: ConfigVariable, left: ast.AST, right: ast.AST) -> bool:
     return variable_of(site, config.parts, left) == variable_of(site, config.parts, right)
 
 
 def variable_of(site: Site, parts: tuple[str, ...], node: ast.AST) -> object:
-    """Return what tells a variable from others of its name: the class of `self`, else what is bound to it there."""
+    """Return what tells a variable from others of its name: the class of `self`, else the list of its bindings."""
     if parts[0] == "self":
         return next((parent for parent in site.source.ancestors(node) if isinstance(parent, ast.ClassDef)), None)
     names = site.work.names
     return id(names.lookup(".".join(parts), names.scope_of(node)))
 
 
-def last_setting(site: Site, config: Held, assigned: ast.stmt) -> ast.stmt:
-    """The last of the statements right behind an assignment that only set fields of the config."""
+def last_setting(site: Site, config: ConfigVariable, assigned: ast.stmt) -> ast.stmt:
+    """Return the last of the statements right behind an assignment that set or call fields of the config."""
     block, last = site.source.block(assigned), assigned
     for statement in block[block.index(assigned) + 1 :]:
         target: ast.AST | None = None
@@ -248,7 +269,7 @@ def last_setting(site: Site, config: Held, assigned: ast.stmt) -> ast.stmt:
             target = statement.targets[0]
         elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
             target = statement.value.func
-        parts = chain(site, target) if isinstance(target, ast.Attribute) else ()
+        parts = field_path(site, target) if isinstance(target, ast.Attribute) else ()
         if parts[: len(config.parts)] != config.parts or len(parts) <= len(config.parts):
             break
         last = statement

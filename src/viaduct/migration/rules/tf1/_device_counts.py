@@ -14,7 +14,8 @@ SHOWN = ("print", "info", "debug", "warning", "log")
 def is_counted(site: Site) -> bool:
     """Return True for a list of devices that decides how often something is done: towers, shards, a batch size.
 
-    No accelerator is among the GPUs, so that a loop over them would run no time. What is only shown decides nothing.
+    No accelerator is among the GPUs, so a loop over them would run zero times. list_local_devices() counts unless one
+    of its uses prints or logs it; of any other call the number counts only where len() is taken of its result.
     """
     listed = [site.node, *uses_of(site, site.node)]
     if site.name == LISTING:
@@ -23,6 +24,7 @@ def is_counted(site: Site) -> bool:
 
 
 def uses_of(site: Site, node: ast.expr) -> list[ast.expr]:
+    """Return the reads of the variable that a value is assigned to."""
     parent = site.source.parents[node]
     if isinstance(parent, ast.Assign) and len(parent.targets) == 1 and isinstance(parent.targets[0], ast.Name):
         return list(loads(site, parent.targets[0]))

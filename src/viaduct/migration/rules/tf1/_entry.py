@@ -1,4 +1,4 @@
-"""Entry of a script: its main guard, its main function. Not a rule: Keras and the life cycle share it."""
+"""Entry of a script: its main guard, its main function. Not a rule: those for Keras, life cycle and DDP share it."""
 
 from __future__ import annotations
 
@@ -17,15 +17,19 @@ def main_guard(site: Site) -> ast.If | None:
     for statement in site.source.tree.body:
         if isinstance(statement, ast.If) and isinstance(statement.test, ast.Compare):
             sides = [statement.test.left, *statement.test.comparators]
-            named = any(isinstance(side, ast.Name) and side.id == "__name__" for side in sides)
-            if named and any(isinstance(side, ast.Constant) and side.value == "__main__" for side in sides):
+            has_name = any(isinstance(side, ast.Name) and side.id == "__name__" for side in sides)
+            if has_name and any(isinstance(side, ast.Constant) and side.value == "__main__" for side in sides):
                 return statement
     return None
 
 
 @answer_once
 def main_function(site: Site) -> FunctionNode | None:
-    """Return what `app.run`, `sys.exit(main())` or a plain `main()` at module level starts, if this file defines it."""
+    """Return the function of this file that the script starts at module level.
+
+    That is the argument of the first `app.run(…)`, or of another method called `run`, or a function with "main" in its
+    name that is called: `main()`, `sys.exit(main())`.
+    """
     defined = {node.name: node for node in site.source.tree.body if isinstance(node, FunctionNode)}
     for call in module_calls(site):
         runs = site.qualified(call.func) in APP_RUN or getattr(call.func, "attr", "") == "run"
@@ -36,13 +40,13 @@ def main_function(site: Site) -> FunctionNode | None:
 
 
 def app_main(call: ast.Call) -> str:
-    """The function that app.run starts: its argument, or `main`."""
+    """Return the name of the function that app.run starts: its argument, or `main` without one."""
     given = [*call.args[:1], *(keyword.value for keyword in call.keywords if keyword.arg == "main")]
     return getattr(given[0], "id", "") if given else "main"
 
 
 def module_calls(site: Site) -> Iterator[ast.Call]:
-    """Calls that run when the script does, in order, those within the guard included."""
+    """Yield the calls that run when the script does, those within the main guard included."""
     from viaduct.migration.rules.tf1._keras import walk_executed
 
     for statement in site.source.tree.body:
@@ -51,7 +55,7 @@ def module_calls(site: Site) -> Iterator[ast.Call]:
 
 
 def first_reaching(site: Site, block: list[ast.stmt], hit: Callable[[ast.AST], bool]) -> ast.stmt | None:
-    """The first statement of a block that holds such a node, or mentions what leads to one in this file."""
+    """Return the first statement of a block that holds a hit, or mentions a function or class that leads to one."""
     leading = leading_to(site, hit)
     for statement in block:
         for node in ast.walk(statement):
@@ -61,7 +65,7 @@ def first_reaching(site: Site, block: list[ast.stmt], hit: Callable[[ast.AST], b
 
 
 def leading_to(site: Site, hit: Callable[[ast.AST], bool]) -> set[str]:
-    """Functions and classes of this file in which such a node is, or a mention of another of them."""
+    """Return the functions and classes of this file that hold a hit, or mention another that leads to one."""
     bodies = {node.name: node for node in site.source.tree.body if isinstance(node, FunctionNode | ast.ClassDef)}
     mentions = {
         name: {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)} for name, node in bodies.items()
@@ -73,7 +77,7 @@ def leading_to(site: Site, hit: Callable[[ast.AST], bool]) -> set[str]:
 
 
 def first_statement(function: FunctionNode) -> ast.stmt:
-    """Behind the docstring and `global`."""
+    """Return the first statement behind the docstring and `global`; the last one if there is no other."""
     for index, statement in enumerate(function.body):
         text = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
         if not (isinstance(statement, ast.Global) or (index == 0 and text)):

@@ -21,7 +21,7 @@ APP_RUN = ("tensorflow.app.run", "absl.app.run")
 
 
 def exits(site: Site, statements: list[ast.stmt], skip: ast.stmt | None = None) -> Iterator[ast.stmt]:
-    """Statements that leave the block: return, exit, and break or continue of a loop around it."""
+    """Yield the statements that leave the block: return, exit, and break or continue of a loop around it."""
     for statement in statements:
         if statement is not skip:
             yield from exits_of(site)(statement)
@@ -29,7 +29,7 @@ def exits(site: Site, statements: list[ast.stmt], skip: ast.stmt | None = None) 
 
 @answer_once
 def exits_of(site: Site) -> Callable[[ast.stmt], tuple[ast.stmt, ...]]:
-    """Return what finds the exits of one statement and remembers them: sessions of a block ask for the same ones."""
+    """Return a function that finds the exits of one statement, cached: sessions of a block ask for the same ones."""
     return cache(lambda statement: tuple(_exits(statement, within_loop=False)))
 
 
@@ -57,7 +57,7 @@ def is_exit(node: ast.AST) -> bool:
 
 
 def dotted_name(node: ast.AST) -> str:
-    """`sys.exit` as it is written; empty for what is no dotted name."""
+    """Return `sys.exit` as it is written; "" for anything but a dotted name."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)
@@ -78,7 +78,7 @@ def running_calls(site: Site) -> list[ast.Call]:
 
 
 def ends(statement: ast.stmt) -> bool:
-    """Return True if nothing behind it can run."""
+    """Return True if nothing behind a statement in its block can run."""
     if is_exit(statement):
         return True
     if isinstance(statement, ast.Return | ast.Raise | ast.Break | ast.Continue):
@@ -89,7 +89,7 @@ def ends(statement: ast.stmt) -> bool:
 
 
 def is_endless(statement: ast.stmt) -> bool:
-    """`while True` without a way out of it."""
+    """Return True for a `while True` whose body has no break, continue, return or exit."""
     if not isinstance(statement, ast.While):
         return False
     test = statement.test
@@ -97,16 +97,19 @@ def is_endless(statement: ast.stmt) -> bool:
     return is_true and not any(True for inner in statement.body for _ in _exits(inner, within_loop=False))
 
 
-def at_end(site: Site, statements: list[ast.stmt], lines: list[str], skip: ast.stmt | None = None) -> None:
-    """New statements where the block ends and before each way out of it (but those within `skip`)."""
+def insert_at_exits(site: Site, statements: list[ast.stmt], lines: list[str], skip: ast.stmt | None = None) -> None:
+    """Insert lines before each exit of a block and behind its end.
+
+    With `skip`, only before the exits outside that statement: its own `finally` has the lines already.
+    """
     for statement in exits(site, statements, skip):
-        before_leaving(site, statement, lines)
+        insert_before_exit(site, statement, lines)
     if skip is None and not ends(statements[-1]):
         site.edit.insert_after(statements[-1], lines)
 
 
-def before_leaving(site: Site, statement: ast.stmt, lines: list[str]) -> None:
-    """A returned value that must be computed first is computed first."""
+def insert_before_exit(site: Site, statement: ast.stmt, lines: list[str]) -> None:
+    """Insert lines before a return or an exit; a value that needs computing is computed before them."""
     value = statement.value if isinstance(statement, ast.Return) else exit_code(statement)
     if value is None or not computes(value):
         site.edit.insert_before(statement, lines)
@@ -114,21 +117,22 @@ def before_leaving(site: Site, statement: ast.stmt, lines: list[str]) -> None:
     name = result_name(site, statement)
     site.edit.insert_before(statement, [f"{name} = {add_parentheses(site, value)}", *lines])
     site.edit.replace(*site.source.span(value), name)  # its comments have moved with it
+    returned = isinstance(statement, ast.Return)
     site.changed(
-        f"the value is computed first, then {lines[0]}, then it is returned",
-        zh=f"先计算返回值,再执行 {lines[0]},然后返回",
+        f"the value is computed first, then {lines[0]}, then it is {'returned' if returned else 'given to the exit'}",
+        zh=f"先计算{'返回值' if returned else '退出值'},再执行 {lines[0]},然后{'返回' if returned else '退出'}",
         node=statement,
     )
 
 
 def exit_code(statement: ast.stmt) -> ast.expr | None:
-    """Return what `sys.exit` or `SystemExit` is given."""
+    """Return the first argument of `sys.exit` or `SystemExit`, if there is one."""
     call = statement.value if isinstance(statement, ast.Expr) else getattr(statement, "exc", None)
     return call.args[0] if isinstance(call, ast.Call) and call.args else None
 
 
 def result_name(site: Site, statement: ast.stmt) -> str:
-    """One name for all returns of a function."""
+    """Return the name of the variable for returned values, one for all returns of a function."""
     function = site.source.function(statement)
     for mark in site.work.seen:
         if mark[:2] == ("result", function):
@@ -139,7 +143,10 @@ def result_name(site: Site, statement: ast.stmt) -> str:
 
 
 def add_parentheses(site: Site, value: ast.expr) -> str:
-    """Values that go on over several lines lose the parentheses of their return, and may need them."""
+    """Return the text of a value, in parentheses if it needs them.
+
+    A value over several lines may have stood in the parentheses of its return.
+    """
     text = site.text(value)
     try:
         alone = len(ast.parse(f"x = {text}").body) == 1
@@ -149,14 +156,16 @@ def add_parentheses(site: Site, value: ast.expr) -> str:
 
 
 def computes(value: ast.expr) -> bool:
-    quiet = ast.Name | ast.Constant | ast.Attribute | ast.Tuple | ast.List | ast.Dict | ast.expr_context
-    return not all(isinstance(node, quiet) for node in ast.walk(value))
+    """Return True if a value is more than names, attributes, constants and collections of them."""
+    simple = ast.Name | ast.Constant | ast.Attribute | ast.Tuple | ast.List | ast.Dict | ast.expr_context
+    return not all(isinstance(node, simple) for node in ast.walk(value))
 
 
 def leaves_early(site: Site, statements: list[ast.stmt]) -> bool:
     """Return True if a call among them ends the program, so that nothing behind it runs."""
-    run = [line for line in statements if not isinstance(line, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)]
-    return any(site.source.is_within(call, [statement]) for call in ending_calls(site) for statement in run)
+    definitions = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    executed = [statement for statement in statements if not isinstance(statement, definitions)]
+    return any(site.source.is_within(call, [statement]) for call in ending_calls(site) for statement in executed)
 
 
 @answer_once

@@ -16,8 +16,8 @@ def names(*functions: str) -> tuple[str, ...]:
     return tuple(f"{root}.{function}" for root in ROOTS for function in functions)
 
 
-def short(site: Site) -> str:
-    """`callbacks.MetricAverageCallback` of the qualified name."""
+def short_name(site: Site) -> str:
+    """Return the name of the site without Horovod's module: `callbacks.MetricAverageCallback`."""
     root = next(root for root in sorted(ROOTS, key=len, reverse=True) if site.name.startswith(f"{root}."))
     return site.name.removeprefix(f"{root}.")
 
@@ -27,20 +27,21 @@ def is_horovod(name: str | None) -> bool:
 
 
 def escapes(site: Site) -> list[str]:
-    """Lines of the program at which the module goes out of sight: then all of its Horovod is left as it is."""
-    known = next((mark for mark in site.work.seen if mark[0] == "escapes"), None)
-    if known is None:
-        known = ("escapes", *escapes_of(site.work.project, site.work.path))
-        site.work.seen[known] = None
-    return [str(line) for line in known[1:]]
+    """Return the places in the program at which the module Horovod goes where it cannot be followed."""
+    cached = next((mark for mark in site.work.seen if mark[0] == "escapes"), None)
+    if cached is None:
+        cached = ("escapes", *escapes_of(site.work.project, site.work.path))
+        site.work.seen[cached] = None
+    return [str(place) for place in cached[1:]]
 
 
-def is_left(site: Site) -> bool:
+def keeps_horovod(site: Site) -> bool:
+    """Return True if all Horovod of the program stays as written, because the module cannot be followed."""
     return bool(escapes(site))
 
 
 def kept_files(site: Site) -> list[str]:
-    """Files of the program that use of Horovod what has no like."""
+    """Return the files of the program that use parts of Horovod without a counterpart on the accelerator."""
     kept = site.work.project.horovod_kept
     if not kept:
         return []
@@ -55,13 +56,14 @@ def mentions(site: Site, node: ast.AST, *functions: str) -> bool:
 
 
 def replace_call(site: Site, text: str) -> bool:
-    """Put a text in the place of the whole call; not where that would swallow a comment."""
+    """Replace the whole call by a text; return False where it cannot be edited or a comment would be lost."""
     if not site.editable or site.edit.has_comment(*site.source.span(site.node)):
         return False
     site.edit.node(site.node, text)
     return True
 
 
-def by_hand(site: Site, instead: str, zh: str) -> None:
-    what = f"hvd.{short(site)}"
+def report_by_hand(site: Site, instead: str, zh: str) -> None:
+    """Report a use of Horovod that needs manual review, with what to write instead."""
+    what = f"hvd.{short_name(site)}"
     site.manual(f"{what}: by hand; {instead}", zh=f"{what}:请手工修改;{zh}", risk="high")

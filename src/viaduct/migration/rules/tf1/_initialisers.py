@@ -1,4 +1,4 @@
-"""Initialisers of all variables: whether an expression is one, and where one that is made is run. Not a rule."""
+"""Initialisers of all variables: which expressions are one, and where an initialiser is run. Not a rule."""
 
 from __future__ import annotations
 
@@ -10,17 +10,26 @@ from viaduct.migration.rule import Site
 from viaduct.migration.rules.tf1 import _optimizers as optimizers
 from viaduct.migration.rules.tf1._config_proto import attribute_assignments
 
-SOME = ("tensorflow.variables_initializer", "tensorflow.initialize_variables", "tensorflow.initializers.variables")
-EVERY = ("tensorflow.global_variables", "tensorflow.all_variables", "tensorflow.trainable_variables")
-CALLED_SO = re.compile(r"(?:^|_)init(?:s|_op|_ops|_all|_fn)?$|(?:^|_)initiali[sz](?:er|ers|e|ation|e_op|er_op)$|^init_")
-OTHERWISE = re.compile(r"iter|data|local|table|feed|hook|_ds|queue|infeed|npu|comm|system|hvd|saver|weight|config")
+LISTED_VARIABLES = (
+    "tensorflow.variables_initializer",
+    "tensorflow.initialize_variables",
+    "tensorflow.initializers.variables",
+)
+ALL_VARIABLES = ("tensorflow.global_variables", "tensorflow.all_variables", "tensorflow.trainable_variables")
+INITIALISER_NAME = re.compile(
+    r"(?:^|_)init(?:s|_op|_ops|_all|_fn)?$|(?:^|_)initiali[sz](?:er|ers|e|ation|e_op|er_op)$|^init_"
+)
+OTHER_NAME = re.compile(r"iter|data|local|table|feed|hook|_ds|queue|infeed|npu|comm|system|hvd|saver|weight|config")
 HANDLED_BY_OWNER = ("Scaffold", "Supervisor", "train")  # reported where they are made, or given the hook
 Answer = bool | None
-"""None: it may be one, and nothing shows whether it is."""
+"""Answer to the question for an initialiser; None: it may be one by its name, and nothing shows whether it is."""
 
 
 def is_initialiser(site: Site, node: ast.expr | None, depth: int = 0) -> Answer:
-    """Return True for an initialiser of all variables, made here or in another file; None where that is not shown."""
+    """Return True for an initialiser of all variables, made in this file or another of the project.
+
+    tf.variables_initializer of the trainable variables counts as well. None where only the name speaks for it.
+    """
     if node is None or depth > 6:
         return False
     if makes_initialiser(site.values, node):
@@ -35,7 +44,7 @@ def is_initialiser(site: Site, node: ast.expr | None, depth: int = 0) -> Answer:
         return any_of([is_initialiser(site, part, depth + 1) for part in (made.body, made.orelse)])
     if isinstance(made, ast.Subscript):
         key = made.slice
-        return None if isinstance(key, ast.Constant) and is_named_so(str(key.value)) else False
+        return None if isinstance(key, ast.Constant) and has_initialiser_name(str(key.value)) else False
     if isinstance(made, ast.Name):
         return is_initialising_name(site, made, depth)
     return is_initialising_attribute(site, made) if isinstance(made, ast.Attribute) else False
@@ -47,32 +56,35 @@ def any_of(answers: list[Answer]) -> Answer:
     return None if None in answers else False
 
 
-def is_named_so(name: str) -> bool:
-    return CALLED_SO.search(name.lower()) is not None and OTHERWISE.search(name.lower()) is None
+def has_initialiser_name(name: str) -> bool:
+    return INITIALISER_NAME.search(name.lower()) is not None and OTHER_NAME.search(name.lower()) is None
 
 
 def is_initialising_call(site: Site, call: ast.Call, depth: int) -> Answer:
     name = site.qualified(call.func)
     if name in GROUPS:
         return any_of([is_initialiser(site, argument, depth + 1) for argument in call.args])
-    if name in SOME:
+    if name in LISTED_VARIABLES:
         given = call.args[0] if call.args else None
-        return isinstance(given, ast.Call) and site.qualified(given.func) in EVERY
-    if is_kept(site, name) or is_kept(site, method_name(site, call.func)):
+        return isinstance(given, ast.Call) and site.qualified(given.func) in ALL_VARIABLES
+    if is_project_initialiser(site, name) or is_project_initialiser(site, method_name(site, call.func)):
         return True
     if isinstance(call.func, ast.Attribute) and name is None:
-        return None if is_named_so(call.func.attr) else False
+        return None if has_initialiser_name(call.func.attr) else False
     return False
 
 
-def is_kept(site: Site, name: str | None) -> bool:
-    """A name of the project; scripts import a neighbour by its bare name, so the end of it suffices."""
-    kept = site.work.project.initialisers
-    return name is not None and (name in kept or any(known.endswith(f".{name}") for known in kept if "." in name))
+def is_project_initialiser(site: Site, name: str | None) -> bool:
+    """Return True for a name under which the project keeps an initialiser.
+
+    Scripts import a file beside them by its bare name, so the end of a dotted name suffices.
+    """
+    names = site.work.project.initialisers
+    return name is not None and (name in names or any(full.endswith(f".{name}") for full in names if "." in name))
 
 
 def method_name(site: Site, function: ast.expr) -> str | None:
-    """`module.Class.method` of `self.method`, and of a method of an object that is made in this scope or class."""
+    """Return `module.Class.method` of `self.method`, or of a method of an object made in this scope or class."""
     if not isinstance(function, ast.Attribute):
         return None
     owner = site.values.origin(function.value)
@@ -87,7 +99,7 @@ def method_name(site: Site, function: ast.expr) -> str | None:
 
 
 def is_initialising_name(site: Site, name: ast.Name, depth: int) -> Answer:
-    if is_kept(site, site.qualified(name)):
+    if is_project_initialiser(site, site.qualified(name)):
         return True
     scope = site.work.names.scope_of(name)
     for value in site.work.names.lookup(name.id, scope) or []:
@@ -100,20 +112,22 @@ def is_initialising_name(site: Site, name: ast.Name, depth: int) -> Answer:
     if unpacked is not None:
         called, location = unpacked
         if any(
-            is_kept(site, f"{item}[{location}]") for item in (site.qualified(called), method_name(site, called)) if item
+            is_project_initialiser(site, f"{item}[{location}]")
+            for item in (site.qualified(called), method_name(site, called))
+            if item
         ):
             return True
-    return None if is_named_so(name.id) and not is_shown(site, name) else False
+    return None if has_initialiser_name(name.id) and not is_fully_bound(site, name) else False
 
 
-def is_shown(site: Site, name: ast.Name) -> bool:
-    """Return True if all that is bound to a name is in plain sight, and was no initialiser."""
+def is_fully_bound(site: Site, name: ast.Name) -> bool:
+    """Return True if only calls of known functions are bound to a name; the caller has seen that none initialises."""
     bound = site.work.names.lookup(name.id, site.work.names.scope_of(name)) or []
     return bool(bound) and all(isinstance(value, ast.Call) and site.qualified(value.func) for value in bound)
 
 
 def unpacked_from(site: Site, name: ast.Name) -> tuple[ast.expr, int] | None:
-    """The function whose result `op, name = function()` takes apart, and the place among its parts."""
+    """Return the function whose result `op, name = function()` unpacks, and the index of the name in the result."""
     around = site.work.names.scope_of(name).node
     for node in site.source.of_kind(ast.Assign):
         target = node.targets[0] if isinstance(node, ast.Assign) else None
@@ -127,36 +141,39 @@ def unpacked_from(site: Site, name: ast.Name) -> tuple[ast.expr, int] | None:
 
 def is_initialising_attribute(site: Site, node: ast.Attribute) -> Answer:
     project = site.work.project
-    if is_kept(site, site.qualified(node)):
+    if is_project_initialiser(site, site.qualified(node)):
         return True
     if isinstance(node.value, ast.Name) and node.value.id == "self":
         assigned = [inner.value for inner in attribute_assignments(site, node)]
         if assigned:
-            return any(makes_initialiser(site.values, value) or is_taken(site, value) for value in assigned)
+            return any(makes_initialiser(site.values, value) or is_built_by_call(site, value) for value in assigned)
     if f".{node.attr}" in project.initialisers:
         return None if f".{node.attr}" in project.other_attributes else True
-    return None if is_named_so(node.attr) and not node.attr.startswith("initializer") else False
+    return None if has_initialiser_name(node.attr) and not node.attr.startswith("initializer") else False
 
 
-def is_taken(site: Site, value: ast.expr) -> bool:
-    """`self.init = build_init()` of another file."""
-    return isinstance(value, ast.Call) and is_initialising_call(site, value, 5) is True
+def is_built_by_call(site: Site, value: ast.expr) -> bool:
+    """Return True for `build_init()` of `self.init = build_init()`, if the function returns an initialiser."""
+    return isinstance(value, ast.Call) and is_initialising_call(site, value, 5) is True  # one level deeper at most
 
 
-# ---- where one that is made goes
+# ---- where an initialiser goes
 
 
 def is_run_somewhere(site: Site, node: ast.expr, depth: int = 0) -> bool:
-    """Return True if it is seen where an initialiser goes: to a run, to a group, a name, an attribute, a caller."""
+    """Return True if it is seen where an initialiser goes: to a run, an attribute, a caller, another file.
+
+    Groups, collections and variables are followed. An initialiser that is made and thrown away goes nowhere: True.
+    """
     parent = site.source.parents[node]
-    text = parent if isinstance(parent, ast.keyword) else None
-    parent = site.source.parents[parent] if text is not None else parent
+    keyword = parent if isinstance(parent, ast.keyword) else None
+    parent = site.source.parents[parent] if keyword is not None else parent
     if depth > 6 or isinstance(parent, ast.Expr | ast.Return):
         return depth <= 6
     if isinstance(parent, ast.Attribute):
         return parent.attr == "run"
     if isinstance(parent, ast.Call):
-        return is_run_by(site, parent, text, node, depth)
+        return is_run_by(site, parent, keyword, node, depth)
     if isinstance(parent, ast.List | ast.Tuple | ast.IfExp | ast.Dict):
         return is_run_somewhere(site, parent, depth + 1)
     if isinstance(parent, ast.Assign) and len(parent.targets) == 1:
@@ -169,6 +186,7 @@ def is_run_somewhere(site: Site, node: ast.expr, depth: int = 0) -> bool:
 
 
 def is_run_by(site: Site, call: ast.Call, keyword: ast.keyword | None, node: ast.expr, depth: int) -> bool:
+    """Return True if a call that gets the initialiser runs it, or hands it to something that does."""
     name = site.qualified(call.func) or ""
     last = call.func.attr if isinstance(call.func, ast.Attribute) else name.rpartition(".")[2]
     if last == "run" or last in HANDLED_BY_OWNER:
@@ -178,27 +196,31 @@ def is_run_by(site: Site, call: ast.Call, keyword: ast.keyword | None, node: ast
     defined = site.work.project.functions.get(name)
     if defined is None:
         return False
-    entries = [argument.arg for argument in defined[1].args.args]
-    given = (
+    parameters = [argument.arg for argument in defined[1].args.args]
+    parameter = (
         keyword.arg
         if keyword is not None
-        else entries[call.args.index(node)]
-        if node in call.args[: len(entries)]
+        else parameters[call.args.index(node)]
+        if node in call.args[: len(parameters)]
         else ""
     )
-    return f"{name}({given})" in site.work.project.initialisers
+    return f"{name}({parameter})" in site.work.project.initialisers
 
 
 def is_taken_by_others(site: Site, target: ast.Name) -> bool:
-    """A variable of the module that other files import."""
+    """Return True for a variable of a module that other files import."""
     at_module = isinstance(site.work.names.scope_of(target).node, ast.Module)
     return at_module and bool(site.work.project.importers.get(site.work.path))
 
 
-def is_made_of_some(site: Site, node: ast.expr) -> bool:
-    """An initialiser of some variables only: `tf.variables_initializer(new_ones)`."""
+def initialises_some(site: Site, node: ast.expr) -> bool:
+    """Return True for an initialiser of some variables only: `tf.variables_initializer(new_variables)`."""
     made = site.values.origin(node)
-    return isinstance(made, ast.Call) and site.qualified(made.func) in SOME and not is_initialising_call(site, made, 0)
+    return (
+        isinstance(made, ast.Call)
+        and site.qualified(made.func) in LISTED_VARIABLES
+        and not is_initialising_call(site, made, 0)
+    )
 
 
 INITIALISER_NAMES = tuple(sorted(INITIALIZERS))

@@ -36,7 +36,7 @@ def builds(name: str | None) -> bool:
 
 
 def is_model(site: Site, node: ast.expr) -> bool:
-    """A model by its constructor, or an instance of a class of this file that derives from one."""
+    """Return True for a Keras model, told by its constructor or by a class of this file that derives from Keras's."""
     if site.values.kind(node) == "keras_model":
         return True
     made = site.values.origin(node)
@@ -51,8 +51,8 @@ def model_classes(site: Site) -> set[str]:
     }
 
 
-def runs_models(site: Site) -> list[ast.Call]:
-    """Calls of fit, evaluate, predict … on a model, and of get_session, which makes a session if there is none."""
+def find_runs(site: Site) -> list[ast.Call]:
+    """Return the calls of fit, evaluate, predict … on a model, and of get_session, which makes a missing session."""
     index = site.work.index
     calls = [call for name in RUNNING for call in index.methods.get(name, [])]
     found = [call for call in calls if isinstance(call.func, ast.Attribute) and is_model(site, call.func.value)]
@@ -60,9 +60,9 @@ def runs_models(site: Site) -> list[ast.Call]:
 
 
 def runs_eagerly(site: Site) -> bool:
-    """`model.compile(…, run_eagerly=True)`."""
-    words = [keyword for call in site.work.index.methods.get("compile", []) for keyword in call.keywords]
-    return any(text.arg == "run_eagerly" and is_true(text.value) for text in words)
+    """Return True if the file has a call `….compile(…, run_eagerly=True)`."""
+    keywords = [keyword for call in site.work.index.methods.get("compile", []) for keyword in call.keywords]
+    return any(keyword.arg == "run_eagerly" and is_true(keyword.value) for keyword in keywords)
 
 
 def is_true(value: ast.expr) -> bool:
@@ -70,15 +70,18 @@ def is_true(value: ast.expr) -> bool:
 
 
 def is_standalone(site: Site) -> bool:
-    """Return True if the file's Keras is the package of its own; of a file without any, whether the project's is."""
+    """Return True if the file uses the standalone package `keras`.
+
+    Of a file without any Keras: True if the project uses `keras` and never `tensorflow.keras`.
+    """
     here = (*site.work.index.calls, *site.work.index.references)
     used = here if any(is_keras(name) for name in here) else tuple(site.work.project.mentions)
-    own = any(name.startswith("keras.") for name in used)
-    return own and (used is here or not any(name.startswith("tensorflow.keras.") for name in used))
+    standalone = any(name.startswith("keras.") for name in used)
+    return standalone and (used is here or not any(name.startswith("tensorflow.keras.") for name in used))
 
 
 def walk_executed(statement: ast.stmt) -> Iterator[ast.AST]:
-    """Yield what runs when the statement does: not the bodies of functions and lambdas in it."""
+    """Yield the nodes that run when the statement does: not the bodies of functions and lambdas in it."""
     pending: list[ast.AST] = [statement]
     while pending:
         node = pending.pop()

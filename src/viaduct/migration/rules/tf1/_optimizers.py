@@ -34,7 +34,10 @@ FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def is_optimizer(site: Site, call: ast.AST) -> bool:
-    """A call that makes one: TensorFlow's classes and those of the project that derive from them."""
+    """Return True for a call that makes an optimizer of TensorFlow's, or of a project's class that derives from one.
+
+    Wrappers for several ranks are not meant.
+    """
     name = site.qualified(call.func) if isinstance(call, ast.Call) else None
     if name is None or name in ("tensorflow.train.Optimizer", *WRAPPERS):
         return False
@@ -45,21 +48,25 @@ def is_optimizer(site: Site, call: ast.AST) -> bool:
 
 
 def holds_optimizer(site: Site, call: ast.Call) -> bool:
-    """Return True if it is given an optimizer itself, as the averaging and clipping ones are: then that one is
-    wrapped.
+    """Return True for an optimizer that is given another one, as averaging and clipping optimizers are.
+
+    Then the inner one is wrapped.
     """
     given = [*call.args[:1], *(keyword.value for keyword in call.keywords if keyword.arg in ("opt", "optimizer"))]
     for value in given:
         bound: list[object] = [value]
         if isinstance(value, ast.Name):
             bound += site.work.names.lookup(value.id, site.work.names.scope_of(value)) or []
-        if any(isinstance(binding, ast.Call) and binding is not call and is_made(site, binding) for binding in bound):
+        if any(
+            isinstance(binding, ast.Call) and binding is not call and is_made_or_wrapped(site, binding)
+            for binding in bound
+        ):
             return True
     return False
 
 
-def is_made(site: Site, call: ast.Call) -> bool:
-    """An optimizer, or one that is wrapped already."""
+def is_made_or_wrapped(site: Site, call: ast.Call) -> bool:
+    """Return True for a call that makes an optimizer, or wraps one for several ranks."""
     return is_optimizer(site, call) or site.qualified(call.func) in WRAPPERS
 
 
@@ -76,13 +83,16 @@ def is_summed(site: Site, call: ast.AST) -> bool:
 
 
 def is_known_optimizer(site: Site, node: ast.expr, depth: int = 0) -> bool:
-    """Return True if all that it may be is an optimizer that was seen being made: those are wrapped, here or there."""
+    """Return True if every value that an expression may have is seen to be an optimizer, or a call of TensorFlow's.
+
+    Such optimizers are wrapped where they are made.
+    """
     if site.values.kind(node) in KINDS:
         return True
     if isinstance(node, ast.Call):
         name = site.qualified(node.func) or ""
-        known = is_made(site, node) or name == LOSS_SCALE or name.startswith(("tensorflow.", "keras."))
-        return known or holds_optimizer(site, node)
+        library = name == LOSS_SCALE or name.startswith(("tensorflow.", "keras."))
+        return library or is_made_or_wrapped(site, node) or holds_optimizer(site, node)
     if isinstance(node, ast.IfExp):
         return is_known_optimizer(site, node.body, depth) and is_known_optimizer(site, node.orelse, depth)
     if isinstance(node, ast.Name) and depth < 5:
@@ -97,19 +107,21 @@ def is_known_optimizer(site: Site, node: ast.expr, depth: int = 0) -> bool:
     return False
 
 
-def inside_one(site: Site) -> bool:
-    """Return True in the methods of an optimizer's own class: `self._inner.apply_gradients(…)`,
-    `super().minimize(…)`.
+def is_in_optimizer_class(site: Site) -> bool:
+    """Return True for a call within what looks like an optimizer's own class.
+
+    The call is on `self`, or stands in a method called minimize, compute_gradients or apply_gradients:
+    `self._inner.apply_gradients(…)`, `super().minimize(…)`.
     """
     function = site.source.function(site.node)
-    own = function is not None and isinstance(site.source.parents[function], ast.ClassDef)
+    in_method = function is not None and isinstance(site.source.parents[function], ast.ClassDef)
     receiver = site.node.func.value
     if isinstance(receiver, ast.Name) and receiver.id == "self":
         return True
-    return own and function is not None and function.name in USES
+    return in_method and function is not None and function.name in USES
 
 
-def takes(site: Site, call: ast.Call) -> bool:
+def trains_given_optimizer(site: Site, call: ast.Call) -> bool:
     """Return True if a call that is given an optimizer trains with it."""
     name = site.qualified(call.func)
     method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
@@ -119,19 +131,19 @@ def takes(site: Site, call: ast.Call) -> bool:
 
 
 def trains_with(site: Site, call: ast.Call, value: ast.expr) -> bool:
-    """A function of the project that applies what it is given here."""
+    """Return True if a call gives the value to a function of the project that trains with that parameter."""
     defined = site.work.project.functions.get(site.qualified(call.func) or "")
     if defined is None:
         return False
     function = defined[1]
     keyword = next((given.arg for given in call.keywords if given.value is value), None)
-    entries = [argument.arg for argument in function.args.args]
-    parameter = keyword or (entries[call.args.index(value)] if value in call.args[: len(entries)] else None)
+    parameters = [argument.arg for argument in function.args.args]
+    parameter = keyword or (parameters[call.args.index(value)] if value in call.args[: len(parameters)] else None)
     return parameter is not None and any(applies(node, parameter) for node in ast.walk(function))
 
 
 def applies(node: ast.AST, name: str) -> bool:
-    """`name.minimize(…)`."""
+    """Return True for `name.minimize(…)`, compute_gradients or apply_gradients."""
     used = node.func if isinstance(node, ast.Call) else None
     return (
         isinstance(used, ast.Attribute)
@@ -142,7 +154,7 @@ def applies(node: ast.AST, name: str) -> bool:
 
 
 def loads(site: Site, target: ast.expr) -> Iterator[ast.expr]:
-    """Yield where a variable, or an attribute of self, is read."""
+    """Yield the reads of a variable, or of an attribute within the class around it."""
     if isinstance(target, ast.Name):
         names = site.work.names
         bound = names.lookup(target.id, names.scope_of(target))

@@ -1,6 +1,6 @@
 """Questions whether a module is there: `hvd is None`, `if not hvd`. Not a rule: the Horovod rules share it.
 
-They want to know yes or no, and nothing of the module itself, so `True` can stand in its place.
+Such a question uses nothing of the module itself, so `True` can stand in the module's place.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def is_question(site: Site, name: ast.Name) -> bool:
 
 
 def borrowers(site: Site, name: str) -> Iterator[str]:
-    """Other files of the project that take the name out of this one."""
+    """Yield the other files of the project that import or read the name from this one."""
     module = PurePosixPath(site.work.path).stem
     for path, names in site.work.project.parsed.items():
         if path != site.work.path and any(takes(node, module, name) for node in names.source.nodes):
@@ -26,7 +26,7 @@ def borrowers(site: Site, name: str) -> Iterator[str]:
 
 
 def takes(node: ast.AST, module: str, name: str) -> bool:
-    """`from module import name`, or `module.name`."""
+    """Return True for `from module import name`, or `module.name`."""
     if isinstance(node, ast.ImportFrom):
         named = any(alias.name == name for alias in node.names)
         return named and (node.module or "").rpartition(".")[2] == module

@@ -1,7 +1,7 @@
 """Rank and number of ranks in a migrated script. Not a rule: sharding, Horovod and hooks share it.
 
-hccl answers only once communication has been started; what runs before that, and what is not meant for several devices,
-asks the environment, with the answers of a single process as defaults.
+hccl answers only once communication has been started. Code that runs before that, and scripts migrated without
+`--distributed`, read the environment, with the values of a single process as defaults.
 """
 
 from __future__ import annotations
@@ -35,14 +35,17 @@ RANK_CALLS = {
 
 
 def expression(site: Site, node: ast.AST, what: str) -> str | None:
-    """`get_rank_id()` or `int(os.getenv("RANK_ID", "0"))`; None where nobody can tell."""
+    """Return `get_rank_id()` or `int(os.getenv("RANK_ID", "0"))`.
+
+    None for local_size where hccl cannot be asked: no environment variable holds it.
+    """
     if asks_hccl(site, node):
         return f"{function(site, what)}()"
     return from_environment(site, what) if what in VARIABLES else None
 
 
 def function(site: Site, what: str) -> str:
-    """Return the function to call once communication has been started."""
+    """Return the local name of hccl's function, or of the vendor's helper with `--style wrapper`."""
     return site.need(HELPERS[what] if site.options.style == "wrapper" else HCCL[what])
 
 
@@ -56,7 +59,7 @@ def from_environment(site: Site, what: str) -> str:
 
 
 def runs_early(site: Site, node: ast.AST) -> bool:
-    """Return True if it runs when the file is read, and main, which starts communication, comes later."""
+    """Return True if a node runs before main, or the main guard, can have started communication."""
     scope = site.work.names.scope_of(node)
     while isinstance(scope.node, ast.ClassDef | Comprehension) and scope.outer is not None:
         scope = scope.outer
@@ -71,7 +74,7 @@ def runs_early(site: Site, node: ast.AST) -> bool:
 
 
 def is_rank_call(site: Site, node: ast.AST) -> bool:
-    """hccl, one of npu_init's helpers, or the environment."""
+    """Return True if a value comes from hccl, a helper of npu_init, or the variable RANK_SIZE or RANK_ID."""
     for inner in ast.walk(site.values.origin(node)):
         if isinstance(inner, ast.Call) and site.qualified(inner.func) in RANK_CALLS:
             return True

@@ -8,7 +8,7 @@ from viaduct.cards.tensorflow_api import full_name
 from viaduct.migration.rule import Site
 from viaduct.migration.rules.tf1._optimizers import loads
 
-# The place of `config` among the positional arguments of the ready-made estimators (TensorFlow 1.15).
+# The position of `config` among the positional arguments of the ready-made estimators (TensorFlow 1.15).
 CANNED = {
     "BaselineClassifier": 6, "BaselineEstimator": 3, "BaselineRegressor": 5,
     "BoostedTreesClassifier": 15, "BoostedTreesEstimator": 14, "BoostedTreesRegressor": 14,
@@ -20,7 +20,7 @@ INIT = full_name("npu_run_config_init")
 
 
 def for_canned(site: Site, made: ast.expr) -> bool:
-    """Return True if all that is done with a RunConfig is to give it to ready-made estimators."""
+    """Return True if a RunConfig goes to ready-made estimators and nowhere else."""
     parent = site.source.parents[made]
     if isinstance(parent, ast.Assign) and len(parent.targets) == 1 and isinstance(parent.targets[0], ast.Name):
         uses = list(loads(site, parent.targets[0]))
@@ -29,9 +29,9 @@ def for_canned(site: Site, made: ast.expr) -> bool:
 
 
 def is_converted(site: Site, made: ast.expr) -> bool:
-    """Return True for a RunConfig that the vendor's converter has seen to: all its uses go to npu_run_config_init.
+    """Return True for a RunConfig that the vendor's converter has dealt with: all its uses go to npu_run_config_init.
 
-    What that returns is of the same class, so NPUEstimator, which wants its own, is no such use.
+    That returns a RunConfig again, which NPUEstimator refuses: a result that goes there does not count.
     """
     uses = uses_of(site, made)
     return bool(uses) and all(given_to_init(site, use) for use in uses)
@@ -59,7 +59,7 @@ def is_given_to_npu_estimator(site: Site, value: ast.expr) -> bool:
 
 
 def comes_from_init(site: Site, config: ast.expr | None) -> bool:
-    """Return True for a config that npu_run_config_init has made, also where it replaces what the name held before."""
+    """Return True for a config from npu_run_config_init, also if its variable is assigned something else as well."""
     if config is None:
         return False
     made: list[object] = [site.values.origin(config)]
@@ -69,10 +69,10 @@ def comes_from_init(site: Site, config: ast.expr | None) -> bool:
 
 
 def given_to_canned(site: Site, value: ast.expr) -> bool:
-    """Return True if it is the config of a canned estimator, or on its way there through npu_run_config_init."""
+    """Return True if a value is the config of a ready-made estimator, directly or through npu_run_config_init."""
     parent = site.source.parents[value]
-    text = parent if isinstance(parent, ast.keyword) else None
-    call = site.source.parents[parent] if text is not None else parent
+    keyword = parent if isinstance(parent, ast.keyword) else None
+    call = site.source.parents[parent] if keyword is not None else parent
     if not isinstance(call, ast.Call) or value is call.func:
         return False
     name = site.qualified(call.func) or ""
@@ -81,4 +81,4 @@ def given_to_canned(site: Site, value: ast.expr) -> bool:
     position = CANNED.get(name.removeprefix("tensorflow.estimator."))
     if position is None:
         return False
-    return text.arg == "config" if text is not None else call.args.index(value) == position
+    return keyword.arg == "config" if keyword is not None else call.args.index(value) == position

@@ -1,6 +1,6 @@
 """Keepers of a session beyond the block that opened it: a caller, an object, Keras, a function called later.
 
-Not a rule: session_close asks it. A keeper is said in English and in Chinese.
+Not a rule: session_close uses it. A keeper is a phrase for the message, in English and in Chinese.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ def assigned_to(parent: ast.AST) -> ast.expr | None:
 
 
 def called_by(site: Site, parent: ast.AST) -> str:
-    """The last name of the function that gets the session as an argument."""
+    """Return the last name of the called function; "" if the parent is no call."""
     if not isinstance(parent, ast.Call):
         return ""
     return parent.func.attr if isinstance(parent.func, ast.Attribute) else getattr(parent.func, "id", "")
 
 
 def find_keeper(site: Site, use: ast.Name, depth: int = 0) -> Keeper | None:
-    """Return who keeps the session beyond its block, and how to say it; None if nobody does."""
+    """Return the phrases for what keeps the session beyond its block; None if nothing does."""
     if inner := inner_function(site, use):
         return kept_by_function(site, inner)
     child: ast.AST = use
@@ -54,7 +54,7 @@ def find_keeper(site: Site, use: ast.Name, depth: int = 0) -> Keeper | None:
 
 
 def inner_function(site: Site, use: ast.Name) -> Function | None:
-    """A function within the one that binds the name, if that is where it is used: it may be called later."""
+    """Return the nested function in which the name is used, if an outer function binds it: it may be called later."""
     scope = site.work.names.scope_of(use)
     while scope.outer is not None and use.id not in scope.bound:
         if isinstance(scope.node, Function) and isinstance(scope.outer.node, Function):
@@ -64,7 +64,7 @@ def inner_function(site: Site, use: ast.Name) -> Function | None:
 
 
 def kept_by_function(site: Site, inner: Function) -> Keeper | None:
-    """A function that is only called where it was defined keeps nothing."""
+    """Return the keeper of an inner function or lambda; None for one that is only called where it was defined."""
     if isinstance(inner, ast.Lambda):
         parent = site.source.parents[inner]
         return None if isinstance(parent, ast.Call | ast.keyword) else ("by a lambda", "lambda")

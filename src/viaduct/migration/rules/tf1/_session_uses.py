@@ -18,11 +18,11 @@ INITIALIZERS = {
         *("initialize_all_variables", "initializers.global_variables", "initializers.local_variables"),
     )
 }
-QUIET = {"graph", "graph_def", "close", "as_default", "sess_str"}
+HARMLESS = {"graph", "graph_def", "close", "as_default", "sess_str"}
 
 
 def stays_on_host(site: Site) -> bool:
-    """Return True if the session only restores, freezes or saves; then it is advice to leave it where it is."""
+    """Return True, and report it as advice, if the session only restores, freezes or saves."""
     if not only_files(site):
         return False
     site.advice(
@@ -33,6 +33,7 @@ def stays_on_host(site: Site) -> bool:
 
 
 def only_files(site: Site) -> bool:
+    """Return True if the session does nothing but read or write checkpoints and graphs."""
     name, region = opened_as(site)
     if not name:
         return False
@@ -44,7 +45,7 @@ def only_files(site: Site) -> bool:
 
 
 def opened_as(site: Site) -> tuple[str, list[ast.stmt]]:
-    """The variable that gets the session and the statements that may use it."""
+    """Return the variable that gets the session and the statements that may use it; "" if it gets no variable."""
     parent = site.source.parents[site.node]
     if isinstance(parent, ast.withitem) and isinstance(parent.optional_vars, ast.Name):
         block = site.source.parents[parent]
@@ -60,13 +61,14 @@ def uses(site: Site, region: list[ast.stmt], name: str) -> list[ast.Name]:
 
 
 def purpose(site: Site, use: ast.Name) -> str:
+    """Return what a session is used for: "files", "nothing" (closing, initialising) or "other"."""
     parent = site.source.parents[use]
     if isinstance(parent, ast.Attribute):
         call = site.source.parents[parent]
         runs = isinstance(call, ast.Call) and parent.attr == "run"
         if runs and len(call.args) == 1 and initialises(site, call.args[0]):  # type: ignore[attr-defined]
             return "nothing"
-        return "nothing" if parent.attr in QUIET else "other"
+        return "nothing" if parent.attr in HARMLESS else "other"
     call = site.source.parents[parent] if isinstance(parent, ast.keyword) else parent
     if isinstance(call, ast.Call) and use is not call.func:
         called = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")

@@ -1,4 +1,7 @@
-"""Classes of tf.distribute that spread training over several devices."""
+"""Distribution strategies of TensorFlow that the rules take out or rename. Not a rule.
+
+ParameterServerStrategy and TPUStrategy are reported by distribute_servers instead.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Name TensorFlow files in a source that is to run on every machine.
+"""Report TensorFlow files in a project that is migrated with `--to any`.
 
      import tensorflow as tf
      session = tf.Session()
@@ -19,7 +19,7 @@ EXAMPLE_OPTIONS = {"to": "any"}
 
 
 @rule.file(words=("tensorflow", "keras"))
-def name_file(site: Site) -> None:
+def report_file(site: Site) -> None:
     for node in site.source.nodes:
         if isinstance(node, ast.Import | ast.ImportFrom) and TENSORFLOW in kinds(node):
             site.unresolved(

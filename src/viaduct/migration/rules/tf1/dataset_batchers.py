@@ -1,4 +1,4 @@
-"""Let functions that make batches beside `Dataset.batch` make them of one size.
+"""Give the batches of functions other than `Dataset.batch` one size.
 
      import tensorflow as tf
     -images = tf.train.batch([image], 32, allow_smaller_final_batch=True)
@@ -7,8 +7,8 @@
     +ds = tf.data.experimental.make_batched_features_dataset("a", 32, columns, num_epochs=1, drop_final_batch=True)
 
 The accelerator compiles a graph for fixed shapes, so a shorter last batch cannot run. Readers that repeat their files
-without end (num_epochs=None) make whole batches. Buckets by sequence length have a shape each, and sparse batches no
-fixed one: they need manual review.
+without end (num_epochs=None) make whole batches. A CSV reader with num_epochs, buckets by sequence length (each has a
+shape of its own) and sparse batches (which have no fixed shape) need manual review.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ rule = Rule(__name__, spec="D1", kind="mandatory")
 
 
 @rule.call(*QUEUES)
-def fill_queue_batches(site: Site) -> None:
+def refuse_smaller_batch(site: Site) -> None:
     given = site.keyword("allow_smaller_final_batch")
     if given is None or is_whole(site, site.name):
         return
     site.edit.node(given.value, "False")
-    say_changed(site)
+    report_changed(site)
 
 
 @rule.call(*FEATURES)
@@ -39,37 +39,37 @@ def drop_final_batch(site: Site) -> None:
         )
         return
     site.set_argument("drop_final_batch", "True", 14)
-    say_changed(site)
+    report_changed(site)
 
 
 @rule.call(*CSV)
-def name_csv_reader(site: Site) -> None:
+def report_csv_reader(site: Site) -> None:
     if not is_whole(site, site.name):
         site.manual(
-            "with num_epochs the last batch is shorter, and this reader cannot drop it: leave num_epochs out and bound "
-            "the run by steps",
-            zh="指定 num_epochs 时最后一批会变短,且该接口无法丢弃:请去掉 num_epochs,改用步数限制",
+            "with num_epochs the last batch may be shorter, and this reader cannot drop it: leave num_epochs out and "
+            "bound the run by steps",
+            zh="指定 num_epochs 时最后一批可能变短,且该接口无法丢弃:请去掉 num_epochs,改用步数限制",
         )
 
 
 @rule.call(*BUCKETS)
-def name_buckets(site: Site) -> None:
+def report_buckets(site: Site) -> None:
     site.manual(
         "each bucket has a shape of its own, and the graph is compiled for fixed ones: pad all to one length and give "
-        "drop_remainder=True, or see to dynamic shapes",
+        "drop_remainder=True, or use dynamic shapes",
         zh="各桶的 shape 不同,而图按固定 shape 编译:请统一补齐到同一长度并设置 drop_remainder=True,或使用动态 shape",
     )
 
 
 @rule.call(*SPARSE)
-def name_sparse_batches(site: Site) -> None:
+def report_sparse_batches(site: Site) -> None:
     site.manual(
         "sparse batches have no fixed shape: make dense ones (padded_batch with drop_remainder=True)",
         zh="稀疏批没有固定 shape:请改为稠密批(padded_batch,drop_remainder=True)",
     )
 
 
-def say_changed(site: Site) -> None:
+def report_changed(site: Site) -> None:
     site.changed(
         "the last, shorter batch is dropped: graphs are compiled for fixed shapes",
         zh="丢弃最后不足一批的数据:图按固定 shape 编译",

@@ -1,7 +1,7 @@
-"""Point out an assertion that counts predictions.
+"""Report an assertion that compares the number of predictions with the number of examples.
 
 A pipeline that drops its last batch yields fewer predictions than there were examples, so a check that the two
-numbers are equal fails.
+numbers are equal fails. Which of the two a side is, is told by the words in it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from viaduct.migration.rule import Rule, Site
 rule = Rule(__name__, spec="D4", kind="report", last=True)
 
 RESULTS = ("pred", "result", "output", "num_written", "written_lines", "lines")
-GIVEN = ("example", "num_actual", "num_predict", "input", "sample", "features")
+EXAMPLES = ("example", "num_actual", "num_predict", "input", "sample", "features")
 
 
 @rule.node(ast.Assert, words=("tensorflow",))
@@ -33,8 +33,10 @@ def report_count(site: Site, left: str, right: str) -> None:
     counts = [part.lower() for part in (left, right)]
     if not any("len(" in part or part.startswith("num") or "count" in part or "written" in part for part in counts):
         return
-    item, other = counts
-    if (has(item, RESULTS) and has(other, GIVEN)) or (has(other, RESULTS) and has(item, GIVEN)):
+    first, second = counts
+    if (has_any(first, RESULTS) and has_any(second, EXAMPLES)) or (
+        has_any(second, RESULTS) and has_any(first, EXAMPLES)
+    ):
         site.manual(
             f"{left} == {right} fails once the last batch is dropped: pad the input, or relax the check",
             zh=f"丢弃最后一批后 {left} == {right} 将失败:请补齐输入或放宽断言",
@@ -42,5 +44,5 @@ def report_count(site: Site, left: str, right: str) -> None:
         )
 
 
-def has(text: str, words: tuple[str, ...]) -> bool:
+def has_any(text: str, words: tuple[str, ...]) -> bool:
     return any(fragment in text for fragment in words)

@@ -5,14 +5,14 @@
     -ds = ds.batch(32)
     +ds = ds.batch(32, drop_remainder=True)
 
-The accelerator compiles a graph for fixed shapes, so a shorter last batch cannot run. Only datasets are meant: a
-`.batch()` of something else, and the queue functions `tf.train.batch`, are left alone. A value that is handed in from
-outside is set here, unless every call in the project passes it in plain sight: then those literals are better changed,
-and the finding says so. In a pipeline for evaluation or prediction the examples of the last batch are lost; that is
-mentioned, and needs manual review where the data is seen to go to an Estimator's predict(). With `--pad-predict` a
-prediction's last batch is filled up instead: `ds.batch(n)` becomes
-`ds.concatenate(ds.repeat().take(n - 1)).batch(n, drop_remainder=True)`, which yields every example and at most n - 1 of
-the first ones once more at the end.
+The accelerator compiles a graph for fixed shapes, so a shorter last batch cannot run. Only datasets are meant, by
+batch, padded_batch and map_and_batch: a `.batch()` of something else is left alone, and one of an object that only
+looks like a dataset is reported. A value that comes from a parameter is replaced as well; where every call in the
+project passes a literal for it, the finding names those calls, which may be changed instead. In a function that is
+named for evaluation or prediction the examples of the last batch are lost; that is mentioned, and needs manual review
+where the data is seen to go to an Estimator's predict(). With `--pad-predict` a prediction's last batch is filled up
+instead: `ds.batch(n)` becomes `ds.concatenate(ds.repeat().take(n - 1)).batch(n, drop_remainder=True)`, which yields
+every example and at most n - 1 of the first ones once more at the end.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from viaduct.migration.rule import Rule, Site
 rule = Rule(__name__, spec="D1 D2 D3", kind="mandatory")
 
 POSITIONS = {"batch": 1, "padded_batch": 3}
-USUAL = {"shuffle", "repeat", "prefetch", "flat_map"}  # datasets have them, though not TensorFlow's alone
+DATASET_METHODS = {"shuffle", "repeat", "prefetch", "flat_map"}  # other libraries' datasets have them as well
 RUNS = ("train", "evaluate", "predict")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 NOT_TRAINING = ("eval", "predict", "test", "infer", "valid", "serving")
@@ -36,7 +36,7 @@ NOT_TRAINING = ("eval", "predict", "test", "infer", "valid", "serving")
 def drop_remainder(site: Site) -> None:
     receiver = site.values.kind(site.node.func.value)
     if receiver == "dataset":
-        force_true(site, POSITIONS[site.name])
+        set_drop_remainder(site, POSITIONS[site.name])
     elif receiver is None and looks_like_dataset(site):
         site.manual(
             f"`.{site.name}` may be a dataset's: if it is, it needs drop_remainder=True",
@@ -48,18 +48,18 @@ def drop_remainder(site: Site) -> None:
     "tensorflow.data.experimental.map_and_batch",
     "tensorflow.contrib.data.map_and_batch",
 )
-def map_and_batch(site: Site) -> None:
-    force_true(site, 3)
+def drop_remainder_of_map(site: Site) -> None:
+    set_drop_remainder(site, 3)
 
 
-def force_true(site: Site, position: int) -> None:
+def set_drop_remainder(site: Site, position: int) -> None:
     present = site.argument("drop_remainder", position)
     if isinstance(present, ast.Constant) and present.value is True:
         return
     if not site.editable or (site.has_unpacked and present is None):
         site.manual(
-            "arguments are unpacked here: make sure that drop_remainder is True",
-            zh="此处参数为解包形式:请确认 drop_remainder 为 True",
+            "arguments are unpacked here, or the call stands in an f-string: make sure that drop_remainder is True",
+            zh="此处参数为解包形式,或位于 f-string 中:请确认 drop_remainder 为 True",
         )
         return
     site.set_argument("drop_remainder", "True", position)
@@ -67,8 +67,8 @@ def force_true(site: Site, position: int) -> None:
         "the last, shorter batch is dropped: graphs are compiled for fixed shapes",
         zh="丢弃最后不足一批的数据:图按固定 shape 编译",
     )
-    handed_in(site, present)
-    if not (site.options.pad_predict and predicting(site)):
+    advise_parameter(site, present)
+    if not (site.options.pad_predict and is_for_prediction(site)):
         report_lost_examples(site)
     elif is_shared(site):
         site.manual(
@@ -84,37 +84,36 @@ def force_true(site: Site, position: int) -> None:
         )
 
 
-def predicting(site: Site) -> bool:
-    """Evaluation is not meant: examples that count twice would change its result."""
+def is_for_prediction(site: Site) -> bool:
+    """Return True for a pipeline that predicts, by its function's name or by a predict() that it feeds.
+
+    Evaluation is not meant: examples that count twice would change its result.
+    """
     function = site.source.function(site.node)
     named = function is not None and any(text in function.name.lower() for text in ("predict", "infer", "serving"))
-    return named or "predict" in fed_by(site)
+    return named or "predict" in runs_fed(site)
 
 
-def fed_by(site: Site) -> set[str]:
-    """Return which of train, evaluate and predict get what the function around the site makes, as far as calls
-    show it.
-    """
+def runs_fed(site: Site) -> set[str]:
+    """Return which of train, evaluate and predict get the data of the functions around the site, as calls show it."""
     found: set[str] = set()
     for parent in site.source.ancestors(site.node):
         if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
-            found |= fed_function(site.work.project, site.work.names.own, parent, set())
-        elif (run := run_of(site, parent)) is not None:
+            found |= runs_fed_by_function(site.work.project, site.work.names.own, parent, set())
+        elif (run := estimator_run(site, parent)) is not None:
             found.add(run)  # a lambda that makes its data on the spot
     return found
 
 
-def run_of(site: Site, node: ast.AST) -> str | None:
+def estimator_run(site: Site, node: ast.AST) -> str | None:
     """Return which of train, evaluate and predict of an Estimator a node calls; None for anything else."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr not in RUNS:
         return None
     return node.func.attr if site.values.kind(node.func.value) in ("estimator", "npu_estimator") else None
 
 
-def fed_function(project: Project, module: str, function: Function, seen: set[str]) -> set[str]:
-    """Return which of train, evaluate and predict get what a function makes: itself, or through functions that
-    call it.
-    """
+def runs_fed_by_function(project: Project, module: str, function: Function, seen: set[str]) -> set[str]:
+    """Return which of train, evaluate and predict get the data of a function, directly or through its callers."""
     name = f"{module}.{function.name}"
     if name in seen:
         return set()
@@ -123,20 +122,21 @@ def fed_function(project: Project, module: str, function: Function, seen: set[st
     for path, call in project.calls.get(name, ()):
         if (caller := project.parsed.get(path)) is not None:
             around = (parent for parent in caller.source.ancestors(call) if isinstance(parent, Function))
-            found = found.union(*(fed_function(project, caller.own, ancestor, seen) for ancestor in around))
+            found = found.union(*(runs_fed_by_function(project, caller.own, ancestor, seen) for ancestor in around))
     return found
 
 
 def is_shared(site: Site) -> bool:
-    return bool(fed_by(site) - {"predict"}) and "predict" in fed_by(site)
+    """Return True if predict() gets the data and another run does as well."""
+    return bool(runs_fed(site) - {"predict"}) and "predict" in runs_fed(site)
 
 
 def pad_last_batch(site: Site) -> bool:
-    """Fill up the last batch, where the batch size is a name or a number and may be written twice."""
+    """Fill up the last batch; return False where the batch size is no simple expression that may be written twice."""
     size = site.argument("batch_size", 1 if "map_and_batch" in site.name else 0)
     call: ast.AST = site.source.parents[site.node] if "map_and_batch" in site.name else site.node
     called = call.func if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) else None
-    if called is None or size is None or not is_plain(size) or (call is not site.node and called.attr != "apply"):
+    if called is None or size is None or not is_simple(size) or (call is not site.node and called.attr != "apply"):
         return False
     receiver = called.value
     text, count = site.text(receiver), site.text(size)
@@ -154,15 +154,15 @@ def pad_last_batch(site: Site) -> bool:
     return True
 
 
-def is_plain(size: ast.expr) -> bool:
-    """A name, a number, or `params["batch_size"]`."""
+def is_simple(size: ast.expr) -> bool:
+    """Return True for a name, an attribute, a literal, or `params["batch_size"]`."""
     if isinstance(size, ast.Subscript):
         return isinstance(size.value, ast.Name | ast.Attribute) and isinstance(size.slice, ast.Constant)
     return isinstance(size, ast.Name | ast.Attribute | ast.Constant)
 
 
-def handed_in(site: Site, present: ast.expr | None) -> None:
-    """D2: the value was a parameter; where do its values come from?"""
+def advise_parameter(site: Site, present: ast.expr | None) -> None:
+    """Advise on a replaced value that was a parameter of the function (D2)."""
     function = site.source.function(site.node)
     if not isinstance(present, ast.Name) or function is None:
         return
@@ -175,8 +175,8 @@ def handed_in(site: Site, present: ast.expr | None) -> None:
     where = ", ".join(f"{path}:{call.lineno}" for path, call in calls[:5])
     if literal:
         site.advice(
-            f"{present.id} is a literal at every call ({where}): changing those to True and keeping the parameter is "
-            "as good",
+            f"{present.id} is a literal at every call ({where}): passing True there and keeping the parameter would do "
+            "as well",
             zh=f"所有调用处 {present.id} 均为字面量({where}):也可改为在调用处传 True 并保留该参数",
         )
     else:
@@ -189,10 +189,10 @@ def find_argument(call: ast.Call, name: str, position: int) -> ast.expr | None:
 
 
 def report_lost_examples(site: Site) -> None:
-    """D3."""
+    """Report that evaluation or prediction loses the examples of the last batch (D3)."""
     function = site.source.function(site.node)
     name = function.name.lower() if function else ""
-    if "predict" in fed_by(site):
+    if "predict" in runs_fed(site):
         site.manual(
             "predict() gets this data: the examples of the last incomplete batch are lost; fill the input up to a "
             "multiple of the batch (--pad-predict does so where no other run shares it)",
@@ -209,7 +209,10 @@ def report_lost_examples(site: Site) -> None:
 
 
 def looks_like_dataset(site: Site) -> bool:
-    """A name that says so, or a parameter that is shuffled or repeated; another library's dataset is its own affair."""
+    """Return True for a receiver with a dataset's name, or a parameter on which other dataset methods are called.
+
+    A dataset that is known to be another library's does not count.
+    """
     receiver, methods = site.node.func.value, set()
     if site.values.is_other(receiver) or not (site.node.args or site.node.keywords):
         return False
@@ -220,7 +223,7 @@ def looks_like_dataset(site: Site) -> bool:
     if not isinstance(receiver, ast.Name):
         return False
     named = "dataset" in receiver.id.lower() or receiver.id.lower() == "ds"
-    return named or (is_parameter(site, receiver) and bool((methods | used_with(site, receiver)) & USUAL))
+    return named or (is_parameter(site, receiver) and bool((methods | used_with(site, receiver)) & DATASET_METHODS))
 
 
 def is_parameter(site: Site, name: ast.Name) -> bool:
@@ -229,7 +232,7 @@ def is_parameter(site: Site, name: ast.Name) -> bool:
 
 
 def used_with(site: Site, name: ast.Name) -> set[str]:
-    """The methods that its function calls on it."""
+    """Return the attributes of a variable that its function uses."""
     found = ast.walk(site.source.function(name) or name)
     return {
         node.attr

@@ -8,10 +8,11 @@
     -    return ds.shard(input_context.num_input_pipelines, input_context.input_pipeline_id)
     +    return ds.shard(get_rank_size(), get_rank_id())
 
-The number of pipelines and the place among them came from a strategy, from TF_CONFIG or from Horovod; here from hccl,
-or with `--rank env` and for what runs before main from RANK_SIZE and RANK_ID. Without `--distributed` it is only
-mentioned. Literal numbers and shards that go by rank already stay. A condition on the input context, which nobody
-passes without a strategy, becomes one on the number of ranks.
+The number of shards and the index came from a strategy, a TPU's context, TF_CONFIG or Horovod; on the accelerator they
+come from hccl, or with `--rank env` and in code that runs before main from RANK_SIZE and RANK_ID. Without
+`--distributed` such a shard is only mentioned. Literal numbers and shards that go by rank already stay. A condition on
+the input context, which nobody passes without a strategy, becomes one on the number of ranks. Numbers from elsewhere,
+and a shard of something that is not shown to be a dataset, need manual review.
 """
 
 from __future__ import annotations
@@ -36,21 +37,21 @@ ATTRIBUTES = {
 
 
 @rule.method("shard")
-def by_rank(site: Site) -> None:
+def shard_by_rank(site: Site) -> None:
     kind = site.values.kind(site.node.func.value)
     if kind != "dataset":
         if kind is None and not site.values.is_other(site.node.func.value):
-            perhaps(site)
+            report_possible_shard(site)
         return
     number, index = site.argument("num_shards", 0), site.argument("index", 1)
     if number is None or index is None or (is_literal(number) and is_literal(index)):
         return
     if ranks.is_rank_call(site, number) or ranks.is_rank_call(site, index):
         return
-    if horovod.is_left(site) and horovod.mentions(site, site.values.origin(number), "size", "local_size"):
+    if horovod.keeps_horovod(site) and horovod.mentions(site, site.values.origin(number), "size", "local_size"):
         return  # by Horovod's ranks, which stay
     if not (from_strategy(site, number) and from_strategy(site, index)):
-        leave(site)
+        report_unknown_numbers(site)
     elif not site.options.distributed:
         site.advice(
             "on several devices shard by rank: see --distributed", zh="多设备训练时应按 rank 切分:参见 --distributed"
@@ -59,8 +60,8 @@ def by_rank(site: Site) -> None:
         rewrite(site, number, index)
 
 
-def perhaps(site: Site) -> None:
-    """Nobody but a dataset is sharded by an input context, yet that this is one is not shown."""
+def report_possible_shard(site: Site) -> None:
+    """Report a shard by a strategy's numbers on an object that is not shown to be a dataset."""
     number, index = site.argument("num_shards", 0), site.argument("index", 1)
     if number is None or index is None or not (from_strategy(site, number) and from_strategy(site, index)):
         return
@@ -73,12 +74,15 @@ def perhaps(site: Site) -> None:
 
 
 def from_strategy(site: Site, node: ast.expr) -> bool:
-    """Return True for a number from an input context, a strategy, a run configuration or TF_CONFIG."""
+    """Return True for a number from an input context, a strategy, a run configuration, TF_CONFIG, a TPU or Horovod.
+
+    Horovod's count only where it is replaced.
+    """
     for inner in ast.walk(site.values.origin(node)):
         if isinstance(inner, ast.Attribute) and inner.attr in ATTRIBUTES:
             return True
         if isinstance(inner, ast.Call) and horovod.is_horovod(site.qualified(inner.func)):
-            return not horovod.is_left(site)
+            return not horovod.keeps_horovod(site)
         if isinstance(inner, ast.Name) and inner is not node and mentions_cluster(site, inner):
             return True
     return False
@@ -91,7 +95,7 @@ def mentions_cluster(site: Site, node: ast.Name) -> bool:
 
 def rewrite(site: Site, number: ast.expr, index: ast.expr) -> None:
     if not site.editable:
-        leave(site)
+        report_unknown_numbers(site)
         return
     size, rank = (ranks.expression(site, site.node, what) for what in ("size", "rank"))
     site.edit.node(number, size or "")
@@ -104,7 +108,7 @@ def rewrite(site: Site, number: ast.expr, index: ast.expr) -> None:
 
 
 def conditions(site: Site) -> Iterator[tuple[ast.expr, list[ast.AST]]]:
-    """Conditions on an input context that the shard is reached by, with what stands under each."""
+    """Yield the conditions on an input context that guard the shard, with the nodes under each."""
     child: ast.AST = site.node
     for parent in site.source.ancestors(site.node):
         if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -116,7 +120,7 @@ def conditions(site: Site) -> Iterator[tuple[ast.expr, list[ast.AST]]]:
 
 
 def early_returns(site: Site, function: ast.AST) -> Iterator[tuple[ast.expr, list[ast.AST]]]:
-    """`if not input_context: return dataset` before the shard."""
+    """Yield the conditions of `if not input_context: return dataset` before the shard."""
     for statement in getattr(function, "body", []):
         if not isinstance(statement, ast.If) or statement.lineno >= site.node.lineno:
             continue
@@ -126,15 +130,15 @@ def early_returns(site: Site, function: ast.AST) -> Iterator[tuple[ast.expr, lis
 
 
 def mentions_context(site: Site, test: ast.expr) -> bool:
-    """A name of which the shard's own arguments are attributes, or one that says it is a context."""
-    given = [*site.node.args, *(keyword.value for keyword in site.node.keywords)]
-    own = {node.id for value in given for node in ast.walk(value) if isinstance(node, ast.Name)}
-    named = (node.id for node in ast.walk(test) if isinstance(node, ast.Name))
-    return any(name in own or "context" in name for name in named)
+    """Return True if a condition reads a name that the shard's arguments use, or one with "context" in it."""
+    arguments = [*site.node.args, *(keyword.value for keyword in site.node.keywords)]
+    used = {node.id for value in arguments for node in ast.walk(value) if isinstance(node, ast.Name)}
+    tested = (node.id for node in ast.walk(test) if isinstance(node, ast.Name))
+    return any(name in used or "context" in name for name in tested)
 
 
 def replace_condition(site: Site, test: ast.expr, block: list[ast.AST], size: str, rank: str) -> None:
-    """`if input_context:` never holds once there is no strategy that would pass one: ask for several ranks instead."""
+    """Replace `if input_context:`, which never holds without a strategy, by a condition on the number of ranks."""
     name, wanted = tested_name(test)
     read = [node for part in block for node in ast.walk(part) if isinstance(node, ast.Name) and node.id == name]
     parents = [site.source.parents[node] for node in read]
@@ -142,8 +146,8 @@ def replace_condition(site: Site, test: ast.expr, block: list[ast.AST], size: st
     if not name or not all(isinstance(ancestor, ast.Attribute) and ancestor.attr in known for ancestor in parents):
         text = ast.unparse(test)
         site.manual(
-            f"this shard is reached by `if {text}`: without a strategy nobody passes that; make sure "
-            "that it is reached",
+            f"this shard is reached by `if {text}`, and without a strategy nobody passes that value: make sure that "
+            "the shard is reached",
             zh=f"该 shard 受 `if {text}` 控制:没有分布式策略时不会传入该值,请确保能执行到此处",
             risk="high",
             node=test,
@@ -154,14 +158,14 @@ def replace_condition(site: Site, test: ast.expr, block: list[ast.AST], size: st
         if isinstance(parent, ast.Attribute) and not site.source.is_within(parent, [site.node]):
             site.edit.node(parent, known[parent.attr])
     site.changed(
-        f"nobody passes {name} without a strategy: the condition asks for the number of ranks",
+        f"nobody passes {name} without a strategy: the condition now tests the number of ranks",
         zh=f"没有分布式策略时不会传入 {name}:条件改为按 rank 数量判断",
         node=test,
     )
 
 
 def tested_name(test: ast.expr) -> tuple[str, bool]:
-    """The name whose presence is tested, and whether it is wanted: `c`, `c is not None`; `not c`, `c is None`."""
+    """Return the name whose presence is tested, and True for `c`, `c is not None`, False for `not c`, `c is None`."""
     if isinstance(test, ast.Name):
         return test.id, True
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) and isinstance(test.operand, ast.Name):
@@ -173,9 +177,10 @@ def tested_name(test: ast.expr) -> tuple[str, bool]:
     return "", False
 
 
-def leave(site: Site) -> None:
+def report_unknown_numbers(site: Site) -> None:
     if site.options.distributed:
         site.manual(
-            "where the number and the index of this shard come from is not seen: they should be rank size and rank",
+            "it is not seen where the number and the index of this shard come from: they should be the number of ranks "
+            "and the rank",
             zh="无法确定此处 shard 的数量与序号来源:应分别为 rank size 与 rank id",
         )

@@ -1,8 +1,8 @@
-"""Name input that every rank would read whole.
+"""Report input that every rank would read as a whole.
 
-Only with `--distributed`. An input function that opens files and never shards gives all ranks the same examples; a
-shard right behind the source, `dataset.shard(get_rank_size(), get_rank_id())`, gives each its own. Evaluation and
-prediction are not meant.
+Only with `--distributed`. A function that makes a dataset from files, tensors or a generator and never shards gives all
+ranks the same examples; a shard right behind the source, `dataset.shard(get_rank_size(), get_rank_id())`, gives each
+its own. Functions that are named for evaluation or prediction, and code at module level, are not meant.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NOT_TRAINING = ("eval", "predict", "infer", "test", "valid", "serving")
 
 @rule.call(*SOURCES)
 def report_unsharded(site: Site) -> None:
-    outer = outermost(site)
+    outer = outermost_function(site)
     name = outer.name.lower() if outer is not None else ""
     if outer is None or any(text in name for text in NOT_TRAINING) or shards(outer):
         return
@@ -38,7 +38,7 @@ def report_unsharded(site: Site) -> None:
         )
 
 
-def outermost(site: Site) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+def outermost_function(site: Site) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
     found = None
     for parent in site.source.ancestors(site.node):
         if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):

@@ -5,11 +5,11 @@
     -    x = tf.zeros([2])  # on the card
     +x = tf.zeros([2])  # on the card
 
-The device's compiler takes the whole graph. Only a text that names a GPU is taken away (a literal, a formatted one, a
-name that is nothing else), and the device of a variable; a flag or a parameter is decided at run time and left to a
-person. A block for the CPU stays as it is. With `--device cpu` the block is kept and names the CPU instead. Of several
-items in one `with` only the device is dropped. Inside a block for the CPU, what was meant for the GPU would now be
-asked for there: that is a finding.
+The device's compiler takes the whole graph. A block goes where its device is a text that names a GPU (a literal, a
+formatted one, a name that holds nothing else) or the device of a variable; a flag or a parameter is decided at run time
+and needs manual review. A block for the CPU stays as it is. With `--device cpu` the block is kept and names the CPU
+instead. Of several items in one `with` only the device is dropped. A GPU block that was nested in a block for the CPU
+would now run on the CPU: that is reported.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SETTERS = ("tensorflow.train.replica_device_setter", "tensorflow.contrib.framewo
 
 
 @rule.node(ast.With, ast.AsyncWith, words=("device",))
-def block(site: Site) -> None:
+def edit_block(site: Site) -> None:
     entries = [index for index, item in enumerate(site.node.items) if is_device(site, item.context_expr)]
     for entry in entries:
         item = site.node.items[entry]
@@ -39,7 +39,7 @@ def block(site: Site) -> None:
                 zh=f"{site.text(item.context_expr)} 指定 CPU,保持不变",
             )
         elif what != "nothing":
-            leave(site, item.context_expr, what)
+            report_left(site, item.context_expr, what)
 
 
 def is_device(site: Site, node: ast.expr) -> bool:
@@ -47,7 +47,7 @@ def is_device(site: Site, node: ast.expr) -> bool:
 
 
 def classify_device(site: Site, device: ast.expr | None) -> str:
-    """gpu, cpu, nothing (None), setter (parameter server) or unknown."""
+    """Return the kind of a device: gpu, cpu, nothing (None), setter (parameter servers) or unknown."""
     if device is None:
         return "unknown"
     origin = site.values.origin(device)
@@ -61,7 +61,7 @@ def classify_device(site: Site, device: ast.expr | None) -> str:
 
 
 def is_of_variable(site: Site, device: ast.expr) -> bool:
-    """`var.device`: where a variable is, so where the GPU would have been."""
+    """Return True for `var.device` of a variable, told by how it is made or by its name: it would be the GPU's."""
     if not (isinstance(device, ast.Attribute) and device.attr == "device" and isinstance(device.value, ast.Name)):
         return False
     made = site.values.origin(device.value)
@@ -70,9 +70,9 @@ def is_of_variable(site: Site, device: ast.expr) -> bool:
 
 
 def device_in_text(site: Site, node: ast.AST, depth: int = 0) -> str:
-    """gpu or cpu where a text says so, whatever else is put into it; "" where it is decided at run time."""
+    """Return gpu or cpu where a text names one of them; "" where it names both or is decided at run time."""
     if isinstance(node, ast.Constant | ast.JoinedStr):
-        return one_of(texts(node))
+        return device_named(texts(node))
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
         return device_in_text(site, node.left, depth)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
@@ -80,7 +80,7 @@ def device_in_text(site: Site, node: ast.AST, depth: int = 0) -> str:
     if isinstance(node, ast.IfExp):
         return single_value({device_in_text(site, node.body, depth), device_in_text(site, node.orelse, depth)})
     if isinstance(node, ast.Call):
-        return named_by_call(site, node, depth)
+        return device_in_call(site, node, depth)
     if isinstance(node, ast.Name) and depth < 5:
         return single_value(
             {device_in_text(site, value, depth + 1) if value else "" for value in possible_values(site, node)}
@@ -88,8 +88,8 @@ def device_in_text(site: Site, node: ast.AST, depth: int = 0) -> str:
     return ""
 
 
-def named_by_call(site: Site, call: ast.Call, depth: int) -> str:
-    """`"/gpu:{}".format(i)`, `str(…)` and tf.DeviceSpec; what another function makes of a text is not seen."""
+def device_in_call(site: Site, call: ast.Call, depth: int) -> str:
+    """Return the device of `"/gpu:{}".format(i)` and of tf.DeviceSpec(device_type=…); "" for any other call."""
     if isinstance(call.func, ast.Attribute) and call.func.attr == "format":
         return device_in_text(site, call.func.value, depth)
     if site.qualified(call.func) == "tensorflow.DeviceSpec":
@@ -99,7 +99,10 @@ def named_by_call(site: Site, call: ast.Call, depth: int) -> str:
 
 
 def possible_values(site: Site, name: ast.Name) -> list[ast.expr | None]:
-    """All that a name may be: its assignments, or the items of the literal that a loop goes over; None: unknown."""
+    """Return the values that a name may have: its assignments, or the items of a literal that a loop goes over.
+
+    None stands for a value that is not known.
+    """
     bound = site.work.names.lookup(name.id, site.work.names.scope_of(name)) or [None]
     loops = [parent for parent in site.source.ancestors(name) if isinstance(parent, ast.For)]
     for loop in loops:
@@ -113,13 +116,13 @@ def single_value(found: set[str]) -> str:
     return found.pop() if len(found) == 1 else ""
 
 
-def one_of(pieces: list[str]) -> str:
+def device_named(pieces: list[str]) -> str:
     text = " ".join(pieces).lower()
     return single_value({name for name in ("gpu", "cpu") if name in text})
 
 
 def texts(node: ast.AST) -> list[str]:
-    """Return the text of a literal, or of an f-string what stands outside its braces."""
+    """Return the text of a literal, or the parts of an f-string outside its braces."""
     parts = node.values if isinstance(node, ast.JoinedStr) else [node]
     return [part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)]
 
@@ -136,11 +139,11 @@ def remove(site: Site, index: int, device: ast.expr | None) -> None:
     site.changed(
         "operators are placed by the device's compiler: the block is gone", zh="算子由昇腾编译器放置:删除 tf.device"
     )
-    within_cpu(site)
-    towers(site)
+    report_cpu_block(site)
+    report_towers(site)
 
 
-def within_cpu(site: Site) -> None:
+def report_cpu_block(site: Site) -> None:
     """Report that code for a GPU now stands under the block for the CPU around it."""
     around = [site.node]
     for parent in site.source.ancestors(site.node):
@@ -152,8 +155,8 @@ def within_cpu(site: Site) -> None:
         call = item.context_expr
         if is_device(site, call) and call.args and classify_device(site, call.args[0]) == "cpu":
             site.manual(
-                f"this stood on a GPU within {site.text(call)}: without its own block it is asked for on the CPU; end "
-                "the outer block before it",
+                f"this was a GPU block within {site.text(call)}: without it the operators go to the CPU; end the outer "
+                "block before them",
                 zh=f"此处原在 {site.text(call)} 之内指定 GPU:删除后会落到 CPU 上;请让外层语句块在此之前结束",
                 risk="high",
             )
@@ -161,7 +164,7 @@ def within_cpu(site: Site) -> None:
 
 
 def drop_item(edit: Edits, node: ast.With, index: int) -> None:
-    """One of several items: with the comma behind it, or before it if it is the last."""
+    """Remove one of several items of a `with`, with the comma behind it, or before it if it is the last."""
     source, items = edit.source, node.items
     if index + 1 < len(items):
         start, end = source.span(items[index].context_expr)[0], source.span(items[index + 1].context_expr)[0]
@@ -180,8 +183,8 @@ def drop_item(edit: Edits, node: ast.With, index: int) -> None:
         edit.delete(*edit.with_blank(start, behind.end if behind.text == "," else stop))
 
 
-def towers(site: Site) -> None:
-    """V5: a loop over GPUs builds one copy of the network for each; here one process has one device."""
+def report_towers(site: Site) -> None:
+    """Report a loop over GPUs that builds a copy of the network for each (V5): one process drives one device."""
     for parent in site.source.ancestors(site.node):
         if isinstance(parent, ast.For) and "gpu" in ast.unparse(parent.iter).lower():
             site.manual(
@@ -195,7 +198,7 @@ def towers(site: Site) -> None:
             return
 
 
-def leave(site: Site, call: ast.expr, what: str) -> None:
+def report_left(site: Site, call: ast.expr, what: str) -> None:
     if what == "setter":
         site.manual(
             "replica_device_setter places variables on parameter servers: train with NPUDistributedOptimizer instead",
@@ -209,4 +212,4 @@ def leave(site: Site, call: ast.expr, what: str) -> None:
             zh=f"{site.text(call)}:是否为 GPU 在运行时决定;若是请删除该语句块",
             node=call,
         )
-        towers(site)
+        report_towers(site)

@@ -12,8 +12,9 @@
 
 Only with `--distributed`, in a program that trains: the optimizer, the initialiser and the session may be in different
 files. Where the session's graph is not shown to be the default one, the operation is made under
-`sess.graph.as_default()`. A monitored session, and a canned Estimator's training, get the hook that does the same.
-NPUEstimator broadcasts by itself. An initialiser of which it is not seen where it is run is reported as unresolved.
+`sess.graph.as_default()`. A monitored session, and the training of a ready-made DNN, linear or baseline Estimator, get
+the hook that does the same. NPUEstimator broadcasts by itself. An initialiser is reported as unresolved where it is not
+seen where it is run; a Supervisor, `slim.learning.train` and an initialiser of some variables only need manual review.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ SIMPLE = ast.Expr | ast.Assign | ast.AnnAssign | ast.AugAssign
 
 @rule.method("run")
 def follow_run(site: Site) -> None:
-    """`sess.run(init)` and `init.run()`."""
+    """Add a broadcast behind `sess.run(init)` and `init.run()`."""
     receiver = site.node.func.value
     if not is_object(site, receiver) or is_present(site) or not trains(site):
         return
@@ -73,8 +74,8 @@ def follow_run(site: Site) -> None:
         session = site.argument("session", 1)
         remainder = ", ".join(site.text(argument) for argument in [*site.node.args, *site.node.keywords])
         insert_broadcast(site, session, f"{{}}.run({remainder})")
-    elif first is not None and initialisers.is_made_of_some(site, first):
-        leave(site)
+    elif first is not None and initialisers.initialises_some(site, first):
+        report_by_hand(site)
     elif answer is None and not is_initialised_beside(site):
         site.unresolved(
             f"if {site.text(first) if first else 'this'} initialises the model's variables, all ranks must get the "
@@ -85,13 +86,13 @@ def follow_run(site: Site) -> None:
 
 
 def is_object(site: Site, receiver: ast.expr) -> bool:
-    """Return True if it is no module of another library, as in `subprocess.run(…)`."""
+    """Return True unless the receiver is a module or function of another library, as in `subprocess.run(…)`."""
     name = site.qualified(receiver)
     return name is None or name.partition(".")[0] in site.work.project.own_names
 
 
 def is_initialised_beside(site: Site) -> bool:
-    """Return True if another run of the same function initialises all variables for certain."""
+    """Return True if another run in the same function is certain to initialise all variables."""
     around = site.source.function(site.node)
     runs = [node for node in site.work.index.methods.get("run", []) if site.source.function(node) is around]
     return any(node.args and initialisers.is_initialiser(site, node.args[0]) for node in runs if node is not site.node)
@@ -99,17 +100,17 @@ def is_initialised_beside(site: Site) -> bool:
 
 def insert_broadcast(site: Site, session: ast.expr | None, run: str) -> None:
     statement = site.source.statement(site.node)
-    if not isinstance(statement, SIMPLE) or is_deferred(site, statement) or is_finalized(site) or by_one_rank(site):
-        leave(site)
+    if not isinstance(statement, SIMPLE) or is_deferred(site, statement) or is_finalized(site) or is_for_one_rank(site):
+        report_by_hand(site)
         return
     name = proto.local_name(site, statement, "bcast_op")
-    made = f"{name} = {broadcast.operation(site, broadcast.trainable_variables(site))}"
+    made = f"{name} = {broadcast.render_broadcast(site, broadcast.render_trainable_variables(site))}"
     if session is None or is_in_default_graph(site, session):
         lines = [made, run.format(name)]
     elif proto.starts_line(site, statement) and proto.ends_line(site, statement):
         lines = [f"with {site.text(session)}.graph.as_default():", f"{site.source.indent_unit}{made}", run.format(name)]
     else:
-        leave(site)
+        report_by_hand(site)
         return
     site.edit.insert_after(statement, lines)
     report_broadcast(site)
@@ -126,14 +127,14 @@ def is_deferred(site: Site, statement: ast.stmt) -> bool:
 
 
 def is_finalized(site: Site) -> bool:
-    """Return True if the graph takes no new operation by then."""
+    """Return True if the function has finalised a graph before the site: it takes no new operations then."""
     around = site.source.function(site.node)
     closed = site.work.index.methods.get("finalize", []) if "finalize" in site.source.text else []
     return any(site.source.function(node) is around and node.lineno < site.node.lineno for node in closed)
 
 
-def by_one_rank(site: Site) -> bool:
-    """Under `if rank == 0:`: the others would never come to the broadcast."""
+def is_for_one_rank(site: Site) -> bool:
+    """Return True under `if rank == 0:`: the other ranks would never reach the broadcast."""
     for parent in site.source.ancestors(site.node):
         if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             return False
@@ -143,12 +144,12 @@ def by_one_rank(site: Site) -> bool:
 
 
 def is_in_default_graph(site: Site, session: ast.expr) -> bool:
-    """Return True if a new operation at the site lands in the session's graph as it is."""
+    """Return True if a new operation at the site goes to the session's graph without more ado."""
     if not isinstance(session, ast.Name):
         return is_default_session(site, session)
     scope = site.work.names.scope_of(session)
     for block in site.source.ancestors(site.node):
-        if isinstance(block, ast.With) and any(enters(item, session.id) for item in block.items):
+        if isinstance(block, ast.With) and any(enters_session(item, session.id) for item in block.items):
             return True
     bound = site.work.names.lookup(session.id, scope) or []
     return bool(bound) and all(is_opened_beside(site, value) for value in bound)
@@ -159,15 +160,18 @@ def is_default_session(site: Site, session: ast.expr) -> bool:
     return name in ("tensorflow.get_default_session", "tensorflow.keras.backend.get_session", *PLAIN)
 
 
-def enters(item: ast.withitem, name: str) -> bool:
-    """`with tf.Session() as name`, `with name:`; not `with name.as_default()`, which leaves the graph as it is."""
+def enters_session(item: ast.withitem, name: str) -> bool:
+    """Return True for `with tf.Session() as name` and `with name:`.
+
+    Not for `with name.as_default()`, which does not change the default graph.
+    """
     taken = item.optional_vars if item.optional_vars is not None else item.context_expr
     deferred = isinstance(item.context_expr, ast.Call) and getattr(item.context_expr.func, "attr", "") == "as_default"
     return isinstance(taken, ast.Name) and taken.id == name and not deferred
 
 
 def is_opened_beside(site: Site, value: str | ast.expr | None) -> bool:
-    """A session without a graph of its own, opened under the same `with` blocks as the run, or fewer."""
+    """Return True for a session without a graph of its own, opened under the same graph blocks as the run, or fewer."""
     if not isinstance(value, ast.Call) or site.qualified(value.func) not in PLAIN:
         return False
     if len(value.args) > 1 or any(keyword.arg in ("graph", None) for keyword in value.keywords):
@@ -187,11 +191,11 @@ def graph_blocks(site: Site, node: ast.AST) -> set[ast.AST]:
 
 @rule.call(*initialisers.INITIALISER_NAMES)
 def follow_initialiser(site: Site) -> None:
-    """One that is made here and run where nobody sees it."""
+    """Report an initialiser that is made here and not seen to be run."""
     if is_present(site) or not trains(site) or initialisers.is_run_somewhere(site, site.node):
         return
     site.unresolved(
-        "where this initialiser is run is not seen: behind that, all ranks must get the values of rank 0: assign "
+        "it is not seen where this initialiser is run; behind that run all ranks must get the values of rank 0: assign "
         "hccl_ops.broadcast([var], 0)[0] to each trainable variable",
         zh="无法看出该初始化操作在何处执行:执行之后各 rank 需取得 rank 0 的值,即对每个可训练变量赋值 "
         "hccl_ops.broadcast([var], 0)[0]",
@@ -202,7 +206,7 @@ def report_broadcast(site: Site) -> None:
     site.changed("every rank starts from the values of rank 0", zh="各 rank 以 rank 0 的变量初值开始训练")
 
 
-def leave(site: Site) -> None:
+def report_by_hand(site: Site) -> None:
     site.manual(
         "all ranks must start from the same values: assign hccl_ops.broadcast([var], 0)[0] to each trainable variable "
         "after the initialiser, in the session's graph, or use NPUBroadcastGlobalVariablesHook",
@@ -213,18 +217,21 @@ def leave(site: Site) -> None:
 
 
 def trains(site: Site) -> bool:
-    """Something in the program updates variables, and the function does nothing else by its name and its runs."""
+    """Return True if the program updates variables, and the function is not named for something else.
+
+    A name such as `evaluate` does not count where the function makes or runs a training operation.
+    """
     function = site.source.function(site.node)
-    if function is not None and says_otherwise(function.name) and not runs_training(function):
+    if function is not None and is_named_otherwise(function.name) and not runs_training(function):
         return False
     calls = site.work.index.calls
     if any(name in site.work.index.methods for name in TRAINING) or any(name in calls for name in CONSUMERS):
         return True
-    return not says_otherwise(PurePosixPath(site.work.path).stem) and is_training_program(site)
+    return not is_named_otherwise(PurePosixPath(site.work.path).stem) and is_training_program(site)
 
 
 def runs_training(function: ast.AST) -> bool:
-    """Return True for a function that makes a training operation or runs one, whatever it is called."""
+    """Return True for a function that makes a training operation, or runs one by its usual name."""
     for node in ast.walk(function):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             if node.func.attr in TRAINING:
@@ -236,15 +243,13 @@ def runs_training(function: ast.AST) -> bool:
 
 
 def is_training_name(node: ast.AST) -> bool:
-    """`train_op`, `model.train_step`, `self.optimizer`; not `train_accuracy`."""
-    named = node.id if isinstance(node, ast.Name) else getattr(node, "attr", "")
-    return TRAINS.search(named.lower()) is not None
+    """Return True for `train_op`, `model.train_step`, `self.optimizer`; not for `train_accuracy`."""
+    name = node.id if isinstance(node, ast.Name) else getattr(node, "attr", "")
+    return TRAINS.search(name.lower()) is not None
 
 
 def is_training_program(site: Site) -> bool:
-    """Return True if a program that this file is part of trains by a session in another file, and does not broadcast
-    yet.
-    """
+    """Return True if a program with this file trains without an Estimator and does not broadcast yet."""
     project = site.work.project
     estimators = {path for name in broadcast.ESTIMATORS for path in project.mentions.get(name, ())}
     for files in programs_of(project, site.work.path):
@@ -253,16 +258,15 @@ def is_training_program(site: Site) -> bool:
     return False
 
 
-def says_otherwise(name: str) -> bool:
-    """`evaluate`, `run_test`; not `train_and_eval`, `latest`."""
-    words = [part.lower() for part in WORDS.findall(name)]
-    return any(text.startswith(NOT_TRAINING) for text in words) and not any(
-        fragment.startswith("train") for fragment in words
-    )
+def is_named_otherwise(name: str) -> bool:
+    """Return True for `evaluate`, `run_test`; not for `train_and_eval`, `latest`."""
+    words = [word.lower() for word in WORDS.findall(name)]
+    other_work = any(word.startswith(NOT_TRAINING) for word in words)
+    return other_work and not any(word.startswith("train") for word in words)
 
 
 def is_present(site: Site) -> bool:
-    """This file broadcasts already."""
+    """Return True if this file broadcasts already."""
     return any(name in site.work.index.calls for name in BROADCASTS)
 
 
@@ -277,7 +281,7 @@ def add_monitored_hook(site: Site) -> None:
 
 @rule.method("train")
 def add_canned_hook(site: Site) -> None:
-    """Estimators that keep TensorFlow's class do not broadcast by themselves."""
+    """Add the hook to the training of a ready-made Estimator, which does not broadcast by itself."""
     made = site.values.origin(site.node.func.value)
     if isinstance(made, ast.Call) and site.qualified(made.func) in optimizers.CANNED and not is_present(site):
         add_hook(site, 1)
@@ -286,7 +290,7 @@ def add_canned_hook(site: Site) -> None:
 def add_hook(site: Site, position: int) -> None:
     hooks = site.argument("hooks", position)
     if site.has_unpacked or not site.editable:
-        leave(site)
+        report_by_hand(site)
         return
     made = f"{site.need('NPUBroadcastGlobalVariablesHook')}(0, {ranks.expression(site, site.node, 'rank')})"
     if hooks is None or (isinstance(hooks, ast.Constant) and hooks.value is None):
@@ -300,6 +304,6 @@ def add_hook(site: Site, position: int) -> None:
 
 @rule.call(*MANAGED)
 def report_managed(site: Site) -> None:
-    supervised = site.name.endswith("Supervisor") and not trains(site)
-    if not supervised and not is_present(site):
-        leave(site)
+    idle_supervisor = site.name.endswith("Supervisor") and not trains(site)
+    if not idle_supervisor and not is_present(site):
+        report_by_hand(site)

@@ -5,8 +5,8 @@
     -rank_size = int(os.getenv("RANK_SIZE"))
     +rank_size = int(os.getenv("RANK_SIZE", "1"))
 
-In scripts that were migrated by hand: they crash when nobody has set the variable, as on a single device. RANK_SIZE is
-1 then, RANK_ID, DEVICE_ID and ASCEND_DEVICE_ID are 0.
+Files that import npu_bridge, npu_device or hccl crash in `int(…)` when nobody has set the variable, as on a single
+device. RANK_SIZE is 1 then; RANK_ID, DEVICE_ID and ASCEND_DEVICE_ID are 0. An empty default is replaced as well.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ READERS = ("os.getenv", "os.environ.get")
 
 @rule.node(ast.Call, words=tuple(DEFAULTS))
 def read_as_number(site: Site) -> None:
-    """`int(…)` of the variable, at once or by a name."""
+    """Give a default to a variable that `int(…)` converts, directly or through a name."""
     number = isinstance(site.node.func, ast.Name) and site.node.func.id == "int" and len(site.node.args) == 1
     if not number or not is_migrated(site):
         return
     value = site.values.origin(without_strip(site.node.args[0]))
-    settle(site, without_strip(value))
+    set_default(site, without_strip(value))
 
 
 def without_strip(node: ast.AST) -> ast.AST:
-    """Without a `.strip()` behind it."""
+    """Return an expression without the `.strip()` behind it."""
     call = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "strip"
     return node.func.value if call else node  # type: ignore[attr-defined]
 
@@ -51,7 +51,7 @@ def imports_device(site: Site) -> bool:
     return any(name.partition(".")[0] in MIGRATED for name in [*modules, *site.work.names.stars])
 
 
-def settle(site: Site, value: ast.AST) -> None:
+def set_default(site: Site, value: ast.AST) -> None:
     if ("default", value) in site.work.seen or site.source.in_f_string(value):
         return
     name = give_default(site, value)
@@ -62,14 +62,14 @@ def settle(site: Site, value: ast.AST) -> None:
 
 
 def give_default(site: Site, value: ast.AST) -> str:
-    """The variable that got one; empty where there is nothing to do."""
-    if isinstance(value, ast.Subscript) and site.qualified(value.value) == "os.environ" and variable(value.slice):
-        name = variable(value.slice)
+    """Add the default; return the environment variable that got one, "" where there is nothing to do."""
+    if isinstance(value, ast.Subscript) and site.qualified(value.value) == "os.environ" and rank_variable(value.slice):
+        name = rank_variable(value.slice)
         site.edit.node(value, f'{site.text(value.value)}.get({site.text(value.slice)}, "{DEFAULTS[name]}")')
         return name
     if not isinstance(value, ast.Call) or site.qualified(value.func) not in READERS or value.keywords:
         return ""
-    name = variable(value.args[0]) if value.args else ""
+    name = rank_variable(value.args[0]) if value.args else ""
     default = value.args[1] if len(value.args) == 2 else None
     if name and default is None:
         site.edit.add_argument(value, f'"{DEFAULTS[name]}"')
@@ -80,5 +80,5 @@ def give_default(site: Site, value: ast.AST) -> str:
     return name
 
 
-def variable(node: ast.expr) -> str:
+def rank_variable(node: ast.expr) -> str:
     return node.value if isinstance(node, ast.Constant) and node.value in DEFAULTS else ""

@@ -10,10 +10,11 @@
     +    grads = [grad for grad, _ in opt.compute_gradients(loss, tvars)]
          return opt.apply_gradients(zip(grads, tvars))
 
-Only with `--distributed`, and for gradients that reach apply_gradients together with their variables: penalties and
-saliency maps are nobody else's business. tf.gradients knows of no other rank; the wrapped optimizer averages, and gives
-None where there is no gradient, as before. Where the optimizer is made later, or in `--style wrapper`, the gradients go
-through npu_allreduce; with `--reduction sum` always, as `npu_allreduce(…, "sum")`.
+Only with `--distributed`, and for gradients that reach apply_gradients together with their variables, or are taken of
+all trainable variables: penalties and saliency maps stay. Gradients that are applied with variables of which that is
+not seen need manual review. tf.gradients knows of no other rank; the wrapped optimizer averages, and gives None where
+there is no gradient, as before. Where the optimizer is not wrapped by then, and with `--style wrapper`, the gradients
+go through npu_allreduce; with `--reduction sum` always, as `npu_allreduce(…, "sum")`.
 """
 
 from __future__ import annotations
@@ -29,45 +30,45 @@ rule = Rule(
 )
 EXAMPLE_OPTIONS = {"distributed": True}
 
-WORDS = {
+KEYWORDS = {  # of tf.gradients -> of compute_gradients
     "grad_ys": "grad_loss",
     "aggregation_method": "aggregation_method",
     "colocate_gradients_with_ops": "colocate_gradients_with_ops",
 }
 REDUCED = (f"{optimizers.OPTIMIZERS}.npu_allreduce", f"{optimizers.OPTIMIZERS}.allreduce")
-AGAIN = ("tensorflow.gradients", f"{OPERATORS}.allreduce", *REDUCED)
+COMPUTED_ANEW = ("tensorflow.gradients", f"{OPERATORS}.allreduce", *REDUCED)
 
 
 @rule.call("tensorflow.gradients")
-def average(site: Site) -> None:
+def average_gradients(site: Site) -> None:
     if is_reduced(site) or not site.editable:
         return
-    applied = where_applied(site)
+    applied = find_application(site)
     if applied is None:
         return
     variables = site.argument("xs", 1)
-    if variables is None or not goes_with(site, applied, variables):
+    if variables is None or not is_of_updated(site, applied, variables):
         site.manual(
             "if these are the gradients of the training loss, average them: opt.compute_gradients of the wrapped "
             "optimizer, or npu_allreduce",
-            zh="若此处为训练 loss 的梯度,请在各 rank 间聚合:使用包装后优化器的 compute_gradients,或 npu_allreduce",
+            zh="若此处为训练 loss 的梯度,请在各 rank 间求平均:使用包装后优化器的 compute_gradients,或 npu_allreduce",
             risk="high",
         )
         return
     if site.options.reduction == "sum":
-        reduce_here(site, ', "sum"')
+        add_allreduce(site, ', "sum"')
         site.changed(
             "gradients are added up over all ranks, as asked for: the learning rate must suit the number of ranks",
             zh="按要求对各 rank 的梯度求和(而非平均):学习率须与 rank 数匹配",
             risk="medium",
         )
         return
-    if not by_optimizer(site, applied):
-        reduce_here(site)
-    site.changed("gradients are averaged over all ranks", zh="梯度在各 rank 间聚合")
+    if not use_compute_gradients(site, applied):
+        add_allreduce(site)
+    site.changed("gradients are averaged over all ranks", zh="梯度在各 rank 间求平均")
 
 
-def reduce_here(site: Site, more: str = "") -> None:
+def add_allreduce(site: Site, more: str = "") -> None:
     start, end = site.source.span(site.node)
     site.edit.insert(start, f"{site.need('npu_allreduce')}(")
     site.edit.insert(end, f"{more})")
@@ -78,8 +79,11 @@ def is_reduced(site: Site) -> bool:
     return any(site.qualified(call.func) in REDUCED for call in calls)
 
 
-def where_applied(site: Site) -> ast.Call | None:
-    """The apply_gradients that these gradients reach, through whatever clips them on the way."""
+def find_application(site: Site) -> ast.Call | None:
+    """Return the apply_gradients that these gradients reach, through whatever clips them on the way.
+
+    None if they reach none, or if they go through an allreduce on the way.
+    """
     around = site.source.function(site.node) or site.source.tree
     statement, reached = site.source.statement(site.node), set[str]()
     if not isinstance(statement, ast.Assign):
@@ -113,7 +117,10 @@ def targets(statement: ast.Assign) -> set[str]:
 
 
 def mentions(site: Site, node: ast.AST, names: set[str]) -> bool:
-    """Not within what computes gradients anew: a loss with a penalty on gradients is a loss."""
+    """Return True if a node reads one of the names outside calls that compute gradients anew.
+
+    A loss with a penalty on gradients is a loss.
+    """
     pending = [node]
     while pending:
         item = pending.pop()
@@ -126,24 +133,31 @@ def mentions(site: Site, node: ast.AST, names: set[str]) -> bool:
 
 def computes_anew(site: Site, call: ast.Call) -> bool:
     method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-    return method in ("compute_gradients", "minimize") or site.qualified(call.func) in AGAIN
+    return method in ("compute_gradients", "minimize") or site.qualified(call.func) in COMPUTED_ANEW
 
 
 def is_summed(site: Site, around: ast.AST, names: set[str]) -> bool:
-    """Somebody exchanges them already."""
-    calls = (node for node in ast.walk(around) if isinstance(node, ast.Call) and site.qualified(node.func) in AGAIN[1:])
+    """Return True if the function exchanges the named gradients between ranks already, in a call or a loop."""
+    calls = (
+        node
+        for node in ast.walk(around)
+        if isinstance(node, ast.Call) and site.qualified(node.func) in COMPUTED_ANEW[1:]
+    )
     loops = [node for node in ast.walk(around) if isinstance(node, ast.ListComp | ast.For)]
     if any(any(isinstance(inner, ast.Name) and inner.id in names for inner in ast.walk(call)) for call in calls):
         return True
     return any(
-        any(isinstance(child, ast.Call) and site.qualified(child.func) in AGAIN[1:] for child in ast.walk(loop))
+        any(isinstance(child, ast.Call) and site.qualified(child.func) in COMPUTED_ANEW[1:] for child in ast.walk(loop))
         and any(isinstance(item, ast.Name) and item.id in names for item in ast.walk(loop))
         for loop in loops
     )
 
 
-def goes_with(site: Site, applied: ast.Call, variables: ast.expr) -> bool:
-    """Return True if what is differentiated by is what is updated: zip(grads, tvars), or all trainable variables."""
+def is_of_updated(site: Site, applied: ast.Call, variables: ast.expr) -> bool:
+    """Return True if the variables of the gradients are those that are updated.
+
+    They stand in the apply_gradients, as in zip(grads, tvars), or are all trainable variables or a collection.
+    """
     text = ast.unparse(variables)
     if any(ast.unparse(node) == text for node in ast.walk(applied) if isinstance(node, ast.expr)):
         return True
@@ -151,17 +165,21 @@ def goes_with(site: Site, applied: ast.Call, variables: ast.expr) -> bool:
     return any((site.qualified(call.func) or "").endswith(("trainable_variables", "get_collection")) for call in made)
 
 
-def by_optimizer(site: Site, applied: ast.Call) -> bool:
-    """Use compute_gradients of the optimizer that applies them, if it is wrapped by then and takes the arguments."""
+def use_compute_gradients(site: Site, applied: ast.Call) -> bool:
+    """Use compute_gradients of the optimizer that applies them; return False if it is not wrapped by then.
+
+    False as well if compute_gradients does not take the arguments, and with `--style wrapper`.
+    """
     optimizer = applied.func.value  # type: ignore[attr-defined]
-    words = [keyword.arg for keyword in site.node.keywords if keyword.arg not in ("ys", "xs")]
-    named = isinstance(optimizer, ast.Name) and is_wrapped_before(site, optimizer)
-    plain = len(site.node.args) <= 2 and all(text in WORDS for text in words)
+    options = [keyword.arg for keyword in site.node.keywords if keyword.arg not in ("ys", "xs")]
+    wrapped = isinstance(optimizer, ast.Name) and is_wrapped_before(site, optimizer)
+    accepted = len(site.node.args) <= 2 and all(name in KEYWORDS for name in options)
     commented = site.edit.has_comment(*site.source.span(site.node))
-    if not named or not plain or commented or site.has_unpacked or site.options.style == "wrapper":
+    if not wrapped or not accepted or commented or site.has_unpacked or site.options.style == "wrapper":
         return False
     loss, variables = site.argument("ys", 0), site.argument("xs", 1)
-    more = "".join(f", {WORDS[w.arg]}={site.text(w.value)}" for w in site.node.keywords if w.arg in WORDS)
+    given = [keyword for keyword in site.node.keywords if keyword.arg in KEYWORDS]
+    more = "".join(f", {KEYWORDS[keyword.arg]}={site.text(keyword.value)}" for keyword in given)
     called = f"{site.text(optimizer)}.compute_gradients({site.text(loss)}, {site.text(variables)}{more})"  # type: ignore[arg-type]
     site.edit.node(site.node, f"[grad for grad, _ in {called}]")
     return True

@@ -10,8 +10,8 @@
          return tf.estimator.EstimatorSpec(mode, loss=loss, eval_metric_ops=metrics)
 
 Only with `--metrics-allreduce`. Each rank evaluates its own share; the value is summed and divided by the number of
-ranks, the update stays each rank's own. Metrics that are not written as a dictionary of pairs in plain sight go
-through the same in a comprehension.
+ranks, the update stays each rank's own. Another dictionary than one of names, and the result of a call, go through the
+same in a comprehension; metrics that come from elsewhere need manual review.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SPECS = {
 
 
 @rule.call(*SPECS)
-def average(site: Site) -> None:
+def average_metrics(site: Site) -> None:
     metrics = site.argument("eval_metric_ops", SPECS[site.name])
     if metrics is None or (isinstance(metrics, ast.Constant) and metrics.value is None):
         return
@@ -44,9 +44,9 @@ def average(site: Site) -> None:
     site.work.seen[("averaged", made)] = None
     if isinstance(made, ast.Dict) and all(isinstance(value, ast.Name) for value in made.values):
         for value in made.values:
-            site.edit.node(value, pair(site, site.text(value)))
+            site.edit.node(value, render_pair(site, site.text(value)))
     elif isinstance(made, ast.Dict | ast.Call) and not site.edit.has_comment(*site.source.span(made)):
-        site.edit.node(made, comprehension(site, site.text(made)))
+        site.edit.node(made, render_comprehension(site, site.text(made)))
     else:
         site.manual(
             f"average {site.text(metrics)} over the ranks: hccl_ops.allreduce(value, 'sum') / rank_size for each value",
@@ -60,13 +60,13 @@ def is_averaged(made: ast.AST) -> bool:
     return "allreduce" in ast.unparse(made)
 
 
-def mean(site: Site, value: str) -> str:
+def render_mean(site: Site, value: str) -> str:
     return f'{site.need("hccl_ops")}.allreduce({value}, "sum") / {ranks.from_environment(site, "size")}'
 
 
-def pair(site: Site, name: str) -> str:
-    return f"({mean(site, f'{name}[0]')}, {name}[1])"
+def render_pair(site: Site, name: str) -> str:
+    return f"({render_mean(site, f'{name}[0]')}, {name}[1])"
 
 
-def comprehension(site: Site, metrics: str) -> str:
-    return f"{{key: ({mean(site, 'value')}, update) for key, (value, update) in {metrics}.items()}}"
+def render_comprehension(site: Site, metrics: str) -> str:
+    return f"{{key: ({render_mean(site, 'value')}, update) for key, (value, update) in {metrics}.items()}}"

@@ -8,10 +8,11 @@
          return opt.minimize(loss)
 
 Only with `--distributed`, and for an optimizer that is shown to train: it reaches minimize, compute_gradients or
-apply_gradients, is returned, or is given to something that trains with it. Where the branches of an `if` choose among
-several, one line behind them wraps whichever it is. Of a loss scale optimizer the inner one is wrapped, and the outer
-is told that the run is distributed. Wrapped ones stay as they are; so does a class that is merely called Optimizer.
-One that is made out of sight (from a dictionary of classes, by getattr, by a name) is a finding where it trains.
+apply_gradients, is returned in a project that wraps none itself, or is given to something that trains with it. Where
+the branches of an `if` choose among several, one line behind them wraps whichever it is. Of a loss scale optimizer the
+inner one is wrapped, and the outer is told that the run is distributed. Wrapped optimizers stay as they are; so does a
+class that is merely called Optimizer. An optimizer that is made out of sight (from a dictionary of classes, by getattr,
+by a name) is reported where it trains.
 """
 
 from __future__ import annotations
@@ -32,31 +33,35 @@ BUILT_IN = frozenset(dir(builtins))
 
 
 @rule.node(ast.Call, words=("Optimizer", *optimizers.USES))
-def wrap(site: Site) -> None:
+def wrap_optimizer(site: Site) -> None:
     if not optimizers.is_optimizer(site, site.node) or optimizers.holds_optimizer(site, site.node):
         return
     if site.qualified(site.node.func) == optimizers.SYNCHRONOUS:
         return  # reported by distribute_servers
-    outer = outermost(site)
+    outer = full_expression(site)
     parent = site.source.parents[outer]
     if isinstance(parent, ast.Assign) and len(parent.targets) == 1:
         wrap_variable(site, parent)
-    elif use(site, outer) in ("trains", "applies"):
+    elif use_of(site, outer) in ("trains", "applies"):
         wrap_here(site, outer)
-    elif use(site, outer) in ("unknown", "returned", "handed in"):
-        leave(site)
+    elif use_of(site, outer) in ("unknown", "returned", "handed in"):
+        report_unknown_use(site)
 
 
-def outermost(site: Site) -> ast.expr:
-    """The whole of `A() if x else B()`."""
+def full_expression(site: Site) -> ast.expr:
+    """Return the conditional expression around the call, `A() if x else B()`; else the call itself."""
     node: ast.AST = site.node
     while isinstance(parent := site.source.parents[node], ast.IfExp) and parent.test is not node:
         node = parent
     return node  # type: ignore[return-value]
 
 
-def use(site: Site, node: ast.expr) -> str:
-    """Return what is done with an optimizer at one place: trains, wrapped, handed in, returned, nothing or unknown."""
+def use_of(site: Site, node: ast.expr) -> str:
+    """Return what is done with an optimizer at one place.
+
+    trains; applies (only apply_gradients); summed (its gradients go through an allreduce); wrapped; handed in (to a
+    Horovod that came as an argument); returned (to a project that wraps optimizers itself); nothing; unknown.
+    """
     parent = site.source.parents[node]
     if isinstance(parent, ast.keyword):
         parent = site.source.parents[parent]
@@ -69,7 +74,7 @@ def use(site: Site, node: ast.expr) -> str:
     if isinstance(parent, ast.Call) and node is not parent.func:
         return use_in_call(site, parent, node)
     if isinstance(parent, ast.Lambda) and parent.body is node:
-        return use(site, parent)
+        return use_of(site, parent)
     if isinstance(parent, ast.Dict | ast.List | ast.Tuple | ast.Assign | ast.Lambda):
         return "unknown"
     return "nothing"
@@ -89,16 +94,16 @@ def use_in_call(site: Site, call: ast.Call, node: ast.expr) -> str:
     if name in optimizers.WRAPPERS:
         return "wrapped"
     if getattr(call.func, "attr", "") == "DistributedOptimizer":
-        return "handed in"  # of a Horovod that came as an argument
+        return "handed in"
     if getattr(call.func, "id", "") in BUILT_IN or getattr(call.func, "attr", "") == "compile":
         return "nothing"  # a Keras model's optimizer is wrapped by keras_distributed_optimizer
-    if optimizers.takes(site, call) or optimizers.trains_with(site, call, node):
+    if optimizers.trains_given_optimizer(site, call) or optimizers.trains_with(site, call, node):
         return "trains"
     return "unknown"
 
 
 def wrapped_elsewhere(site: Site) -> bool:
-    """Somebody else in the project wraps optimizers, perhaps those that this function returns."""
+    """Return True if this file or another of the project wraps optimizers, perhaps those that this function returns."""
     here = {name for name in optimizers.WRAPPERS if name in site.work.index.calls}
     return bool(here) or any(name in site.work.project.mentions for name in optimizers.WRAPPERS)
 
@@ -106,15 +111,15 @@ def wrapped_elsewhere(site: Site) -> bool:
 def wrap_variable(site: Site, statement: ast.Assign) -> None:
     target = statement.targets[0]
     if not isinstance(target, ast.Name | ast.Attribute):
-        leave(site)
+        report_unknown_use(site)
         return
-    uses = {use(site, node) for node in optimizers.loads(site, target)}
+    uses = {use_of(site, node) for node in optimizers.loads(site, target)}
     if "wrapped" in uses or ("summed" in uses and "trains" not in uses):
         return
     uses = {"trains" if found in ("applies", "summed") else found for found in uses}
     if "trains" not in uses or "handed in" in uses:
         if uses & {"unknown", "returned", "handed in"}:
-            leave(site)
+            report_unknown_use(site)
         return
     location = choice_around(site, statement, target) or statement
     if ("wrapped", location) in site.work.seen:
@@ -126,17 +131,20 @@ def wrap_variable(site: Site, statement: ast.Assign) -> None:
 
 
 def choice_around(site: Site, statement: ast.Assign, target: ast.expr) -> ast.If | None:
-    """An `if` of which every branch makes the optimizer, or raises: behind it one line is enough."""
+    """Return the outermost `if` whose branches all make the optimizer, raise or return: one line behind it is enough.
+
+    None if the optimizer is used within that `if`.
+    """
     found = None
     for parent in site.source.ancestors(statement):
         if not isinstance(parent, ast.If):
             break
-        found = parent if every_branch(site, parent, target) else found
+        found = parent if all_branches_make(site, parent, target) else found
     read = set(optimizers.loads(site, target))
     return found if found is not None and not any(node in read for node in ast.walk(found)) else None
 
 
-def every_branch(site: Site, choice: ast.If, target: ast.expr) -> bool:
+def all_branches_make(site: Site, choice: ast.If, target: ast.expr) -> bool:
     return all(branch_makes(site, branch, target) for branch in (choice.body, choice.orelse))
 
 
@@ -145,15 +153,15 @@ def branch_makes(site: Site, branch: list[ast.stmt], target: ast.expr) -> bool:
         if isinstance(statement, ast.Raise | ast.Return):
             return True
         if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == ast.unparse(target):
-            return made_in(site, statement.value)
-        if isinstance(statement, ast.If) and every_branch(site, statement, target):
+            return makes_optimizer(site, statement.value)
+        if isinstance(statement, ast.If) and all_branches_make(site, statement, target):
             return True
     return False
 
 
-def made_in(site: Site, value: ast.expr) -> bool:
+def makes_optimizer(site: Site, value: ast.expr) -> bool:
     if isinstance(value, ast.IfExp):
-        return made_in(site, value.body) and made_in(site, value.orelse)
+        return makes_optimizer(site, value.body) and makes_optimizer(site, value.orelse)
     return optimizers.is_optimizer(site, value)
 
 
@@ -174,14 +182,14 @@ def wrapper(site: Site) -> str:
 
 def report_wrapped(site: Site) -> None:
     site.changed(
-        "the optimizer averages its gradients over all ranks", zh="用 NPU 分布式优化器包装,各 rank 间做梯度聚合"
+        "the optimizer averages its gradients over all ranks", zh="用 NPU 分布式优化器包装,梯度在各 rank 间求平均"
     )
 
 
-def leave(site: Site) -> None:
+def report_unknown_use(site: Site) -> None:
     name = ast.unparse(site.node.func)
     site.manual(
-        f"where this {name} goes is not seen here: if it trains, wrap it in NPUDistributedOptimizer, once",
+        f"it is not seen where this {name} goes: if it trains, wrap it in NPUDistributedOptimizer, once",
         zh=f"无法确定此 {name} 的去向:若用于训练,请用 NPUDistributedOptimizer 包装一次",
         risk="high",
     )
@@ -189,17 +197,21 @@ def leave(site: Site) -> None:
 
 @rule.call(optimizers.LOSS_SCALE)
 def mark_distributed(site: Site) -> None:
-    """The update is skipped on all ranks or on none."""
+    """Tell the loss scale optimizer of the other ranks: they skip an update all together or not at all."""
     if site.argument("is_distributed", 2) is None and not site.has_unpacked and site.editable:
         site.edit.add_argument(site.node, "is_distributed=True")
         site.changed("the loss scale is told of the other ranks", zh="loss scale 优化器声明 is_distributed=True")
 
 
 @rule.method("minimize", "apply_gradients")
-def not_wrapped(site: Site) -> None:
-    """An optimizer of which it is not seen where it is made, so that no wrapper was put around it."""
+def report_unwrapped(site: Site) -> None:
+    """Report an optimizer that is not wrapped, because it is not seen where it is made."""
     receiver = site.node.func.value
-    if site.qualified(receiver) or optimizers.inside_one(site) or optimizers.is_known_optimizer(site, receiver):
+    if (
+        site.qualified(receiver)
+        or optimizers.is_in_optimizer_class(site)
+        or optimizers.is_known_optimizer(site, receiver)
+    ):
         return  # a module's function; an optimizer that hands on to another
     if site.name == "apply_gradients" and averages_by_hand(site):
         return
@@ -220,15 +232,18 @@ def not_wrapped(site: Site) -> None:
 
 
 def averages_by_hand(site: Site) -> bool:
-    """Gradients that the function takes by tf.gradients are averaged there (distribute_gradients)."""
+    """Return True if the function calls tf.gradients or an allreduce: its gradients are averaged there.
+
+    That is done by distribute_gradients.
+    """
     function = site.source.function(site.node) or site.source.tree
     calls = [node for node in ast.walk(function) if isinstance(node, ast.Call)]
     return any(site.qualified(call.func) in optimizers.AVERAGED for call in calls)
 
 
 @rule.call("tensorflow.contrib.layers.optimize_loss")
-def made_inside(site: Site) -> None:
-    """The optimizer by its name or class: optimize_loss makes it, so nobody can wrap it."""
+def report_optimize_loss(site: Site) -> None:
+    """Report an optimizer that optimize_loss makes from a name or a class, so that it cannot be wrapped."""
     optimizer = site.argument("optimizer", 3)
     if optimizer is None:
         return

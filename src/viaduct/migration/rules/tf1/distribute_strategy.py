@@ -1,13 +1,14 @@
-"""Do without TensorFlow's distribution strategies: here every device is a process.
+"""Take out TensorFlow's distribution strategies: on the NPU every device has a process of its own.
 
      import tensorflow as tf
     -strategy = tf.distribute.MirroredStrategy()
     +strategy = None
      run(strategy)
 
-On one device a strategy that is merely passed on becomes None; one whose scope or attributes are used is left to a
-person. With `--distributed` it becomes NPUStrategy, which counts the ranks as replicas. A helper that chooses among
-strategies (get_distribution_strategy) is only reported: what it returns is no longer used by the run configuration.
+Without `--distributed` a strategy that is merely passed on becomes None; one whose scope or attributes are used needs
+manual review. With `--distributed` a strategy that is used becomes NPUStrategy, which counts the ranks as replicas. A
+helper that chooses among strategies (get_distribution_strategy) is only reported: the run configuration no longer uses
+what it returns.
 """
 
 from __future__ import annotations
@@ -26,8 +27,11 @@ HELPER = "get_distribution_strategy"
 @rule.call(*STRATEGIES)
 def convert(site: Site) -> None:
     parent = site.source.parents[site.node]
-    if in_helper(site) or not site.editable or site.edit.has_comment(*site.source.span(site.node)):
-        leave(site, "a helper chooses the strategy", "由辅助函数选择分布式策略")
+    if in_helper(site):
+        report_strategy(site, "a helper chooses the strategy", "由辅助函数选择分布式策略")
+        return
+    if not site.editable or site.edit.has_comment(*site.source.span(site.node)):
+        report_strategy(site, "the call holds a comment or stands in an f-string", "调用中有注释或位于 f-string 中")
         return
     uses = [site.node]
     if isinstance(parent, ast.Assign) and len(parent.targets) == 1:
@@ -39,7 +43,7 @@ def convert(site: Site) -> None:
         site.edit.node(site.node, "None")
         site.changed("no strategy: every device is a process of its own", zh="不使用分布式策略:每个设备对应一个进程")
     else:
-        leave(site, "its scope or its attributes are used", "使用了其 scope 或属性")
+        report_strategy(site, "it is returned, or its scope or attributes are used", "被返回,或使用了其 scope 或属性")
 
 
 def in_helper(site: Site) -> bool:
@@ -47,7 +51,7 @@ def in_helper(site: Site) -> bool:
 
 
 def is_passed_on(site: Site, node: ast.expr) -> bool:
-    """An argument, or a question whether there is one."""
+    """Return True for an argument whose attributes are not used, or a test whether there is a strategy."""
     parent = site.source.parents[node]
     if isinstance(parent, ast.keyword):
         parent = site.source.parents[parent]
@@ -57,20 +61,20 @@ def is_passed_on(site: Site, node: ast.expr) -> bool:
 
 
 def uses_attributes(site: Site, call: ast.Call, value: ast.expr) -> bool:
-    """A function of the project that asks more of it than to exist."""
+    """Return True if the called function of the project uses attributes of the value."""
     defined = site.work.project.functions.get(site.qualified(call.func) or "")
     if defined is None:
         return False
-    entries = [argument.arg for argument in defined[1].args.args]
+    parameters = [argument.arg for argument in defined[1].args.args]
     keyword = next((given.arg for given in call.keywords if given.value is value), None)
-    parameter = keyword or (entries[call.args.index(value)] if value in call.args[: len(entries)] else "")
+    parameter = keyword or (parameters[call.args.index(value)] if value in call.args[: len(parameters)] else "")
     owners = (node.value for node in ast.walk(defined[1]) if isinstance(node, ast.Attribute))
     return any(isinstance(owner, ast.Name) and owner.id == parameter for owner in owners)
 
 
-def leave(site: Site, why: str, why_zh: str) -> None:
+def report_strategy(site: Site, why: str, why_zh: str) -> None:
     site.manual(
-        f"a distribution strategy ({why}): the accelerator runs one process a device; take it out, or use "
+        f"a distribution strategy ({why}): the accelerator runs one process per device; take it out, or use "
         "npu_strategy.NPUStrategy() in a distributed run",
         zh=f"分布式策略({why_zh}):昇腾上每个设备一个进程;请去掉,或在分布式训练时使用 npu_strategy.NPUStrategy()",
         risk="high",
@@ -78,7 +82,7 @@ def leave(site: Site, why: str, why_zh: str) -> None:
 
 
 @rule.node(ast.Call, words=(HELPER,))
-def helper(site: Site) -> None:
+def report_helper(site: Site) -> None:
     name = getattr(site.node.func, "attr", getattr(site.node.func, "id", ""))
     if name == HELPER:
         site.manual(

@@ -8,11 +8,11 @@
     +    grads = [(g if g is None else hccl_ops.allreduce(g, "sum"), v) for g, v in opt.compute_gradients(loss)]
     +    return opt.apply_gradients(grads, global_step=step)
 
-Only with `--distributed --reduction sum`: the vendor's guide adds the gradients of a session script up. We average, as
-NPUDistributedOptimizer and Horovod do, since then the learning rate means the same with any number of ranks; a sum is
-an average with the learning rate multiplied by the number of ranks, and wants one that was chosen for it. Gradients
-of `tf.gradients` go through npu_allreduce (distribute_gradients); an optimizer whose calls cannot be rewritten is
-wrapped, averages, and is reported (distribute_sum_left).
+Only with `--distributed --reduction sum`: the vendor's guide adds the gradients of a session script up. The default is
+the average, as NPUDistributedOptimizer and Horovod compute it, since then the learning rate means the same with any
+number of ranks; a sum is an average with the learning rate multiplied by the number of ranks, and wants one that was
+chosen for it. Gradients of `tf.gradients` go through npu_allreduce (distribute_gradients); an optimizer whose calls
+cannot be rewritten is wrapped, averages, and is reported (distribute_sum_left).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ APPLIED = ("global_step", "name")
 
 @rule.method("minimize")
 def split_minimize(site: Site) -> None:
-    """Compute, add up, apply: `minimize` leaves no room between the first and the last."""
+    """Replace `minimize`, which leaves no room for a sum, by compute_gradients, the sum and apply_gradients."""
     statement = site.source.statement(site.node)
     if not is_plain(site) or not is_always_run(site, statement):
         return
@@ -81,15 +81,20 @@ def is_always_run(site: Site, statement: ast.stmt) -> bool:
     """Return True if the call is made whenever its statement is reached, so that a line before it changes nothing."""
     if not isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Expr | ast.Return):
         return False
-    perhaps = (ast.Lambda, ast.IfExp, ast.BoolOp, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-    within = [node for node in site.source.ancestors(site.node) if isinstance(node, perhaps)]
+    conditional = (ast.Lambda, ast.IfExp, ast.BoolOp, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+    within = [node for node in site.source.ancestors(site.node) if isinstance(node, conditional)]
     return not any(node in ast.walk(statement) for node in within)
 
 
 def is_plain(site: Site) -> bool:
-    """Return True for a call on an optimizer that is made in sight and not wrapped, with arguments that all show."""
+    """Return True for a call on an optimizer that is made in sight and not wrapped, without unpacked arguments."""
     receiver = site.node.func.value
-    if site.options.reduction != "sum" or site.has_unpacked or not site.editable or optimizers.inside_one(site):
+    if (
+        site.options.reduction != "sum"
+        or site.has_unpacked
+        or not site.editable
+        or optimizers.is_in_optimizer_class(site)
+    ):
         return False
     if isinstance(receiver, ast.Call):
         return optimizers.is_optimizer(site, receiver) and not optimizers.holds_optimizer(site, receiver)

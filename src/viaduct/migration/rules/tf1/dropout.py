@@ -5,8 +5,9 @@
     -y = tf.nn.dropout(x, rate=a - 0.1)
     +y = npu_ops.dropout(x, keep_prob=1.0 - (a - 0.1))
 
-It keeps the meaning of TensorFlow 1's keep_prob. A call with noise_shape, the TensorFlow 2 signature, and a keep_prob
-that can be 0 are left alone and mentioned.
+It keeps the meaning of TensorFlow 1's keep_prob. A call with noise_shape and the TensorFlow 2 signature are left alone
+and mentioned. A literal keep_prob of 0 (a rate of 1), unpacked arguments, and a rate beside more than two positional
+arguments need manual review.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ SIMPLE = (ast.Constant, ast.Name, ast.Attribute, ast.Call, ast.Subscript)
 def convert(site: Site) -> None:
     if site.has_unpacked or not site.editable:
         site.manual(
-            "arguments are unpacked here: npu_ops.dropout takes keep_prob",
-            zh="参数为解包形式:npu_ops.dropout 使用 keep_prob",
+            "arguments are unpacked here, or the call stands in an f-string: npu_ops.dropout takes keep_prob",
+            zh="参数为解包形式,或位于 f-string 中:npu_ops.dropout 使用 keep_prob",
         )
         return
     if not is_none_or_absent(site.argument("noise_shape", 2)):
@@ -43,12 +44,19 @@ def convert(site: Site) -> None:
     if is_none_or_absent(keep) and is_none_or_absent(rate):
         site.manual("neither keep_prob nor rate is given", zh="未给出 keep_prob 或 rate")
         return
-    rewrite(site, rate)
+    if not is_none_or_absent(rate) and len(site.node.args) > 2:
+        site.manual(
+            "name the arguments of this dropout: npu_ops.dropout takes keep_prob in place of rate",
+            zh="请为该 dropout 的参数写明关键字:npu_ops.dropout 使用 keep_prob 而非 rate",
+        )
+        return
+    replace_rate(site, rate)
     site.rename(f"{site.need('npu_ops')}.dropout")
     site.changed("dropout becomes the device's operator", zh="dropout 替换为昇腾算子")
 
 
-def rewrite(site: Site, rate: ast.expr | None) -> None:
+def replace_rate(site: Site, rate: ast.expr | None) -> None:
+    """Replace the keyword rate=… by keep_prob=1.0 - …, and remove a rate or a keep_prob of None."""
     keyword = site.keyword("rate")
     if keyword is not None and not is_none_or_absent(rate):
         start = site.source.offset(keyword.lineno, keyword.col_offset)
@@ -59,7 +67,7 @@ def rewrite(site: Site, rate: ast.expr | None) -> None:
             if isinstance(keyword.value, SIMPLE) or has_parenthesis(site, keyword.value)
             else ("1.0 - (", ")")
         )
-        site.edit.insert(outer(site, keyword.value, begin), opening)
+        site.edit.insert(outer_start(site, keyword.value, begin), opening)
         if closing:
             site.edit.insert(end, closing)
         drop_none(site, "keep_prob", 1)
@@ -72,8 +80,8 @@ def has_parenthesis(site: Site, node: ast.expr) -> bool:
     return before is not None and before.text == "("
 
 
-def outer(site: Site, node: ast.expr, begin: int) -> int:
-    """Return where the value begins, its own parentheses included."""
+def outer_start(site: Site, node: ast.expr, begin: int) -> int:
+    """Return the position at which the value begins, its own parentheses included."""
     before = site.source.token_before(begin)
     while before is not None and before.text == "(":
         begin = before.start
@@ -82,7 +90,7 @@ def outer(site: Site, node: ast.expr, begin: int) -> int:
 
 
 def drop_none(site: Site, name: str, position: int) -> None:
-    """keep_prob=None beside rate=…: the keyword is there already."""
+    """Remove an argument of None, such as keep_prob=None beside rate=…."""
     keyword = site.keyword(name)
     if keyword is not None:
         site.remove_argument(keyword)
@@ -99,8 +107,8 @@ def is_one(node: ast.expr | None) -> bool:
 
 
 @rule.call("tensorflow.compat.v2.nn.dropout")
-def second_signature(site: Site) -> None:
+def advise_second_signature(site: Site) -> None:
     site.advice(
-        "the TensorFlow 2 signature (rate in second place) stays; npu_ops.dropout(x, keep_prob) is faster",
+        "the TensorFlow 2 signature (rate as second argument) stays; npu_ops.dropout(x, keep_prob) is faster",
         zh="TensorFlow 2 签名(第二个参数为 rate)保持不变;npu_ops.dropout(x, keep_prob) 性能更好",
     )

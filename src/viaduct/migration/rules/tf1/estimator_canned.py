@@ -36,8 +36,8 @@ def configure(site: Site) -> None:
         return
     if made == NPU_RUN_CONFIG:
         site.manual(
-            "a ready-made estimator does not run on the device by an NPURunConfig, which only NPUEstimator reads: "
-            "give it config=npu_run_config_init(run_config=…) of a RunConfig of its own",
+            "only NPUEstimator reads an NPURunConfig, so this ready-made estimator would not run on the device: give "
+            "it a RunConfig of its own through config=npu_run_config_init(run_config=…)",
             zh="NPURunConfig 仅对 NPUEstimator 有效:请为预制 Estimator 单独建立 RunConfig,并传入 "
             "config=npu_run_config_init(run_config=…)",
             risk="high",
@@ -57,6 +57,6 @@ def configure(site: Site) -> None:
 
 
 def maker(site: Site, config: ast.expr) -> str | None:
-    """Return what the config was made by, where that is seen."""
+    """Return the qualified name of the function that made the config, where that is seen."""
     origin = site.values.origin(config)
     return site.qualified(origin.func) if isinstance(origin, ast.Call) else None

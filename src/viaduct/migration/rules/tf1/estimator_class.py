@@ -7,8 +7,9 @@
     -classifier = tf.estimator.Estimator(model_fn, "out", config, {}, start)
     +classifier = NPUEstimator(model_fn, "out", config, {}, warm_start_from=start)
 
-A fifth positional argument becomes warm_start_from, since NPUEstimator's fifth is another. It refuses a config that is
-not an NPURunConfig: one is added where there is none; a config that comes from elsewhere needs manual review.
+A fifth positional argument becomes warm_start_from, since NPUEstimator's fifth is another. NPUEstimator refuses a
+config that is not an NPURunConfig: one is added where there is none; a config that comes from elsewhere needs manual
+review. An Estimator whose config comes from npu_run_config_init stays: the vendor's converter wrote it.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ LEARN = (
 @rule.call("tensorflow.estimator.Estimator")
 def convert(site: Site) -> None:
     if comes_from_init(site, site.argument("config", 2)):
-        return  # the vendor's converter has seen to it: its session carries NpuOptimizer
+        return  # the vendor's converter has dealt with it: its session carries NpuOptimizer
     if not site.editable or any(isinstance(value, ast.Starred) for value in site.node.args):
         site.manual(
             "positional arguments are unpacked into Estimator: name them, then it can become NPUEstimator",
@@ -77,17 +78,17 @@ def add_config(site: Site, present: ast.expr | None) -> None:
 
 
 def compare_directories(site: Site, config: ast.expr) -> None:
-    """E7: the real class raises when both name a model_dir and they differ."""
-    own = site.argument("model_dir", 1)
+    """Report a model_dir that differs from the config's (E7): NPUEstimator raises then."""
+    directory = site.argument("model_dir", 1)
     origin = site.values.origin(config)
-    if own is None or not isinstance(origin, ast.Call):
+    if directory is None or not isinstance(origin, ast.Call):
         return
-    theirs = next((keyword.value for keyword in origin.keywords if keyword.arg == "model_dir"), None)
-    if theirs is not None and ast.dump(own) != ast.dump(theirs):
+    in_config = next((keyword.value for keyword in origin.keywords if keyword.arg == "model_dir"), None)
+    if in_config is not None and ast.dump(directory) != ast.dump(in_config):
         site.manual(
-            f"model_dir is {site.text(own)} here and {site.text(theirs)} in the config: NPUEstimator raises ValueError "
-            "when they differ",
-            zh=f"此处 model_dir 为 {site.text(own)},config 中为 {site.text(theirs)}:"
+            f"model_dir is {site.text(directory)} here and {site.text(in_config)} in the config: NPUEstimator raises "
+            "ValueError when they differ",
+            zh=f"此处 model_dir 为 {site.text(directory)},config 中为 {site.text(in_config)}:"
             "两者不同时 NPUEstimator 抛出 ValueError",
         )
 
@@ -110,7 +111,7 @@ def report_reference(site: Site) -> None:
 
 
 def is_check(site: Site, parent: ast.AST) -> bool:
-    """isinstance(x, Estimator), which an NPUEstimator passes, and annotations."""
+    """Return True for isinstance(x, Estimator), which an NPUEstimator passes, and for annotations."""
     if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name):
         return parent.func.id in ("isinstance", "issubclass")
     if isinstance(parent, ast.Tuple):
@@ -121,9 +122,9 @@ def is_check(site: Site, parent: ast.AST) -> bool:
 
 
 @rule.call(*(f"tensorflow.contrib.learn.{name}" for name in LEARN))
-def other_library(site: Site) -> None:
+def report_contrib_class(site: Site) -> None:
     site.manual(
-        f"{site.name.removeprefix('tensorflow.')} is another, older class: move to tf.estimator first",
+        f"{site.name.removeprefix('tensorflow.')} is an older class that is not migrated: move to tf.estimator first",
         zh=f"{site.name.removeprefix('tensorflow.')} 是旧接口:请先改用 tf.estimator",
         risk="high",
     )

@@ -5,10 +5,11 @@
     -config = tf.estimator.RunConfig("out", train_distribute=strategy, save_checkpoints_steps=100)
     +config = NPURunConfig(model_dir="out", save_checkpoints_steps=100)
 
-Positional arguments become keywords: NPURunConfig's first is iterations_per_loop. What it does not know is removed:
-train_distribute, eval_distribute, experimental_distribute, device_fn, protocol, and three arguments of later
-TensorFlow. A subclass of RunConfig, and arguments that are unpacked, need manual review. One that goes only to
-ready-made estimators stays what it is.
+Positional arguments become keywords: NPURunConfig's first is iterations_per_loop. Arguments that NPURunConfig does not
+have are removed: train_distribute, eval_distribute, experimental_distribute, device_fn, protocol,
+experimental_max_worker_delay_secs, session_creation_timeout_secs and checkpoint_save_graph_def. A subclass of
+RunConfig, and arguments that are unpacked, need manual review. A RunConfig that goes only to ready-made estimators, or
+to npu_run_config_init, keeps its class and loses only its strategies.
 """
 
 from __future__ import annotations
@@ -59,40 +60,40 @@ def convert(site: Site) -> None:
     name_or_remove(site)
     if site.has_unpacked:
         site.manual(
-            "arguments come by **: NPURunConfig does not know " + ", ".join(sorted(UNKNOWN)[:5]),
-            zh="参数以 ** 传入:NPURunConfig 不支持 " + "、".join(sorted(UNKNOWN)[:5]),
+            "arguments are unpacked from **: NPURunConfig does not have " + ", ".join(sorted(UNKNOWN)),
+            zh="参数以 ** 传入:NPURunConfig 不支持 " + "、".join(sorted(UNKNOWN)),
         )
 
 
 def remove_strategies(site: Site) -> None:
-    """Remove strategies only: for ready-made estimators the class stays (estimator_canned)."""
-    words = [keyword for keyword in site.node.keywords if keyword.arg in STRATEGIES]
-    if words and site.editable:
-        site.remove_arguments(words)
-        for text in words:
+    """Remove the strategies of a RunConfig whose class stays (estimator_canned)."""
+    strategies = [keyword for keyword in site.node.keywords if keyword.arg in STRATEGIES]
+    if strategies and site.editable:
+        site.remove_arguments(strategies)
+        for keyword in strategies:
             site.changed(
-                f"{text.arg} is removed: every device is a process of its own",
-                zh=f"已删除 {text.arg}:每个设备对应一个进程",
-                node=text,
+                f"{keyword.arg} is removed: every device has a process of its own",
+                zh=f"已删除 {keyword.arg}:每个设备对应一个进程",
+                node=keyword,
             )
 
 
 def name_or_remove(site: Site) -> None:
-    """Positions become keywords; unknown ones go, wherever they stand."""
+    """Name the positional arguments, remove the unknown ones and add defaults where they are asked for."""
     slots, _ = site.source.slots(site.source.opening(site.node))
-    named = dict(zip(ORDER, site.node.args, strict=False)) | {
+    arguments = dict(zip(ORDER, site.node.args, strict=False)) | {
         keyword.arg: keyword for keyword in site.node.keywords if keyword.arg
     }
-    for name, argument in named.items():
+    for name, argument in arguments.items():
         if name in UNKNOWN:
-            say_removed(site, name, argument)
+            report_removed(site, name, argument)
         elif not isinstance(argument, ast.keyword):
             site.edit.insert(slots[site.argument_index(argument)].start, f"{name}=")
-    kept_out = [argument for name, argument in named.items() if name in UNKNOWN]
-    site.remove_arguments(kept_out, add=defaults(site, set(named)))
+    removed = [argument for name, argument in arguments.items() if name in UNKNOWN]
+    site.remove_arguments(removed, add=render_defaults(site, set(arguments)))
 
 
-def say_removed(site: Site, name: str, argument: ast.expr | ast.keyword) -> None:
+def report_removed(site: Site, name: str, argument: ast.expr | ast.keyword) -> None:
     value = argument.value if isinstance(argument, ast.keyword) else argument
     if isinstance(value, ast.Constant) and value.value is None:
         remainder, rest_zh = "", ""
@@ -107,8 +108,8 @@ def say_removed(site: Site, name: str, argument: ast.expr | ast.keyword) -> None
     )
 
 
-def defaults(site: Site, given: set[str]) -> str:
-    """Absent arguments whose default is another one: to be added with --keep-defaults, else mentioned."""
+def render_defaults(site: Site, given: set[str]) -> str:
+    """Return TensorFlow's defaults to add, where NPURunConfig has others; without --keep-defaults mention them."""
     saves = {"save_checkpoints_steps", "save_checkpoints_secs"} & given
     missing = {name: value for name, value in DEFAULTS.items() if name not in given}
     if saves:
@@ -121,7 +122,7 @@ def defaults(site: Site, given: set[str]) -> str:
 
 
 @rule.call("tensorflow.contrib.learn.RunConfig")
-def other_class(site: Site) -> None:
+def report_contrib_class(site: Site) -> None:
     site.manual(
         "tf.contrib.learn.RunConfig is another class: move to tf.estimator first",
         zh="tf.contrib.learn.RunConfig 是另一个类:请先改用 tf.estimator",
@@ -140,13 +141,13 @@ def report_reference(site: Site) -> None:
         )
     elif not (isinstance(parent, ast.Call) and is_instance_check(site, parent)) and not in_annotation(site):
         site.manual(
-            "RunConfig is passed on instead of being called: NPURunConfig takes other positions",
+            "RunConfig is passed on instead of being called: NPURunConfig takes positional arguments in another order",
             zh="RunConfig 被当作值传递:NPURunConfig 的参数位置不同,请手工处理",
         )
 
 
 def is_instance_check(site: Site, call: ast.Call) -> bool:
-    """NPURunConfig is a RunConfig, so such a check still holds."""
+    """Return True for isinstance and issubclass: an NPURunConfig is a RunConfig, so the check still holds."""
     return isinstance(call.func, ast.Name) and call.func.id in ("isinstance", "issubclass")
 
 

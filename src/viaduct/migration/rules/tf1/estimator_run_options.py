@@ -1,11 +1,11 @@
-"""Give NPURunConfig what the command line asked for: loop, precision, fusion switches, profiling, dump.
+"""Give NPURunConfig the options of the command line: loop, precision, fusion switches, profiling, dump.
 
      import tensorflow as tf
      from npu_bridge.estimator.npu.npu_config import NPURunConfig
     -config = NPURunConfig(model_dir="out")
     +config = NPURunConfig(model_dir="out", iterations_per_loop=100, precision_mode="allow_mix_precision")
 
-`--loop N` runs N steps on the device before the host hears of them: steps and checkpoint intervals must be multiples
+`--loop N` runs N steps on the device before it reports to the host: steps and checkpoint intervals must be multiples
 of N. `--precision` is one of the modes; `--fusion-switch FILE` names the file, on the device's machine, that switches
 fusion rules of the graph compiler off (`{"Switch": {"GraphFusion": {"ALL": "off"}}}`); `--profile DIR` and `--dump DIR`
 add ProfilingConfig and DumpConfig.
@@ -19,7 +19,7 @@ from viaduct.migration.profiling_points import write_profiling_options
 from viaduct.migration.rule import Rule, Site
 
 EXAMPLE_OPTIONS = {"loop": 100, "precision": "allow_mix_precision"}
-NEWER_MODES = ("fp16", "origin", "mixed_float16", "mixed_bfloat16")  # precision_mode_v2's own words
+NEWER_MODES = ("fp16", "origin", "mixed_float16", "mixed_bfloat16")  # values that only precision_mode_v2 has
 
 
 def has_run_options(options: Options) -> bool:
@@ -56,17 +56,17 @@ def arguments(site: Site) -> list[tuple[str, str]]:
         found.append(("fusion_switch_file", repr(options.fusion_switch)))
     given = {keyword.arg for keyword in site.node.keywords}
     if options.profile and "profiling_config" not in given:
-        found.append(("profiling_config", profiling(site)))
+        found.append(("profiling_config", render_profiling(site)))
     if options.dump and "dump_config" not in given:
-        found.append(("dump_config", dump(site)))
+        found.append(("dump_config", render_dump(site)))
     return found
 
 
-def profiling(site: Site) -> str:
+def render_profiling(site: Site) -> str:
     text = write_profiling_options(site.options)
     return f"{site.need('ProfilingConfig')}(enable_profiling=True, profiling_options={text!r})"
 
 
-def dump(site: Site) -> str:
+def render_dump(site: Site) -> str:
     step = f", dump_step={site.options.dump_step!r}" if site.options.dump_step else ""
     return f'{site.need("DumpConfig")}(enable_dump=True, dump_path={site.options.dump!r}{step}, dump_mode="all")'

@@ -1,6 +1,7 @@
-"""Point out a number of steps that is not whole.
+"""Report a number of steps that is a float.
 
-`steps=images / batch` is a float in Python 3. TensorFlow on the host lets it pass; a loop on the device needs an int.
+`steps=images / batch` is a float in Python 3, and so is `1e4`. TensorFlow on the host lets it pass; a loop on the
+device needs an int.
 """
 
 from __future__ import annotations
@@ -13,18 +14,18 @@ rule = Rule(__name__, spec="E16", kind="report", last=True)
 
 
 @rule.call("tensorflow.estimator.TrainSpec", "tensorflow.estimator.EvalSpec")
-def specification(site: Site) -> None:
-    check(site, site.argument("max_steps" if site.name.endswith("TrainSpec") else "steps", 1))
+def check_specification(site: Site) -> None:
+    check_steps(site, site.argument("max_steps" if site.name.endswith("TrainSpec") else "steps", 1))
 
 
 @rule.method("train", "evaluate")
-def method(site: Site) -> None:
+def check_method(site: Site) -> None:
     if site.values.kind(site.node.func.value) in ("estimator", "npu_estimator"):
         for name in ("steps", "max_steps"):
-            check(site, site.argument(name))
+            check_steps(site, site.argument(name))
 
 
-def check(site: Site, value: ast.expr | None) -> None:
+def check_steps(site: Site, value: ast.expr | None) -> None:
     origin = site.values.origin(value) if value is not None else None
     floating = isinstance(origin, ast.Constant) and isinstance(origin.value, float)
     if value is not None and (floating or (isinstance(origin, ast.BinOp) and isinstance(origin.op, ast.Div))):

@@ -11,8 +11,8 @@
     +    return npu_unary_ops.gelu(x)
 
 The formula is recognised by its value, not by the function's name: the returned expression, with locals put in, is
-computed at a few points and must equal 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))). The exact form with erf gives
-other numbers and is only mentioned.
+computed at seven points and must agree with 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) to 1e-5. The exact form
+with erf gives other numbers and is only mentioned.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ FUNCTIONS: dict[str, Callable[..., float]] = {
     "constant": lambda a, *_: a,
 }
 MODULES = ("tensorflow", "numpy", "math")
-Unknown = (KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError, RecursionError)
+NOT_ARITHMETIC = (KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError, RecursionError)
 
 
 def tanh_form(x: float) -> float:
@@ -57,10 +57,10 @@ def replace_returned(site: Site) -> None:
         return
     for parameter in [argument.arg for argument in function.args.args if argument.arg not in ("self", "cls")]:
         values = evaluate_returned(site, function, parameter)
-        if values and close(values, tanh_form):
-            replace(site, function, parameter)
+        if values and matches(values, tanh_form):
+            replace_formula(site, function, parameter)
             return
-        if values and close(values, erf_form):
+        if values and matches(values, erf_form):
             site.advice(
                 "the exact GELU (erf) stays: npu_unary_ops.gelu is the tanh form and gives other numbers",
                 zh="精确 GELU(erf)保持不变:npu_unary_ops.gelu 为 tanh 近似,数值不同",
@@ -68,20 +68,21 @@ def replace_returned(site: Site) -> None:
             return
 
 
-def close(values: list[float], form: Callable[[float], float]) -> bool:
+def matches(values: list[float], form: Callable[[float], float]) -> bool:
+    """Return True if the values are those of a form; at 2.5 the two forms differ by more than 1e-4."""
     return all(abs(value - form(x)) < 1e-5 for value, x in zip(values, POINTS, strict=True))
 
 
 def evaluate_returned(site: Site, function: ast.FunctionDef | ast.AsyncFunctionDef, parameter: str) -> list[float]:
-    """The returned expression at the points; empty if it holds anything but arithmetic on the parameter."""
+    """Return the returned expression at the points; empty if it holds anything but arithmetic on the parameter."""
     try:
         return [Arithmetic(site, function, {parameter: x}).value(site.node.value) for x in POINTS]
-    except Unknown:
+    except NOT_ARITHMETIC:
         return []
 
 
 class Arithmetic:
-    """Numbers for an expression, with the function's own assignments put in."""
+    """Value of an expression for given parameters, with the function's own assignments put in."""
 
     def __init__(self, site: Site, function: ast.FunctionDef | ast.AsyncFunctionDef, known: dict[str, float]) -> None:
         self.site, self.known = site, known
@@ -93,7 +94,7 @@ class Arithmetic:
                 if isinstance(target, ast.Name) and target.id not in self.assigned and target.id not in known:
                     self.assigned[target.id] = statement.value
                 else:
-                    raise ValueError("assigned twice")
+                    raise ValueError("not one plain assignment to each name")
 
     def value(self, node: ast.AST) -> float:
         if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
@@ -132,7 +133,7 @@ class Arithmetic:
         raise ValueError(name)
 
 
-def replace(site: Site, function: ast.FunctionDef | ast.AsyncFunctionDef, parameter: str) -> None:
+def replace_formula(site: Site, function: ast.FunctionDef | ast.AsyncFunctionDef, parameter: str) -> None:
     arithmetic = Arithmetic(site, function, {parameter: 1.0})
     arithmetic.value(site.node.value)
     site.edit.node(site.node.value, f"{site.need('npu_unary_ops')}.gelu({parameter})")

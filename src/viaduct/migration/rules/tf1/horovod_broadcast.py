@@ -9,8 +9,8 @@
     +    hooks = [NPUBroadcastGlobalVariablesHook(0, get_rank_id())]
          return tf.train.MonitoredTrainingSession(hooks=hooks)
 
-NPUEstimator broadcasts of its own accord: there the hook is removed, or becomes an empty one where something else holds
-it. The operation broadcast_global_variables becomes one assignment for each trainable variable, grouped; a Keras
+NPUEstimator broadcasts by itself: there the hook is removed from its list, or becomes an empty hook where it stands
+elsewhere. The operation broadcast_global_variables becomes one assignment for each trainable variable, grouped; a Keras
 callback becomes the accelerator's.
 """
 
@@ -29,17 +29,18 @@ EXAMPLE_OPTIONS = {"distributed": True}
 
 
 @rule.call(*horovod.names("BroadcastGlobalVariablesHook"))
-def hook(site: Site) -> None:
-    if horovod.is_left(site):
+def replace_hook(site: Site) -> None:
+    if horovod.keeps_horovod(site):
         return
     if broadcast.estimator_trains(site):
         remove_hook(site)
         return
-    text = f"{site.need('NPUBroadcastGlobalVariablesHook')}({root(site)}, {ranks.expression(site, site.node, 'rank')})"
+    rank = ranks.expression(site, site.node, "rank")
+    text = f"{site.need('NPUBroadcastGlobalVariablesHook')}({root_rank(site)}, {rank})"
     replace_broadcast(site, text, "the accelerator's hook broadcasts the initial values", "改用 NPU 的变量广播 hook")
 
 
-def root(site: Site) -> str:
+def root_rank(site: Site) -> str:
     value = site.argument("root_rank", 0)
     return site.text(value) if value is not None else "0"
 
@@ -48,7 +49,7 @@ def replace_broadcast(site: Site, text: str, message: str, zh: str) -> None:
     if horovod.replace_call(site, text):
         site.changed(message, zh=zh)
     else:
-        horovod.by_hand(site, f"write {text}", f"请改为 {text}")
+        horovod.report_by_hand(site, f"write {text}", f"请改为 {text}")
 
 
 def remove_hook(site: Site) -> None:
@@ -60,11 +61,11 @@ def remove_hook(site: Site) -> None:
     elif isinstance(statement, ast.Expr) and statement.value is parent and is_append(parent):
         site.edit.remove_statement(statement)
     elif not horovod.replace_call(site, f"{site.need('NpuEmptyHook')}()"):
-        horovod.by_hand(site, "remove it: NPUEstimator broadcasts itself", "请删除:NPUEstimator 会自行广播变量")
+        horovod.report_by_hand(site, "remove it: NPUEstimator broadcasts itself", "请删除:NPUEstimator 会自行广播变量")
         return
     site.changed(
-        "the hook is gone: NPUEstimator broadcasts the initial values itself",
-        zh="删除该 hook:NPUEstimator 会自行广播变量初值",
+        "the hook is gone or empty: NPUEstimator broadcasts the initial values itself",
+        zh="该 hook 已删除或置空:NPUEstimator 会自行广播变量初值",
     )
 
 
@@ -73,37 +74,47 @@ def is_append(node: ast.AST) -> bool:
 
 
 @rule.call(*horovod.names("callbacks.BroadcastGlobalVariablesCallback"))
-def callback(site: Site) -> None:
-    if horovod.is_left(site):
+def replace_callback(site: Site) -> None:
+    if horovod.keeps_horovod(site):
         return
-    text = f"{site.need('NPUBroadcastGlobalVariablesCallback')}(root_rank={root(site)})"
+    text = f"{site.need('NPUBroadcastGlobalVariablesCallback')}(root_rank={root_rank(site)})"
     replace_broadcast(
         site, text, "the accelerator's callback broadcasts the initial weights", "改用 NPU 的权重广播回调"
     )
 
 
 @rule.call(*horovod.names("broadcast_global_variables"))
-def global_variables(site: Site) -> None:
-    if horovod.is_left(site):
+def broadcast_all(site: Site) -> None:
+    if horovod.keeps_horovod(site):
         return
     if site.name.startswith(horovod.KERAS):
-        horovod.by_hand(site, "use NPUBroadcastGlobalVariablesCallback", "请使用 NPUBroadcastGlobalVariablesCallback")
+        horovod.report_by_hand(
+            site, "use NPUBroadcastGlobalVariablesCallback", "请使用 NPUBroadcastGlobalVariablesCallback"
+        )
         return
-    text = broadcast.operation(site, broadcast.trainable_variables(site), root(site))
+    text = broadcast.render_broadcast(site, broadcast.render_trainable_variables(site), root_rank(site))
     replace_broadcast(
-        site, text, "one operation broadcasts every trainable variable", f"通过 {NPU.backend} 广播所有可训练变量"
+        site,
+        text,
+        f"one operation broadcasts every trainable variable through {NPU.backend}",
+        f"用一个操作通过 {NPU.backend} 广播所有可训练变量",
     )
 
 
 @rule.call(*horovod.names("broadcast_variables"))
-def some_variables(site: Site) -> None:
-    if horovod.is_left(site):
+def broadcast_some(site: Site) -> None:
+    if horovod.keeps_horovod(site):
         return
     variables, rank = site.argument("variables", 0), site.argument("root_rank", 1)
     if variables is None or rank is None:
-        horovod.by_hand(
+        horovod.report_by_hand(
             site, "assign hccl_ops.broadcast([var], 0)[0] to each", "请对每个变量赋值 hccl_ops.broadcast([var], 0)[0]"
         )
         return
-    text = broadcast.operation(site, site.text(variables), site.text(rank))
-    replace_broadcast(site, text, "one operation broadcasts these variables", f"通过 {NPU.backend} 广播这些变量")
+    text = broadcast.render_broadcast(site, site.text(variables), site.text(rank))
+    replace_broadcast(
+        site,
+        text,
+        f"one operation broadcasts these variables through {NPU.backend}",
+        f"用一个操作通过 {NPU.backend} 广播这些变量",
+    )

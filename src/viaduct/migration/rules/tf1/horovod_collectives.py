@@ -8,8 +8,9 @@
     -    return hvd.allreduce(value)
     +    return hccl_ops.allreduce(value, "sum") / get_rank_size()
 
-Horovod averages by default, so the sum is divided by the number of ranks. allgather wants the same first dimension on
-all ranks; broadcast takes a list and gives one. A reduction that is chosen at run time needs manual review.
+Horovod averages by default, so the sum is divided by the number of ranks. hccl's allgather wants the same first
+dimension on all ranks; its broadcast takes a list and returns one. A reduction that is chosen at run time, or that hccl
+does not have (Adasum), needs manual review.
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ rule = Rule(__name__, spec="2.8", kind="mandatory")
 EXAMPLE_OPTIONS = {"distributed": True}
 
 REDUCTIONS = {"Average": "mean", "Sum": "sum", "Min": "min", "Max": "max", "Product": "prod"}
-QUIET = ("tensor", "average", "op", "name", "device_dense", "device_sparse", "compression", "root_rank")
+KNOWN_KEYWORDS = ("tensor", "average", "op", "name", "device_dense", "device_sparse", "compression", "root_rank")
 
 
 @rule.call("horovod.tensorflow.allreduce")
-def allreduce(site: Site) -> None:
-    if horovod.is_left(site):
+def replace_allreduce(site: Site) -> None:
+    if horovod.keeps_horovod(site):
         return
     tensor, reduction = site.argument("tensor", 0), find_reduction(site)
-    if tensor is None or reduction is None or not understood(site):
-        horovod.by_hand(
+    if tensor is None or reduction is None or not has_known_keywords(site):
+        horovod.report_by_hand(
             site, "hccl_ops.allreduce takes max, min, prod or sum", "hccl_ops.allreduce 支持 max、min、prod、sum"
         )
         return
@@ -42,12 +43,14 @@ def allreduce(site: Site) -> None:
     text = f'{site.need("hccl_ops")}.allreduce({site.text(tensor)}, "{"sum" if mean else reduction}")'
     if mean:
         text = f"{text} / {ranks.expression(site, site.node, 'size')}"
-        text = f"({text})" if binds_closer(site) else text
-    finish(site, text, f"allreduce ({reduction}) through {NPU.backend}", f"allreduce({reduction})改用 {NPU.backend}")
+        text = f"({text})" if needs_parentheses(site) else text
+    replace_collective(
+        site, text, f"allreduce ({reduction}) through {NPU.backend}", f"allreduce({reduction})改用 {NPU.backend}"
+    )
 
 
 def find_reduction(site: Site) -> str | None:
-    """The reduction: mean unless something else is said; None if that is decided at run time."""
+    """Return the reduction: mean by default, None if it is decided at run time or is none of REDUCTIONS."""
     op, average = site.keyword("op"), site.argument("average", 1)
     if op is not None and not (isinstance(op.value, ast.Constant) and op.value.value is None):
         return REDUCTIONS.get((site.qualified(op.value) or "").rpartition(".")[2])
@@ -56,20 +59,20 @@ def find_reduction(site: Site) -> str | None:
     return "sum" if isinstance(average, ast.Constant) and average.value is False else None
 
 
-def understood(site: Site) -> bool:
-    return not site.has_unpacked and all(keyword.arg in QUIET for keyword in site.node.keywords)
+def has_known_keywords(site: Site) -> bool:
+    return not site.has_unpacked and all(keyword.arg in KNOWN_KEYWORDS for keyword in site.node.keywords)
 
 
-def binds_closer(site: Site) -> bool:
-    """Return True if a division in its place would be torn apart."""
+def needs_parentheses(site: Site) -> bool:
+    """Return True if a division in place of the call needs parentheses."""
     parent = site.source.parents[site.node]
     operator = isinstance(parent, ast.BinOp | ast.UnaryOp | ast.Attribute | ast.Await)
     return operator or (isinstance(parent, ast.Subscript) and parent.value is site.node)
 
 
-def finish(site: Site, text: str, message: str, zh: str) -> None:
+def replace_collective(site: Site, text: str, message: str, zh: str) -> None:
     if not horovod.replace_call(site, text):
-        horovod.by_hand(site, f"write {text}", f"请改为 {text}")
+        horovod.report_by_hand(site, f"write {text}", f"请改为 {text}")
         return
     dropped = [
         keyword for keyword in site.node.keywords if keyword.arg not in ("tensor", "average", "op", "root_rank", "name")
@@ -82,15 +85,17 @@ def finish(site: Site, text: str, message: str, zh: str) -> None:
 
 
 @rule.call("horovod.tensorflow.allgather")
-def allgather(site: Site) -> None:
-    if horovod.is_left(site):
+def replace_allgather(site: Site) -> None:
+    if horovod.keeps_horovod(site):
         return
     tensor = site.argument("tensor", 0)
-    if tensor is None or not understood(site):
-        horovod.by_hand(site, "hccl_ops.allgather(tensor, rank_size)", "请使用 hccl_ops.allgather(tensor, rank_size)")
+    if tensor is None or not has_known_keywords(site):
+        horovod.report_by_hand(
+            site, "hccl_ops.allgather(tensor, rank_size)", "请使用 hccl_ops.allgather(tensor, rank_size)"
+        )
         return
     size = ranks.expression(site, site.node, "size")
-    finish(
+    replace_collective(
         site,
         f"{site.need('hccl_ops')}.allgather({site.text(tensor)}, {size})",
         f"allgather through {NPU.backend}",
@@ -104,12 +109,14 @@ def allgather(site: Site) -> None:
 
 
 @rule.call("horovod.tensorflow.broadcast")
-def broadcast(site: Site) -> None:
-    if horovod.is_left(site):
+def replace_broadcast(site: Site) -> None:
+    if horovod.keeps_horovod(site):
         return
     tensor, root = site.argument("tensor", 0), site.argument("root_rank", 1)
-    if tensor is None or root is None or not understood(site):
-        horovod.by_hand(site, "hccl_ops.broadcast([tensor], root)[0]", "请使用 hccl_ops.broadcast([tensor], root)[0]")
+    if tensor is None or root is None or not has_known_keywords(site):
+        horovod.report_by_hand(
+            site, "hccl_ops.broadcast([tensor], root)[0]", "请使用 hccl_ops.broadcast([tensor], root)[0]"
+        )
         return
     text = f"{site.need('hccl_ops')}.broadcast([{site.text(tensor)}], {site.text(root)})[0]"
-    finish(site, text, f"broadcast through {NPU.backend}", f"broadcast 改用 {NPU.backend}")
+    replace_collective(site, text, f"broadcast through {NPU.backend}", f"broadcast 改用 {NPU.backend}")

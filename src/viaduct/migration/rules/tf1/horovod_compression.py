@@ -1,12 +1,12 @@
-"""Drop a choice of gradient compression that nobody reads any more.
+"""Drop a choice of gradient compression that is no longer read.
 
      import horovod.tensorflow as hvd
      import tensorflow as tf
     -compression = hvd.Compression.fp16 if fp16 else hvd.Compression.none
      opt = tf.train.AdamOptimizer(0.1)
 
-The accelerator's optimizer takes no such argument; the variable is left behind when that goes. One that is still read
-somewhere stays and is reported.
+The accelerator's optimizer takes no such argument; the variable is left behind when the argument goes. A variable that
+is still read somewhere, or whose value makes a call, stays, and horovod_leftovers reports it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,14 @@ rule = Rule(__name__, spec="2.8", kind="mandatory", after=("horovod_optimizer",)
 
 
 @rule.node(ast.Assign, words=("Compression",))
-def unread(site: Site) -> None:
+def remove_unread(site: Site) -> None:
     target = site.node.targets[0]
-    if horovod.is_left(site) or len(site.node.targets) != 1 or not isinstance(target, ast.Name) or not chooses(site):
+    if (
+        horovod.keeps_horovod(site)
+        or len(site.node.targets) != 1
+        or not isinstance(target, ast.Name)
+        or not chooses_compression(site)
+    ):
         return
     scope = site.work.names.scope_of(site.node)
     around = scope.node
@@ -39,11 +44,11 @@ def unread(site: Site) -> None:
     )
 
 
-def chooses(site: Site) -> bool:
+def chooses_compression(site: Site) -> bool:
     mentioned = (site.qualified(node) for node in ast.walk(site.node.value) if isinstance(node, ast.Attribute))
     return any(horovod.is_horovod(name) and "Compression" in str(name) for name in mentioned)
 
 
 def has_effects(site: Site) -> bool:
-    """Calls would no longer be made."""
+    """Return True if the value makes calls, which would no longer be made."""
     return any(isinstance(node, ast.Call | ast.NamedExpr | ast.Await) for node in ast.walk(site.node.value))

@@ -1,4 +1,4 @@
-"""Drop the choice of a GPU by Horovod's local rank.
+"""Drop the choice of a GPU by Horovod's rank.
 
      import horovod.tensorflow as hvd
      import tensorflow as tf
@@ -6,7 +6,8 @@
     -config.gpu_options.visible_device_list = str(hvd.local_rank())
      config.allow_soft_placement = True
 
-The accelerator is chosen by ASCEND_DEVICE_ID or DEVICE_ID, which the start script sets for each process.
+The accelerator is chosen by ASCEND_DEVICE_ID or DEVICE_ID, which the start script sets for each process. The same goes
+for CUDA_VISIBLE_DEVICES, for the argument of tf.GPUOptions and for tf.config.set_visible_devices.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ CHOICES = ("tensorflow.config.experimental.set_visible_devices", "tensorflow.con
 @rule.node(ast.Assign, words=("local_rank",))
 def remove_assignment(site: Site) -> None:
     target = site.node.targets[0]
-    if len(site.node.targets) == 1 and chooses(site, target) and by_local_rank(site, site.node.value):
+    if len(site.node.targets) == 1 and chooses_device(site, target) and is_by_rank(site, site.node.value):
         remove(site, site.node)
 
 
-def chooses(site: Site, target: ast.expr) -> bool:
+def chooses_device(site: Site, target: ast.expr) -> bool:
     if isinstance(target, ast.Attribute):
         return target.attr == FIELD
     key = target.slice if isinstance(target, ast.Subscript) else None
@@ -39,8 +40,8 @@ def chooses(site: Site, target: ast.expr) -> bool:
     return named and site.qualified(target.value) == "os.environ"  # type: ignore[attr-defined]
 
 
-def by_local_rank(site: Site, value: ast.AST) -> bool:
-    return horovod.mentions(site, value, "local_rank", "rank") and not horovod.is_left(site)
+def is_by_rank(site: Site, value: ast.AST) -> bool:
+    return horovod.mentions(site, value, "local_rank", "rank") and not horovod.keeps_horovod(site)
 
 
 def remove(site: Site, statement: ast.stmt) -> None:
@@ -56,15 +57,15 @@ def report_removed(site: Site) -> None:
 
 
 @rule.call("tensorflow.GPUOptions")
-def argument(site: Site) -> None:
+def remove_gpu_option(site: Site) -> None:
     keyword = site.keyword(FIELD)
-    if keyword is not None and by_local_rank(site, keyword.value) and site.editable:
+    if keyword is not None and is_by_rank(site, keyword.value) and site.editable:
         site.remove_argument(keyword)
         report_removed(site)
 
 
 @rule.call(*CHOICES)
-def visible_devices(site: Site) -> None:
+def remove_visible_devices(site: Site) -> None:
     statement = site.source.parents[site.node]
-    if isinstance(statement, ast.Expr) and by_local_rank(site, site.node):
+    if isinstance(statement, ast.Expr) and is_by_rank(site, site.node):
         remove(site, statement)

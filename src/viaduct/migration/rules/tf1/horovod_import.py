@@ -9,10 +9,10 @@
      if hvd is not None:
          tf.no_op()
 
-Together with a `try` that did nothing but import it. A script that asks whether Horovod is there (`hvd is None`, or
-`if not hvd`) would hear no on the accelerator, and train alone or end, so the module becomes True; where nobody asks,
-nothing is left. As long as one real use is left, here or in a file that takes `hvd` from this one, the import stays and
-says where. Horovod for PyTorch or MXNet is somebody else's.
+A `try` that did nothing but import it goes as well. A script that tests whether Horovod is there (`hvd is None`, or
+`if not hvd`) would find none on the accelerator, and train alone or end, so the module becomes True; where nothing
+tests or passes it, nothing is left. As long as one real use is left, in this file or in one that takes `hvd` from it,
+the import stays and the finding says where. Horovod for PyTorch or MXNet is left alone.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ def remove(site: Site) -> None:
     names = [local(alias) for alias in ours]
     asked = [name for name in names if any(uses(site, name)) or any(presence.borrowers(site, name))]
     flag = " = ".join([*dict.fromkeys(asked), "True"]) if asked else ""
-    gone = drop(site, ours, flag)
+    gone = replace_import(site, ours, flag)
     if flag:
         site.changed(
-            f"Horovod is only passed on, or asked whether it is there: {flag}, since {NPU.backend} does its part",
+            f"Horovod is only passed on, or tested for its presence: {flag}, since {NPU.backend} does its part",
             zh=f"Horovod 仅被传递或判断是否存在:改为 {flag},其功能由 {NPU.backend} 承担",
             node=gone,
         )
@@ -53,14 +53,14 @@ def remove(site: Site) -> None:
 
 def is_still_used(site: Site, ours: list[ast.alias]) -> bool:
     """Return True if Horovod is still used, and report it."""
-    if horovod.is_left(site):
-        say_left(site)
+    if horovod.keeps_horovod(site):
+        report_escapes(site)
         return True
     names = [local(alias) for alias in ours]
     used = [node for name in names for node in uses(site, name) if not presence.is_question(site, node)]
     files = sorted({path for name in names for path in presence.borrowers(site, name)})
     if not horovod.kept_files(site) and all(is_module(site, alias) for alias in ours):
-        # what is passed on is followed: whoever gets it asks hccl now
+        # a module that is passed on is followed: the code that gets it uses hccl now
         used, files = [node for node in used if isinstance(site.source.parents[node], ast.Attribute)], []
     lines = ", ".join(str(site.work.lines[node.lineno - 1]) for node in used[:5])
     where, zh = (f"line {lines}", f"第 {lines} 行") if used else (", ".join(files), "、".join(files))
@@ -75,11 +75,11 @@ def is_module(site: Site, alias: ast.alias) -> bool:
     return f"{base}{alias.name}" in horovod.ROOTS
 
 
-def say_left(site: Site) -> None:
+def report_escapes(site: Site) -> None:
     where = ", ".join(horovod.escapes(site)[:5])
     site.unresolved(
-        f"Horovod goes where it is not followed ({where}), so all of it is left as it is in this program: write its "
-        f"like in {BRIDGE} or {NPU.backend} by hand",
+        f"Horovod goes where it cannot be followed ({where}), so all of it stays in this program: write its "
+        f"counterpart in {BRIDGE} or {NPU.backend} by hand",
         zh=f"Horovod 的去向无法跟踪({where}),本程序中的 Horovod 全部保留:"
         f"请手工改为 {BRIDGE} 或 {NPU.backend} 的对应接口",
     )
@@ -101,8 +101,8 @@ def uses(site: Site, name: str) -> Iterator[ast.Name]:
             yield node
 
 
-def drop(site: Site, ours: list[ast.alias], flag: str) -> ast.AST:
-    """Return the statement that is gone, wholly or in part; the flag, if there is one, stands in its place."""
+def replace_import(site: Site, ours: list[ast.alias], flag: str) -> ast.AST:
+    """Remove the import, wholly or in part, and put the flag in its place; return the statement that was changed."""
     names = site.node.names
     around = site.source.parents[site.node]
     if len(ours) < len(names):
@@ -121,7 +121,7 @@ def drop(site: Site, ours: list[ast.alias], flag: str) -> ast.AST:
 
 
 def replace_statement(site: Site, statement: ast.stmt, lines: list[str]) -> None:
-    """These lines in the place of a statement."""
+    """Replace a statement by lines; remove it where there are none."""
     if lines:
         between = site.source.newline + site.source.indent_of(statement)
         site.edit.replace(*site.source.span(statement), between.join(lines))
@@ -145,7 +145,7 @@ def drop_one(site: Site, names: list[ast.alias], index: int) -> None:
 
 
 def only_imports(site: Site, block: ast.Try) -> bool:
-    """`try: import … except ImportError: hvd = None` and at most flags beside it, no comment either."""
+    """Return True for `try: import … except ImportError: hvd = None`, with at most flags beside it and no comment."""
     beside = [statement for statement in [*block.body, *block.orelse] if statement is not site.node]
     handled = [line for handler in block.handlers for line in handler.body]
     quiet = all(is_quiet(node) for node in [*beside, *handled]) and not block.finalbody
@@ -154,7 +154,7 @@ def only_imports(site: Site, block: ast.Try) -> bool:
 
 
 def is_quiet(statement: ast.stmt) -> bool:
-    """Nothing, or a constant given to a name."""
+    """Return True for `pass`, or a constant given to a name."""
     if isinstance(statement, ast.Assign):
         plain = all(isinstance(target, ast.Name) for target in statement.targets)
         return plain and isinstance(statement.value, ast.Constant)

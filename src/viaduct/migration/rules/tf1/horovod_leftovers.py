@@ -1,8 +1,8 @@
-"""Name what Horovod does that the accelerator's communication has no like for.
+"""Report uses of Horovod without a counterpart in the accelerator's communication.
 
 Elastic runs, compression, object collectives, timelines, questions about the build, learning rate and metric callbacks:
-each is left as written and reported with what to do. As long as one is left, so is the import. A question to Python's
-import system whether Horovod is installed is answered no on the accelerator, and is reported too.
+each is left as written and reported with what to do. As long as one is left, the import stays too. A search for
+Horovod by Python's import system (`find_spec`) fails on the accelerator, and is reported as well.
 """
 
 from __future__ import annotations
@@ -40,15 +40,20 @@ INSTEAD = {
         f"{NPU.backend} 无此查询接口:请自行记录",
     ),
 }
-SEEKING = ("importlib.util.find_spec", "importlib.find_loader", "pkgutil.find_loader", "importlib.import_module")
+MODULE_SEARCHES = (
+    "importlib.util.find_spec",
+    "importlib.find_loader",
+    "pkgutil.find_loader",
+    "importlib.import_module",
+)
 HANDLED = ("init", "shutdown", "rank", "size", "local_rank", "local_size", "DistributedOptimizer")
 
 
 @rule.call(*(f"{root}.*" for root in horovod.ROOTS))
 def report_call(site: Site) -> None:
-    what = horovod.short(site)
-    if what not in HANDLED and not said_already(site) and not horovod.is_left(site):
-        horovod.by_hand(site, *INSTEAD.get(what, NOTHING))
+    what = horovod.short_name(site)
+    if what not in HANDLED and not is_reported(site) and not horovod.keeps_horovod(site):
+        horovod.report_by_hand(site, *INSTEAD.get(what, NOTHING))
 
 
 @rule.reference(*horovod.ROOTS, *(f"{root}.*" for root in horovod.ROOTS))
@@ -57,45 +62,45 @@ def report_mention(site: Site) -> None:
         name, line = site.text(site.node), site.work.lines[site.node.lineno - 1]
         if line in site.work.project.escapes.get(site.work.path, ()):
             site.unresolved(
-                f"{name} itself is used here and not followed, so Horovod stays: decide what it should be without it",
+                f"{name} itself is used here and cannot be followed, so Horovod stays: decide what stands in its place",
                 zh=f"此处直接使用了 {name} 且无法跟踪其去向,因此保留 Horovod:请确定去掉后的写法",
             )
-    elif not said_already(site) and not horovod.is_left(site):
-        horovod.by_hand(site, *INSTEAD.get(horovod.short(site), NOTHING))
+    elif not is_reported(site) and not horovod.keeps_horovod(site):
+        horovod.report_by_hand(site, *INSTEAD.get(horovod.short_name(site), NOTHING))
 
 
 @rule.method(*HANDLED, "BroadcastGlobalVariablesHook", "allreduce", "broadcast_global_variables")
-def handed_in(site: Site) -> None:
-    """A project that uses Horovod hands it to this function under its usual name."""
+def report_passed_module(site: Site) -> None:
+    """Report a call on a parameter called `hvd` in a project that uses Horovod."""
     receiver = site.node.func.value
     if not isinstance(receiver, ast.Name) or receiver.id != "hvd" or site.qualified(receiver) is not None:
         return
     if any(horovod.is_horovod(name) for name in site.work.project.mentions):
         site.unresolved(
-            f"hvd.{site.name}: Horovod comes as an argument here and is not followed; write its "
+            f"hvd.{site.name}: Horovod comes as an argument here and cannot be followed; write its "
             f"counterpart in {BRIDGE} or {NPU.backend} by hand",
             zh=f"hvd.{site.name}:此处 Horovod 以参数传入,无法跟踪;请手工改为 {BRIDGE} 或 {NPU.backend} 的对应接口",
         )
 
 
-@rule.call(*SEEKING)
-def sought(site: Site) -> None:
-    """`find_spec("horovod")` in a project that trains with it."""
+@rule.call(*MODULE_SEARCHES)
+def report_module_search(site: Site) -> None:
+    """Report `find_spec("horovod")` in a project that uses Horovod."""
     module = site.argument("name", 0)
     wanted = module.value if isinstance(module, ast.Constant) else None
     if wanted != "horovod" and not horovod.is_horovod(wanted if isinstance(wanted, str) else None):
         return
     if any(horovod.is_horovod(name) for name in site.work.project.mentions):
         site.manual(
-            f"{site.text(site.node)} does not find Horovod on the accelerator's machine, where {NPU.backend} does its "
-            "part: decide as if it were there",
+            f"{site.text(site.node)} finds no Horovod on the accelerator's machine, where {NPU.backend} does its part: "
+            "let the script go on as if it had found it",
             zh=f"{site.text(site.node)} 在 NPU 环境中找不到 Horovod,其功能由 {NPU.backend} 承担:请按其存在处理",
             risk="high",
         )
 
 
-def said_already(site: Site) -> bool:
-    """Another Horovod rule has left this line to a person."""
+def is_reported(site: Site) -> bool:
+    """Return True if another Horovod rule has reported this line for manual review."""
     line = site.work.lines[site.node.lineno - 1]
     return any(
         finding.status == "manual" and finding.line == line and "horovod_" in finding.rule

@@ -1,4 +1,4 @@
-"""Take out Horovod's own start and end.
+"""Take out Horovod's init and shutdown.
 
      import horovod.tensorflow as hvd
      import tensorflow as tf
@@ -8,7 +8,8 @@
 
 The accelerator's communication is started at the beginning of main where ranks are asked for, and otherwise by the
 first session that trains (see lifecycle_init). That is done with `--distributed`; without it the script runs on one
-device, and the finding says so.
+device, and the finding says so. As long as a file of the program uses parts of Horovod without a counterpart, both
+calls stay and need manual review.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ EXAMPLE_OPTIONS = {"distributed": True}
 
 @rule.call(*horovod.names("init", "shutdown"))
 def take_out(site: Site) -> None:
-    if horovod.is_left(site):
+    if horovod.keeps_horovod(site):
         return
     statement = site.source.parents[site.node]
-    what = horovod.short(site)
+    what = horovod.short_name(site)
     if not isinstance(statement, ast.Expr):
-        horovod.by_hand(
+        horovod.report_by_hand(
             site, "communication is started by npu_ops.initialize_system", "集合通信由 npu_ops.initialize_system 初始化"
         )
         return
@@ -37,16 +38,16 @@ def take_out(site: Site) -> None:
     if kept:
         where = ", ".join(kept)
         site.manual(
-            f"hvd.{what}() stays as long as {where} uses of Horovod what the device has nothing like: take it out "
-            "together with that",
+            f"hvd.{what}() stays because {where} uses parts of Horovod that have no counterpart on the device: remove "
+            "both together",
             zh=f"{where} 仍使用没有等价接口的 Horovod 功能,因此保留 hvd.{what}():请一并删除",
             risk="high",
         )
         return
     site.edit.remove_statement(statement)
     site.changed(
-        f"hvd.{what}() is gone: the device's communication is started and ended by npu_ops",
-        zh=f"删除 hvd.{what}():集合通信由 npu_ops 初始化与关闭",
+        f"hvd.{what}() is gone: with --distributed the device's own communication is started and ended instead",
+        zh=f"删除 hvd.{what}():使用 --distributed 时改为初始化与关闭设备自身的集合通信",
     )
     if what == "init" and not site.options.distributed:
         site.manual(

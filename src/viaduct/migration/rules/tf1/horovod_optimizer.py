@@ -6,8 +6,9 @@
     -opt = hvd.DistributedOptimizer(opt, compression=hvd.Compression.fp16)
     +opt = NPUDistributedOptimizer(opt)
 
-The other arguments have no like and are dropped; those that change the result are named. A Keras optimizer becomes a
-KerasDistributeOptimizer. Around a loss scale optimizer the wrapper is taken off: there the inner optimizer is wrapped.
+The other arguments have no counterpart and are dropped; keywords that change the result need manual review. A Keras
+optimizer becomes a KerasDistributeOptimizer. Around a loss scale optimizer the wrapper is taken off: there the inner
+optimizer is wrapped.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from viaduct.migration.rules.tf1 import _horovod as horovod
 
 rule = Rule(__name__, spec="2.8", kind="mandatory", after=("horovod_ranks",))
 
-# Arguments without which training goes another way.
-TELLING = {
+# Keyword arguments that change the result of the training.
+RESULT_ARGUMENTS = {
     "op": ("gradients are always averaged", "梯度固定取平均"),
     "backward_passes_per_step": ("gradients are exchanged at every step", "每步都做梯度聚合"),
     "gradient_predivide_factor": ("gradients are always averaged", "梯度固定取平均"),
@@ -29,16 +30,16 @@ TELLING = {
 
 
 @rule.call(*horovod.names("DistributedOptimizer"))
-def wrap(site: Site) -> None:
-    if horovod.is_left(site):
+def wrap_optimizer(site: Site) -> None:
+    if horovod.keeps_horovod(site):
         return
     optimizer = site.argument("optimizer", 0)
     if optimizer is None or not site.editable or site.has_unpacked:
-        horovod.by_hand(
+        horovod.report_by_hand(
             site, "wrap the optimizer in NPUDistributedOptimizer", "请用 NPUDistributedOptimizer 包装优化器"
         )
     elif is_loss_scaled(site, optimizer):
-        take_off(site, optimizer)
+        remove_wrapper(site, optimizer)
     else:
         site.rename(site.need(wrapper(site, optimizer)))
         kept = optimizer if optimizer in site.node.args else site.keyword("optimizer")
@@ -47,9 +48,9 @@ def wrap(site: Site) -> None:
         dropped = ", ".join(argument_text(site, argument) for argument in remainder)
         site.changed(
             "gradients are averaged by the accelerator's optimizer" + (f"; dropped: {dropped}" if dropped else ""),
-            zh="改用 NPU 分布式优化器做梯度聚合" + (f";删除参数:{dropped}" if dropped else ""),
+            zh="改用 NPU 分布式优化器对梯度求平均" + (f";删除参数:{dropped}" if dropped else ""),
         )
-        say_telling(site)
+        report_result_arguments(site)
 
 
 def argument_text(site: Site, argument: ast.expr | ast.keyword) -> str:
@@ -65,19 +66,19 @@ def wrapper(site: Site, optimizer: ast.expr) -> str:
     return "KerasDistributeOptimizer" if keras else "NPUDistributedOptimizer"
 
 
-def say_telling(site: Site) -> None:
+def report_result_arguments(site: Site) -> None:
     for keyword in site.node.keywords:
         average = (site.qualified(keyword.value) or "").endswith(".Average")
-        plain = isinstance(keyword.value, ast.Constant) and keyword.value.value in (1, 1.0, False)
-        if keyword.arg in TELLING and not average and not plain:
-            why, zh = TELLING[keyword.arg]
+        default = isinstance(keyword.value, ast.Constant) and keyword.value.value in (1, 1.0, False)
+        if keyword.arg in RESULT_ARGUMENTS and not average and not default:
+            why, zh = RESULT_ARGUMENTS[keyword.arg]
             site.manual(
                 f"{argument_text(site, keyword)} is lost: {why}", zh=f"丢失 {argument_text(site, keyword)}:{zh}"
             )
 
 
 def is_loss_scaled(site: Site, optimizer: ast.expr) -> bool:
-    """It is a loss scale optimizer, or its name was assigned one further up."""
+    """Return True for a loss scale optimizer, or a variable that was assigned one further up."""
     bound: list[object] = [optimizer]
     if isinstance(optimizer, ast.Name):
         bound += site.work.names.lookup(optimizer.id, site.work.names.scope_of(optimizer)) or []
@@ -85,17 +86,17 @@ def is_loss_scaled(site: Site, optimizer: ast.expr) -> bool:
     return any(site.values.kind(value) == "loss_scale_optimizer" for value in made)
 
 
-def take_off(site: Site, optimizer: ast.expr) -> None:
+def remove_wrapper(site: Site, optimizer: ast.expr) -> None:
     statement = site.source.statement(site.node)
     plain = isinstance(statement, ast.Assign) and statement.value is site.node and len(statement.targets) == 1
     if plain and ast.unparse(statement.targets[0]) == ast.unparse(optimizer):  # type: ignore[attr-defined]
         site.edit.remove_statement(statement)
     elif not horovod.replace_call(site, site.text(optimizer)):
-        horovod.by_hand(
+        horovod.report_by_hand(
             site, "wrap the inner optimizer in NPUDistributedOptimizer", "请用 NPUDistributedOptimizer 包装内层优化器"
         )
         return
     site.changed(
-        "of a loss scale optimizer the inner one is wrapped (with --distributed), not this",
+        "the inner optimizer of a loss scale optimizer is wrapped (with --distributed), not this one",
         zh="loss scale 优化器只包装其内层优化器(--distributed),此处不再包装",
     )

@@ -6,7 +6,7 @@
     -rate = 0.1 * hvd.size()
     +rate = 0.1 * get_rank_size()
 
-rank, size, local_rank and local_size have their like in hccl, which answers once communication has been started;
+rank, size, local_rank and local_size have a counterpart in hccl, which answers once communication has been started;
 `--style wrapper` takes the helpers of npu_init. What runs before main, `--rank env`, and a migration without
 `--distributed` read RANK_ID, RANK_SIZE and DEVICE_ID from the environment instead; there is no such variable for the
 number of ranks on one server.
@@ -25,27 +25,29 @@ EXAMPLE_OPTIONS = {"distributed": True}
 
 @rule.call(*horovod.names(*ranks.HCCL))
 def replace_rank(site: Site) -> None:
-    if horovod.is_left(site):
+    if horovod.keeps_horovod(site):
         return
-    what = horovod.short(site)
+    what = horovod.short_name(site)
     text = ranks.expression(site, site.node, what)
     if text is None:
-        horovod.by_hand(
+        horovod.report_by_hand(
             site,
             f"no environment variable holds it, and {NPU.backend} is not started here",
             "没有对应的环境变量,且此处集合通信尚未初始化",
         )
     elif not horovod.replace_call(site, text):
-        horovod.by_hand(site, f"write {text}; this place cannot be edited safely", f"请改为 {text};此处无法安全改写")
+        horovod.report_by_hand(
+            site, f"write {text}; this place cannot be edited safely", f"请改为 {text};此处无法安全改写"
+        )
     else:
         site.changed(f"hvd.{what}() becomes {text}", zh=f"hvd.{what}() 替换为 {text}")
 
 
 @rule.reference(*horovod.names(*ranks.HCCL))
-def passed_on(site: Site) -> None:
-    """`make(rank=hvd.rank)`: hccl's function is called in the same way."""
-    if not horovod.is_left(site) and site.editable and ranks.asks_hccl(site, site.node):
-        what = horovod.short(site)
+def replace_reference(site: Site) -> None:
+    """Replace a function that is passed on, as in `make(rank=hvd.rank)`: hccl's is called in the same way."""
+    if not horovod.keeps_horovod(site) and site.editable and ranks.asks_hccl(site, site.node):
+        what = horovod.short_name(site)
         site.rename(ranks.function(site, what))
         site.changed(
             f"hvd.{what} becomes its counterpart in {NPU.backend}", zh=f"hvd.{what} 替换为 {NPU.backend} 的对应函数"

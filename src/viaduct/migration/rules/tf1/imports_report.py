@@ -1,7 +1,7 @@
-"""Name imports of packages that only speak to NVIDIA cards, or start processes by MPI.
+"""Report imports of packages that work with NVIDIA cards alone, or use MPI.
 
-cupy, cupyx, pynvml, nvidia.dali and TensorRT have no counterpart; mpi4py none that is needed, since ranks come from the
-rank table. They are left as written.
+cupy, cupyx, pynvml, nvidia.dali and TensorRT have no counterpart. mpi4py is not needed on the NPU, where ranks come
+from the rank table; on the MLU it is not reported, since Horovod stays there. All of them are left as written.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ WORDS = ("cupy", "pynvml", "nvidia", "tensorrt", "mpi4py")
 def report_imports(site: Site) -> None:
     for name in imported_names(site.node):
         found = next((package for package in WITHOUT if f"{name}.".startswith(f"{package}.")), None)
-        if found is not None and not (found == "mpi4py" and site.options.to == "mlu"):  # Horovod stays there
+        if found is not None and not (found == "mpi4py" and site.options.to == "mlu"):  # Horovod stays on the MLU
             english, chinese = WITHOUT[found]
             site.manual(f"{found} has no equivalent: {english}", zh=f"{found} 没有等价物:{chinese}", risk="high")
             return

@@ -1,4 +1,4 @@
-"""Warn of a shorter last batch in `fit`.
+"""Advise on a shorter last batch in `fit`.
 
 A graph is compiled for fixed shapes. `fit(x, y, batch_size=B)` on arrays ends each epoch with a shorter batch unless B
 divides the number of examples: choose such a B, or give steps_per_epoch, or pass a dataset with drop_remainder=True.
@@ -13,7 +13,7 @@ rule = Rule(__name__, spec="K8", kind="advice", last=True)
 
 
 @rule.method("fit")
-def last_batch(site: Site) -> None:
+def advise_last_batch(site: Site) -> None:
     if not _keras.is_model(site, site.node.func.value) or site.keyword("steps_per_epoch"):
         return
     data, labels = site.argument("x", 0), site.argument("y", 1)

@@ -7,7 +7,8 @@
     +model.fit(x, y, callbacks=[NPUBroadcastGlobalVariablesCallback(0), tf.keras.callbacks.CSVLogger("log.csv")])
 
 Only with `--distributed`. The callback broadcasts the variables of rank 0 at the first batch. A tuple of callbacks
-becomes a list: the vendor's own helper would silently drop it.
+becomes a list: the vendor's own helper would silently drop it. train_on_batch, unpacked arguments, and a `fit` of an
+object that may be a Keras model need manual review.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ PRESENT = (CALLBACK, "BroadcastGlobalVariablesCallback", "npu_callbacks_append")
 @rule.method(*POSITIONS)
 def add_callback(site: Site) -> None:
     if not _keras.is_model(site, site.node.func.value):
-        maybe_model(site)
+        report_possible_model(site)
         return
     value = site.argument("callbacks", POSITIONS[site.name])
     if value is None and site.has_unpacked:
-        say_by_hand(site)
+        report_by_hand(site)
         return
     if not site.editable or (value is not None and is_present(site, value)):
         return
@@ -40,17 +41,17 @@ def add_callback(site: Site) -> None:
     if value is None or (isinstance(value, ast.Constant) and value.value is None):
         site.set_argument("callbacks", f"[{made}]", POSITIONS[site.name])
     else:
-        put_first(site, value, made)
+        prepend_callback(site, value, made)
     site.changed("rank 0 broadcasts its variables at the first batch", zh="首个 batch 时由 rank 0 广播变量初值")
 
 
 @rule.method("train_on_batch")
-def by_hand(site: Site) -> None:
+def report_train_on_batch(site: Site) -> None:
     if _keras.is_model(site, site.node.func.value):
-        say_by_hand(site)
+        report_by_hand(site)
 
 
-def put_first(site: Site, value: ast.expr, made: str) -> None:
+def prepend_callback(site: Site, value: ast.expr, made: str) -> None:
     start, end = site.source.span(value)
     if isinstance(value, ast.List):
         site.edit.insert(start + 1, f"{made}, " if value.elts else made)
@@ -64,7 +65,7 @@ def put_first(site: Site, value: ast.expr, made: str) -> None:
 
 
 def is_present(site: Site, value: ast.expr) -> bool:
-    """Return True if it is in the expression, in what its name was assigned, or appended to that."""
+    """Return True if the callbacks hold a broadcast already: in the expression, its variable, or added to that."""
     looked = [value, site.values.origin(value)]
     if isinstance(value, ast.Name):
         around = site.source.function(site.node) or site.source.tree
@@ -74,7 +75,7 @@ def is_present(site: Site, value: ast.expr) -> bool:
 
 
 def changes(node: ast.AST, name: str) -> bool:
-    """`name.append(…)`, `name += […]`, `name = …`."""
+    """Return True for `name.append(…)` or another method, `name += […]` and `name = …`."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         return isinstance(node.func.value, ast.Name) and node.func.value.id == name
     if isinstance(node, ast.Assign):
@@ -82,14 +83,14 @@ def changes(node: ast.AST, name: str) -> bool:
     return isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name) and node.target.id == name
 
 
-def maybe_model(site: Site) -> None:
+def report_possible_model(site: Site) -> None:
     words, receiver = {keyword.arg for keyword in site.node.keywords}, site.node.func.value
     unknown = site.values.kind(receiver) is None and site.qualified(receiver) is None
     if unknown and words & {"epochs", "callbacks", "steps_per_epoch"}:
-        say_by_hand(site)
+        report_by_hand(site)
 
 
-def say_by_hand(site: Site) -> None:
+def report_by_hand(site: Site) -> None:
     site.manual(
         f"if a Keras model is trained here, broadcast its initial weights: {CALLBACK}(0) among the callbacks",
         zh=f"若此处训练 Keras 模型,请广播初始权重:在 callbacks 中加入 {CALLBACK}(0)",

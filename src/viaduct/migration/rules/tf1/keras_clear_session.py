@@ -18,7 +18,7 @@ rule = Rule(__name__, spec="K7", kind="mandatory")
 
 
 @rule.call("tensorflow.keras.backend.clear_session")
-def clear(site: Site) -> None:
+def replace_clear(site: Site) -> None:
     if site.editable:
         site.rename(site.need("npu_clear_session"))
         site.changed(
@@ -27,7 +27,7 @@ def clear(site: Site) -> None:
 
 
 @rule.call("keras.backend.clear_session")
-def standalone(site: Site) -> None:
+def report_standalone(site: Site) -> None:
     site.manual(
         "the next session would not run on the accelerator: set one again after clearing "
         "(npu_clear_session does so for tensorflow.keras alone)",

@@ -7,7 +7,7 @@
     +model.compile(optimizer=npu_distributed_optimizer_wrapper("sgd"), loss="mse")
 
 Only with `--distributed`. The wrapper takes an optimizer or its name. `compile` of anything that is not shown to be a
-Keras model (`re.compile`, one's own classes) is left alone.
+Keras model is left alone (`re.compile`); with the keywords optimizer and loss, on an unknown object, it is reported.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ WRAPPED = (
 
 
 @rule.method("compile")
-def wrap(site: Site) -> None:
+def wrap_optimizer(site: Site) -> None:
     if not _keras.is_model(site, site.node.func.value):
-        maybe_model(site)
+        report_possible_model(site)
         return
     optimizer = site.argument("optimizer", 0)
     named = isinstance(optimizer, ast.Constant) and _keras.is_standalone(site)
     if optimizer is None or named:  # for a name the wrapper makes an optimizer of tensorflow.keras
         site.manual(
-            "see to it that the optimizer of this model is wrapped in npu_distributed_optimizer_wrapper",
+            "make sure that the optimizer of this model is wrapped in npu_distributed_optimizer_wrapper",
             zh="请确认该模型的优化器已用 npu_distributed_optimizer_wrapper 包装",
         )
     elif not is_wrapped(site, optimizer) and site.editable:
         start, end = site.source.span(optimizer)
         site.edit.insert(start, f"{site.need('npu_distributed_optimizer_wrapper')}(")
         site.edit.insert(end, ")")
-        site.changed("the optimizer averages gradients over all ranks", zh="优化器在各 rank 间做梯度聚合")
+        site.changed("the optimizer averages gradients over all ranks", zh="优化器在各 rank 间对梯度求平均")
 
 
 def is_wrapped(site: Site, optimizer: ast.expr) -> bool:
-    """It, or what its name was assigned, is one of the wrappers."""
+    """Return True if the optimizer, or a value that its variable is assigned, is made by one of the wrappers."""
     found = [optimizer]
     if isinstance(optimizer, ast.Name):
         bound = site.work.names.lookup(optimizer.id, site.work.names.scope_of(optimizer)) or []
@@ -57,7 +57,7 @@ def is_wrapped(site: Site, optimizer: ast.expr) -> bool:
     return any(name.rpartition(".")[2] in WRAPPED for name in names)
 
 
-def maybe_model(site: Site) -> None:
+def report_possible_model(site: Site) -> None:
     words, receiver = {keyword.arg for keyword in site.node.keywords}, site.node.func.value
     unknown = site.values.kind(receiver) is None and site.qualified(receiver) is None
     if unknown and {"optimizer", "loss"} <= words:

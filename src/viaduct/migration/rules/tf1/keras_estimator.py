@@ -50,7 +50,7 @@ def give_config(site: Site) -> None:
 
 def say_config(site: Site) -> None:
     site.manual(
-        "its config must be an NPURunConfig: that is not shown here",
+        "its config must be an NPURunConfig, and is not shown to be one here",
         zh="其 config 必须是 NPURunConfig,此处无法确认",
         risk="high",
     )

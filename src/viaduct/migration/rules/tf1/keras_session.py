@@ -15,10 +15,11 @@
      model.fit(x, y)
     +npu_keras_sess.close()
 
-Keras makes a session of its own when nobody gives it one, and that one knows nothing of the device. The session must be
-there before the first layer or optimizer is: at module level if one is made there, else at the start of main. It is
-closed at the end of main or of the module. A file that only defines models is not a script: `--entry FILE` names the
-script that is started. With `--style wrapper` the vendor's set_keras_session_npu_config does the same.
+Keras makes a session of its own when it is given none, and that session does not use the device. The session must be
+set before the first layer or optimizer is made: before the statement at module level that makes one, else before the
+first statement of main that leads to one. It is closed where that block ends, in main, or by `atexit`. A file that only
+defines models is not a script: `--entry FILE` names the script that is started. With `--style wrapper` the vendor's
+set_keras_session_npu_config does the same.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def from_keras(site: Site) -> None:
 
 @rule.file(words=("__main__", *(f".{method}(" for method in _keras.RUNNING)))
 def from_entry(site: Site) -> None:
-    """The script that is started may not mention Keras itself, nor may one that runs a model of another file."""
+    """Handle a script that does not mention Keras: it may start or run models of other files."""
     if "keras" not in site.source.text:
         set_up(site)
 
@@ -49,17 +50,17 @@ def set_up(site: Site) -> None:
         return
     site.work.seen[("keras",)] = None
     entry, path = site.options.entry or site.work.project.entry, site.work.path
-    runs = _keras.runs_models(site)
+    runs = _keras.find_runs(site)
     if entry and path != entry:
         return
     if not runs and not (entry and site.work.project.keras_files):
-        perhaps(site)
+        report_possible_model(site)
         return
     location = first_place(site)
     if location is None:
         site.manual(
-            "Keras models run here, but this is no script that is started: name the one that is with --entry FILE, "
-            "so that the session is set up before any layer is made",
+            "Keras models run here, but this file is not the script that is started: name that script with --entry "
+            "FILE, so that the session is set up before any layer is made",
             zh="此处运行 Keras 模型,但本文件不是启动脚本:请用 --entry FILE 指明启动脚本,以便在建立任何层之前设置会话",
             node=runs[0] if runs else None,
             risk="high",
@@ -68,17 +69,17 @@ def set_up(site: Site) -> None:
     insert(site, location)
 
 
-def perhaps(site: Site) -> None:
-    """Report a model that is compiled with a loss and then fitted: it is used as a Keras model is."""
+def report_possible_model(site: Site) -> None:
+    """Report an object of unknown origin that is compiled and run like a Keras model."""
     for call in site.work.index.methods.get("compile", []):
-        reported = {keyword.arg for keyword in call.keywords} & {"loss", "optimizer"}
+        keywords = {keyword.arg for keyword in call.keywords} & {"loss", "optimizer"}
         used = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
         runs = [site_call for name in _keras.RUNNING for site_call in site.work.index.methods.get(name, [])]
         same = [item for item in runs if isinstance(item.func, ast.Attribute) and ast.unparse(item.func.value) == used]
-        if reported and same and not site.values.is_other(call.func):
+        if keywords and same and not site.values.is_other(call.func):
             site.manual(
-                f"{used} is compiled and run as a Keras model is, but where it is made is not seen: if it is one, set "
-                "a session that carries NpuOptimizer before its first layer is made",
+                f"{used} is compiled and run like a Keras model, but it is not seen where it is made: if it is one, "
+                "set a session that carries NpuOptimizer before its first layer is made",
                 zh=f"{used} 的用法与 Keras 模型相同,但看不到其创建之处:"
                 "若是,请在建立第一层之前设置带 NpuOptimizer 的会话",
                 risk="high",
@@ -88,23 +89,23 @@ def perhaps(site: Site) -> None:
 
 
 def has_session(site: Site) -> bool:
-    """Somebody sets a session, or there is none to set (eager)."""
-    known = site.work.project.mentions
-    reported = any(name in site.work.index.calls or name in known for name in (*_keras.SET_SESSION, *_keras.EAGER))
-    return reported or _keras.runs_eagerly(site)
+    """Return True if the project sets Keras's session itself, or runs eagerly and needs none."""
+    mentions = site.work.project.mentions
+    is_set = any(name in site.work.index.calls or name in mentions for name in (*_keras.SET_SESSION, *_keras.EAGER))
+    return is_set or _keras.runs_eagerly(site)
 
 
 def first_place(site: Site) -> ast.stmt | None:
-    """The first statement of the script that builds something, or else that starts what does."""
+    """Return the first statement at module level that makes a layer or model, else the first that leads to one."""
     guard, main = _entry.main_guard(site), _entry.main_function(site)
     top = [line for line in site.source.tree.body if not isinstance(line, _entry.FunctionNode | ast.ClassDef)]
     inside = [inner for item in top for inner in (item.body if item is guard else [item])]
     classes = _keras.model_classes(site)
     for statement in inside:
-        if any(makes(site, call) or called_name(call) in classes for call in calls_of(statement)):
+        if any(builds_or_runs(site, call) or called_name(call) in classes for call in calls_of(statement)):
             return statement
     block = main.body if main is not None else inside
-    reaching = _entry.first_reaching(site, block, lambda node: makes(site, node))
+    reaching = _entry.first_reaching(site, block, lambda node: builds_or_runs(site, node))
     if reaching is not None:
         return reaching
     if main is not None:
@@ -112,7 +113,7 @@ def first_place(site: Site) -> ast.stmt | None:
     return guard.body[0] if guard is not None else None
 
 
-def makes(site: Site, node: ast.AST) -> bool:
+def builds_or_runs(site: Site, node: ast.AST) -> bool:
     if not isinstance(node, ast.Call):
         return False
     name = site.qualified(node.func)
@@ -121,7 +122,7 @@ def makes(site: Site, node: ast.AST) -> bool:
 
 
 def is_run(site: Site, call: ast.Call) -> bool:
-    """`model.fit(…)` of a model that came from elsewhere."""
+    """Return True for `model.fit(…)` and the like on a Keras model."""
     method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
     return method in _keras.RUNNING and _keras.is_model(site, call.func.value)  # type: ignore[attr-defined]
 
@@ -142,7 +143,7 @@ def insert(site: Site, statement: ast.stmt) -> None:
             lines.append(f"{set_session(site)}({name})")
         closing = f"{site.need('close_session')}({name})"
     else:
-        lines, closing = own_session(site, statement, name), f"{name}.close()"
+        lines, closing = session_lines(site, statement, name), f"{name}.close()"
     site.edit.insert_before(statement, lines)
     close(site, statement, closing)
     site.changed(
@@ -152,13 +153,13 @@ def insert(site: Site, statement: ast.stmt) -> None:
     )
 
 
-def own_session(site: Site, statement: ast.stmt, name: str) -> list[str]:
+def session_lines(site: Site, statement: ast.stmt, name: str) -> list[str]:
     if not proto.tensorflow_prefix(site):
         proto.module_name(site, "tensorflow", "tf")
     config = proto.local_name(site, statement, "config")
     return [
         f"{config} = {proto.tensorflow_name(site, 'ConfigProto')}()",
-        *proto.filling(site, config, statement),
+        *proto.fill_statements(site, config, statement),
         f"{name} = {proto.tensorflow_name(site, 'Session')}(config={config})",
         f"{set_session(site)}({name})",
     ]
@@ -175,14 +176,17 @@ def set_session(site: Site) -> str:
 
 
 def close(site: Site, statement: ast.stmt, closing: str) -> None:
-    """Close in main where the set-up is there or the module's end is not reached; else where the block ends."""
+    """Close the session where its block ends.
+
+    Where the module's end is not reached: at the end of main, or by `atexit` if there is no main.
+    """
     main = _entry.main_function(site)
     if site.source.function(statement) is None and _exits.leaves_early(site, site.source.tree.body):
         if main is None:
             register = f"{proto.module_name(site, 'atexit')}.register(lambda: {closing})"
             site.edit.insert_before(statement, [register])
             return
-        _exits.at_end(site, main.body, [closing])
+        _exits.insert_at_exits(site, main.body, [closing])
         return
     block = site.source.block(statement)
-    _exits.at_end(site, block[block.index(statement) :], [closing])
+    _exits.insert_at_exits(site, block[block.index(statement) :], [closing])

@@ -1,8 +1,8 @@
-"""Name the parts of Keras that the accelerator does not run.
+"""Report the parts of Keras that the accelerator does not run.
 
-`multi_gpu_model` and the mixed precision policies speak to GPUs; `TerminateOnNaN` reads values that overflow otherwise
-on the device; layers named CuDNN exist for NVIDIA cards alone; eager execution has no graph that could be sent to the
-device. Each is left as written and listed with what to do instead.
+`multi_gpu_model` and the mixed precision policies of tf.keras are for GPUs; `TerminateOnNaN` looks for NaN, while the
+device reports an overflow in another way; layers named CuDNN exist for NVIDIA cards alone; eager execution has no graph
+that could be sent to the device. Each is left as written and listed with what to do instead.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ rule = Rule(__name__, spec="K9 K10", kind="report", last=True)
 
 ROOTS = ("tensorflow.keras", "keras")
 INSTEAD = {
-    "utils.multi_gpu_model": ("use one process a device and --distributed", "请每个设备一个进程,并使用 --distributed"),
+    "utils.multi_gpu_model": (
+        "use one process per device and --distributed",
+        "请每个设备一个进程,并使用 --distributed",
+    ),
     "callbacks.TerminateOnNaN": (
         "overflow is read from the device: use NPULossScaleOptimizer",
         "溢出由设备状态给出:请使用 NPULossScaleOptimizer",
@@ -36,7 +39,7 @@ def report_unsupported(site: Site) -> None:
 
 
 @rule.call("tensorflow.keras.mixed_precision.*")
-def policy(site: Site) -> None:
+def report_policy(site: Site) -> None:
     site.manual(
         "Keras' mixed precision policies have no effect on the accelerator: choose one with --precision",
         zh="Keras 混合精度策略在昇腾上不生效:请用 --precision 选择精度模式",
@@ -45,7 +48,7 @@ def policy(site: Site) -> None:
 
 
 @rule.call(*EAGER)
-def eager(site: Site) -> None:
+def report_eager(site: Site) -> None:
     asks = site.name.endswith("executing_eagerly")
     say = site.advice if asks else site.manual
     say(
@@ -56,7 +59,7 @@ def eager(site: Site) -> None:
 
 
 @rule.method("compile")
-def eager_model(site: Site) -> None:
+def report_eager_model(site: Site) -> None:
     keyword = site.keyword("run_eagerly")
     if keyword is not None and _keras.is_true(keyword.value) and _keras.is_model(site, site.node.func.value):
         site.manual(

@@ -47,11 +47,11 @@ def restart_in_cycles(site: Site) -> None:
     for call in calls:
         restart(site, call)
     if site.options.resources == "session" and site.options.style == "explicit":
-        _exits.at_end(site, site.node.body, [*session_lines(site), "init_sess.close()"])
+        _exits.insert_at_exits(site, site.node.body, [*session_lines(site), "init_sess.close()"])
 
 
 def needs_ranks(site: Site) -> bool:
-    """Anybody in the project: input functions come as arguments, from whichever file."""
+    """Return True if any file of the project asks for ranks: input functions come as arguments from other files."""
     return bool(site.work.project.rank_files) or communication.asks_for_ranks(site)
 
 

@@ -1,4 +1,4 @@
-"""Start collective communication before anybody asks for a rank, and end it.
+"""Start collective communication before a rank is asked for, and end it.
 
      import tensorflow as tf
      from hccl.manage.api import get_rank_size
@@ -27,7 +27,7 @@
 
 Only with `--distributed`, and in the script that is started when it, or a file that it imports, asks hccl for ranks.
 Both operations are made in the graph of the session that runs them. `--style wrapper` writes init_resource and
-shutdown_resource of npu_init; `resources=plugin` calls npu_plugin, which needs no session.
+shutdown_resource of npu_init; `--resources plugin` calls npu_plugin, which needs no session.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ EXAMPLE_OPTIONS = {"distributed": True}
 
 
 @rule.file(words=("__main__", "app.run", NPU.backend, "get_rank_", "get_local_rank_"))
-def start(site: Site) -> None:
+def start_communication(site: Site) -> None:
     if not communication.asks_for_ranks(site) or communication.is_started(site):
         return
     location = first_place(site)
     if location is None:
         return
-    first, last = lines(site, location)
+    first, last = start_and_end_lines(site, location)
     site.edit.insert_before(location, first)
     add_shutdown(site, location, last)
     site.changed(
@@ -68,7 +68,7 @@ def start(site: Site) -> None:
 
 
 def first_place(site: Site) -> ast.stmt | None:
-    """Return the first statement in main, in the guard or at module level that may lead to the question."""
+    """Return the first statement of main, of the main guard or of the module that may lead to a question for ranks."""
     main, guard = _entry.main_function(site), _entry.main_guard(site)
     block = main.body if main is not None else guard.body if guard is not None else module_level(site)
     if main is None and guard is None and site.work.project.importers.get(site.work.path):
@@ -87,7 +87,7 @@ def module_level(site: Site) -> list[ast.stmt]:
 
 
 def asks(site: Site, node: ast.AST) -> bool:
-    """A call of hccl, or something of a file that leads to one."""
+    """Return True for a name of hccl, or of a module that asks for ranks or imports one that does."""
     if not isinstance(node, ast.Name | ast.Attribute):
         return False
     name = site.qualified(node) or ""
@@ -101,8 +101,8 @@ def asking_modules(site: Site) -> set[str]:
     return {project.module_of(path)[0].rpartition(".")[2] for path in asking}
 
 
-def lines(site: Site, statement: ast.stmt) -> tuple[list[str], list[str]]:
-    """Return what goes to the start and what to the end."""
+def start_and_end_lines(site: Site, statement: ast.stmt) -> tuple[list[str], list[str]]:
+    """Return the lines for the start and those for the end."""
     if site.options.resources == "plugin":
         plugin = site.need("npu_plugin")
         return [f"{plugin}.npu_resource_init()"], [f"{plugin}.npu_resource_shutdown()"]
@@ -131,4 +131,4 @@ def add_shutdown(site: Site, statement: ast.stmt, closing: list[str]) -> None:
         )
         return
     block = site.source.block(statement)
-    _exits.at_end(site, block[block.index(statement) :], closing)
+    _exits.insert_at_exits(site, block[block.index(statement) :], closing)

@@ -1,4 +1,4 @@
-"""Say where communication is started but never shut down.
+"""Advise where communication is started but never shut down.
 
 npu_bridge cleans up when the interpreter ends, so this is no error; a run of `npu_ops.shutdown_system()` at the end of
 main gives the devices back at once.
@@ -13,7 +13,7 @@ rule = Rule(__name__, spec="C6", kind="advice", after=("lifecycle_cycles",), las
 
 
 @rule.call(*STARTS)
-def never_ended(site: Site) -> None:
+def advise_shutdown(site: Site) -> None:
     known = site.work.project.mentions
     if not any(name in site.work.index.calls or name in known for name in STOPS):
         site.advice(

@@ -21,7 +21,8 @@ def report_scaled_loss(site: Site) -> None:
         if any("scale" in name.lower() for name in names):
             site.advice(
                 f"{site.text(loss)} is scaled by hand and stays so; NPULossScaleOptimizer would also detect overflow "
-                "(the seed's fp16 run uses 512)",
-                zh=f"{site.text(loss)} 为手工 loss scale,保持不变;NPULossScaleOptimizer 还能检测溢出(参考值 512)",
+                "(the vendor's ResNet uses 512)",
+                zh=f"{site.text(loss)} 为手工 loss scale,保持不变;NPULossScaleOptimizer 还能检测溢出"
+                "(厂商的 ResNet 使用 512)",
                 node=loss,
             )

@@ -8,7 +8,7 @@
     +fixed = FixedLossScaleManager(128)
     +moving = ExponentialUpdateLossScaleManager(incr_every_n_steps=500, init_loss_scale=2**15)
 
-Overflow is read from a status of the device, so TensorFlow's own objects, which look for infinities, do not do. The
+Overflow is read from a status of the device, so TensorFlow's own objects, which look for infinities, do not see it. The
 names of the arguments differ; where TensorFlow has a default and the manager has none it is written out.
 """
 
@@ -44,10 +44,10 @@ def convert_fixed(site: Site) -> None:
 
 
 @rule.call("tensorflow.train.experimental.DynamicLossScale", "tensorflow.mixed_precision.experimental.DynamicLossScale")
-def dynamic(site: Site) -> None:
+def convert_dynamic(site: Site) -> None:
     if site.has_unpacked or not site.editable:
         site.manual(
-            "arguments are unpacked into DynamicLossScale; ExponentialUpdateLossScaleManager names them differently",
+            "arguments are unpacked into DynamicLossScale; ExponentialUpdateLossScaleManager has other names for them",
             zh="DynamicLossScale 的参数以解包形式传入;ExponentialUpdateLossScaleManager 的参数名不同",
         )
         return
@@ -60,15 +60,15 @@ def dynamic(site: Site) -> None:
     if missing:
         site.edit.add_argument(site.node, ", ".join(missing))
     site.changed(
-        "DynamicLossScale becomes ExponentialUpdateLossScaleManager; it lowers the scale to 0.8 after two overflows, "
-        "TensorFlow halves it after one",
+        "DynamicLossScale becomes ExponentialUpdateLossScaleManager, which multiplies the scale by 0.8 after two "
+        "overflows in a row; TensorFlow halves it after one",
         zh="DynamicLossScale 替换为 ExponentialUpdateLossScaleManager;"
         "后者连续两次溢出时乘以 0.8,TensorFlow 溢出一次即减半",
     )
 
 
 @rule.call("tensorflow.contrib.mixed_precision.ExponentialUpdateLossScaleManager")
-def exponential(site: Site) -> None:
+def convert_exponential(site: Site) -> None:
     if site.editable:
         site.rename(site.need("ExponentialUpdateLossScaleManager"))
         site.changed("the contrib manager becomes the device's", zh="contrib 的管理器替换为昇腾实现")

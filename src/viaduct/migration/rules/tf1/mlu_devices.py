@@ -30,39 +30,39 @@ STRINGS = ("STRING", "FSTRING_MIDDLE")
 
 
 @rule.call("tensorflow.device", *STRATEGIES, *SETTERS)
-def devices(site: Site) -> None:
+def rename_devices(site: Site) -> None:
     for value in [*site.node.args, *(keyword.value for keyword in site.node.keywords)]:
-        rename(site, value)
+        rename_strings(site, value)
 
 
 @rule.call(*(f"{root}.*" for root in horovod.ROOTS))
-def collective(site: Site) -> None:
+def rename_horovod_devices(site: Site) -> None:
     for keyword in site.node.keywords:
         if keyword.arg in ("device", "device_dense", "device_sparse"):
-            rename(site, keyword.value)
+            rename_strings(site, keyword.value)
 
 
-def rename(site: Site, value: ast.expr) -> None:
-    """The strings in an expression, and those that a name was assigned."""
+def rename_strings(site: Site, value: ast.expr) -> None:
+    """Rename the GPU in the strings of an expression, or in those that its name is assigned."""
     if not isinstance(value, ast.Name):
-        change(site, value)
+        replace_gpu(site, value)
         return
     default = default_of(site, value)
     bound = site.work.names.lookup(value.id, site.work.names.scope_of(value)) or []
     texts = [what for what in bound if isinstance(what, ast.expr)] + ([default] if default is not None else [])
-    if not any(pieces(site, text) for text in texts):
+    if not any(gpu_spans(site, text) for text in texts):
         return
     if any(isinstance(site.source.parents[use], ast.Compare) for use in loads(site, value)):
-        leave(site, value.id)
+        report_compared(site, value.id)
         return
     for text in texts:
-        change(site, text)
+        replace_gpu(site, text)
     if default is not None:
-        message, zh = f"see that callers pass no GPU for {value.id}", f"请确认调用者传入的 {value.id} 不是 GPU"
+        message, zh = f"make sure that callers pass no GPU for {value.id}", f"请确认调用者传入的 {value.id} 不是 GPU"
         site.advice(message, zh=zh, node=default)
 
 
-def leave(site: Site, name: str) -> None:
+def report_compared(site: Site, name: str) -> None:
     site.manual(
         f"{name} names a GPU and is compared with something: name the MLU in both places",
         zh=f"{name} 指定 GPU 且参与比较:请在两处都改为 MLU",
@@ -84,7 +84,7 @@ def default_of(site: Site, name: ast.Name) -> ast.expr | None:
     return given.get(name.id)
 
 
-def pieces(site: Site, value: ast.expr) -> list[tuple[int, int]]:
+def gpu_spans(site: Site, value: ast.expr) -> list[tuple[int, int]]:
     """Return the spans at which a string of the expression says gpu."""
     start, end = site.source.span(value)
     found = []
@@ -94,9 +94,9 @@ def pieces(site: Site, value: ast.expr) -> list[tuple[int, int]]:
     return found
 
 
-def change(site: Site, value: ast.expr) -> None:
+def replace_gpu(site: Site, value: ast.expr) -> None:
     done = False
-    for start, end in pieces(site, value):
+    for start, end in gpu_spans(site, value):
         if ("mlu", start) not in site.work.seen:
             site.work.seen[("mlu", start)] = None
             written = site.source.text[start:end]

@@ -6,7 +6,8 @@
     +os.environ["TF_MLU_THREAD_MODE"] = "gpu_private"
 
 TF_GPU_THREAD_MODE and TF_GPU_THREAD_COUNT have their like in Cambricon's TensorFlow, CUDA_VISIBLE_DEVICES in its
-runtime. Values are left as they are.
+runtime. Values are left as they are. In files that import torch, CUDA_VISIBLE_DEVICES is the rule
+torch.visible_devices's.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ FIELD = "visible_device_list"
 
 
 @rule.node(ast.Attribute, words=("gpu_options",))
-def visible(site: Site) -> None:
+def rename_gpu_options(site: Site) -> None:
     inner = site.node.value
     if site.node.attr != FIELD or not (isinstance(inner, ast.Attribute) and inner.attr == "gpu_options"):
         return
@@ -47,4 +47,7 @@ def report_device_count(site: Site) -> None:
     keyword = site.keyword("device_count")
     keys = keyword.value.keys if keyword is not None and isinstance(keyword.value, ast.Dict) else []
     if any(isinstance(key, ast.Constant) and key.value == "GPU" for key in keys):
-        site.advice("device_count counts GPUs; MLUs are not meant", zh="device_count 限制的是 GPU 数量,对 MLU 不生效")
+        site.advice(
+            "device_count limits the number of GPUs and has no effect on MLUs",
+            zh="device_count 限制的是 GPU 数量,对 MLU 不生效",
+        )

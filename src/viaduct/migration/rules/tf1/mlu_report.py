@@ -1,4 +1,4 @@
-"""Name what a script asks of a GPU that an MLU does not answer.
+"""Report functions that work with GPUs alone, or ask for them.
 
 NCCL, TensorRT, questions whether there is a GPU: left as written. `num_gpus` and the like may keep their names.
 """
@@ -19,21 +19,21 @@ QUESTIONS = (
 
 
 @rule.call(*ONLY_NVIDIA)
-def nvidia(site: Site) -> None:
+def report_nvidia(site: Site) -> None:
     short = site.name.removeprefix("tensorflow.")
     site.manual(
-        f"tf.{short} speaks to NVIDIA cards alone: use Horovod, which Cambricon's TensorFlow supports, or take it out",
+        f"tf.{short} works with NVIDIA cards alone: use Horovod, which Cambricon's TensorFlow supports, or take it out",
         zh=f"tf.{short} 仅支持 NVIDIA 设备:请使用寒武纪 TensorFlow 支持的 Horovod,或删除",
         risk="high",
     )
 
 
 @rule.call(*QUESTIONS)
-def question(site: Site) -> None:
+def report_question(site: Site) -> None:
     short = site.name.removeprefix("tensorflow.")
     say = site.manual if is_counted(site) else site.advice
     say(
-        f"tf.{short} is asked for GPUs: ask for MLUs, or see where the answer leads",
-        zh=f"tf.{short} 查询的是 GPU:请改为查询 MLU,或检查后续分支",
+        f"if tf.{short} looks for GPUs here, look for MLUs instead, or check where the answer leads",
+        zh=f"若此处 tf.{short} 查询的是 GPU:请改为查询 MLU,或检查后续分支",
         risk="medium",
     )

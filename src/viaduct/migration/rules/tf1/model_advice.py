@@ -1,4 +1,4 @@
-"""Mention what model code may want on the device.
+"""Report parts of model code that may not suit the device.
 
 Overflow checks on gradients, recurrent cells, operators that run on the host, summaries in the model function, dtype
 assertions: read, reported, left as they are.
@@ -29,7 +29,7 @@ HOST = ("tensorflow.py_func", "tensorflow.py_function", "tensorflow.numpy_functi
 
 
 @rule.call(*FINITE)
-def finite(site: Site) -> None:
+def report_finite_check(site: Site) -> None:
     name = site.name.rpartition(".")[2]
     if "grad" in ast.unparse(site.node).lower():
         site.manual(
@@ -45,7 +45,7 @@ def finite(site: Site) -> None:
 
 
 @rule.call(*CUDNN)
-def cudnn(site: Site) -> None:
+def report_cudnn(site: Site) -> None:
     site.manual(
         f"{site.name.rpartition('.')[2]} is cuDNN's: use an LSTM or GRU cell with npu_dynamic_rnn or DynamicRNN",
         zh=f"{site.name.rpartition('.')[2]} 依赖 cuDNN:请改用 LSTM/GRU cell 配合 npu_dynamic_rnn 或 DynamicRNN",
@@ -54,7 +54,7 @@ def cudnn(site: Site) -> None:
 
 
 @rule.call(*CELLS)
-def cell(site: Site) -> None:
+def advise_cell(site: Site) -> None:
     site.advice(
         "a recurrent cell: npu_rnn.npu_dynamic_rnn or DynamicRNN run it faster",
         zh="循环单元:可用 npu_rnn.npu_dynamic_rnn 或 DynamicRNN 加速",
@@ -62,7 +62,7 @@ def cell(site: Site) -> None:
 
 
 @rule.call(*HOST)
-def on_host(site: Site) -> None:
+def advise_host_function(site: Site) -> None:
     site.advice(
         f"{site.name.rpartition('.')[2]} runs on the host: within the model put it under "
         "npu_scope.without_npu_compile_scope()",
@@ -71,7 +71,7 @@ def on_host(site: Site) -> None:
 
 
 @rule.call("tensorflow.summary.*")
-def summary(site: Site) -> None:
+def advise_summary(site: Site) -> None:
     function = site.source.function(site.node)
     if function is not None and {"features", "labels", "mode"} <= {argument.arg for argument in function.args.args}:
         site.advice(
@@ -81,10 +81,10 @@ def summary(site: Site) -> None:
 
 
 @rule.node(ast.Assert, words=(".dtype",))
-def dtype(site: Site) -> None:
+def advise_dtype_assertion(site: Site) -> None:
     test = site.node.test
     if isinstance(test, ast.Compare) and isinstance(test.left, ast.Attribute) and test.left.attr == "dtype":
         site.advice(
-            f"{ast.unparse(test)} fails when the input function yields float16: cast instead of asserting",
-            zh=f"输入为 float16 时 {ast.unparse(test)} 不成立:建议改为类型转换",
+            f"{ast.unparse(test)} may fail if the input function yields float16: cast instead of asserting",
+            zh=f"输入为 float16 时 {ast.unparse(test)} 可能不成立:建议改为类型转换",
         )

@@ -5,9 +5,9 @@
     -opt = tf.train.experimental.enable_mixed_precision_graph_rewrite(opt)
      step = opt.minimize(loss)
 
-The graph rewrite knows only NVIDIA's operators. `--precision allow_mix_precision` sets the device's mode instead; a
-loss scale that was passed along is taken over by NPULossScaleOptimizer where it is a plain value or manager. An
-`if` whose body would be empty keeps a `pass`.
+The graph rewrite knows only NVIDIA's operators. `--precision allow_mix_precision` sets the device's mode instead.
+Unless it was called with loss_scale=None the rewrite also scaled the loss: that needs manual review. Assignments of
+TF_ENABLE_AUTO_MIXED_PRECISION in os.environ are removed. An `if` whose body would be empty keeps a `pass`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def remove(site: Site) -> None:
 
 
 def unwrap(site: Site, optimizer: ast.expr) -> None:
-    """`opt = rewrite(opt)` disappears; elsewhere the optimizer itself stays."""
+    """Remove `opt = rewrite(opt)`; elsewhere replace the call by the optimizer."""
     statement = site.source.statement(site.node)
     plain = isinstance(statement, ast.Assign) and statement.value is site.node and len(statement.targets) == 1
     if plain and ast.unparse(statement.targets[0]) == ast.unparse(optimizer):  # type: ignore[attr-defined]
@@ -64,7 +64,7 @@ def unwrap(site: Site, optimizer: ast.expr) -> None:
 
 
 @rule.node(ast.Constant, words=("TF_ENABLE_AUTO_MIXED_PRECISION",))
-def variable(site: Site) -> None:
+def remove_variable(site: Site) -> None:
     if site.node.value not in VARIABLES:
         return
     statement = site.source.statement(site.node)

@@ -1,12 +1,13 @@
-"""Set what the seed sets for its ResNet run.
+"""Set the options of the vendor's ResNet run.
 
      import tensorflow as tf
      from npu_bridge.estimator.npu.npu_config import NPURunConfig
     -config = NPURunConfig(model_dir="out")
     +config = NPURunConfig(model_dir="out", hcom_parallel=True, enable_data_pre_proc=True, iterations_per_loop=100)
 
-Model specific, so only with `--preset resnet-seed`: a loop of 100 steps, checkpoints every 115,200 steps, and as advice
-a loss scale of 512, float16 input and a step count computed from the number of images.
+Model specific, so only with `--preset resnet-seed`: hcom_parallel, enable_data_pre_proc and a loop of 100 steps, where
+the script does not set them. Checkpoints every 115,200 steps, a loss scale of 512, float16 input and a step count
+computed from the number of images are advice.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ VALUES = {"hcom_parallel": "True", "enable_data_pre_proc": "True", "iterations_p
 
 
 @rule.call(full_name("NPURunConfig"))
-def settle(site: Site) -> None:
+def add_values(site: Site) -> None:
     given = {keyword.arg for keyword in site.node.keywords}
     missing = [f"{name}={value}" for name, value in VALUES.items() if name not in given]
     if not missing or not site.editable:

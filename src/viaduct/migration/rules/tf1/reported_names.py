@@ -14,7 +14,7 @@ WRITING = (
     *("DumpingDebugHook", "DumpingDebugWrapperSession", "GrpcDebugHook", "GrpcDebugWrapperSession"),
     *("TensorBoardDebugHook", "TensorBoardDebugWrapperSession"),
 )
-STRATEGIES = ("distribute", "distribute.experimental", "contrib.distribute")
+STRATEGY_HOMES = ("distribute", "distribute.experimental", "contrib.distribute")
 
 rules = (
     report_rule(
@@ -53,7 +53,7 @@ rules = (
         could be written in their place: the accelerator's ranks exchange gradients among themselves.
         """,
         Notice(
-            tuple(f"tensorflow.{module}.ParameterServerStrategy" for module in STRATEGIES),
+            tuple(f"tensorflow.{module}.ParameterServerStrategy" for module in STRATEGY_HOMES),
             "parameter servers: NPURunConfig takes this strategy as distribute= with mix_compile_mode=True; ranks with "
             "NPUDistributedOptimizer are the usual way",
             "参数服务器:NPURunConfig 可通过 distribute= 配合 mix_compile_mode=True 使用;"
@@ -61,7 +61,7 @@ rules = (
             risk="high",
         ),
         Notice(
-            tuple(f"tensorflow.{module}.TPUStrategy" for module in STRATEGIES),
+            tuple(f"tensorflow.{module}.TPUStrategy" for module in STRATEGY_HOMES),
             "TPUStrategy: there is no TPU; take it out and use --distributed",
             "TPUStrategy:没有 TPU;请去掉,并使用 --distributed",
             risk="high",

@@ -8,8 +8,9 @@
     +tf.compat.v1.logging.info('Starting cycle: %d', 1)
 
 Asked for with `--preset resnet-seed`. What TensorFlow, its adapter and the script say then goes to one logger with one
-level. absl counts levels otherwise than TensorFlow (INFO is 0 there, 20 here), so a level that is not one of absl's own
-constants is left and reported; so is a function that TensorFlow's logger does not have. Python's own `logging` stays.
+level. absl counts levels otherwise than TensorFlow (INFO is 0 in absl, 20 in TensorFlow), so a level that is not one of
+absl's own constants is left and reported; so is a function that TensorFlow's logger does not have. Python's own
+`logging` stays.
 """
 
 from __future__ import annotations
@@ -21,30 +22,30 @@ from viaduct.migration.rule import Rule, Site
 EXAMPLE_OPTIONS = {"preset": "resnet-seed"}
 rule = Rule(__name__, spec="2.11", kind="advice", on=lambda options: options.preset == "resnet-seed")
 
-ABSL, OURS = "absl.logging", "compat.v1.logging"
+ABSL, TF_LOGGING = "absl.logging", "compat.v1.logging"
 LEVELS = {"DEBUG": "DEBUG", "INFO": "INFO", "WARN": "WARN", "WARNING": "WARN", "ERROR": "ERROR", "FATAL": "FATAL"}
-PLAIN = ("debug", "info", "warn", "warning", "error", "fatal")
+WITHOUT_LEVEL = ("debug", "info", "warn", "warning", "error", "fatal")
 WITH_LEVEL = ("set_verbosity", "log", "log_every_n", "log_first_n", "log_if")
 """Their first argument is a level."""
 
 
-def tensorflow(site: Site) -> str | None:
-    """Return what this file calls TensorFlow's logging module by, or nothing where it does not import TensorFlow."""
+def logging_module(site: Site) -> str | None:
+    """Return TensorFlow's logging module as this file writes it; None where it does not import TensorFlow."""
     name = site.work.names.local("tensorflow")
-    return f"{name}.{OURS}" if name else None
+    return f"{name}.{TF_LOGGING}" if name else None
 
 
-@rule.call(*(f"{ABSL}.{name}" for name in (*PLAIN, *WITH_LEVEL)))
+@rule.call(*(f"{ABSL}.{name}" for name in (*WITHOUT_LEVEL, *WITH_LEVEL)))
 def log_by_tensorflow(site: Site) -> None:
-    module, name = tensorflow(site), site.name.rpartition(".")[2]
+    module, name = logging_module(site), site.name.rpartition(".")[2]
     level = site.argument("level" if name != "set_verbosity" else "v", 0) if name in WITH_LEVEL else None
     if module is None or not site.editable:
-        report(site, "this file does not import TensorFlow", "此文件未导入 TensorFlow")
+        advise_left(site, "this file does not import TensorFlow", "此文件未导入 TensorFlow")
         return
     if name in WITH_LEVEL:
         known = LEVELS.get(level_of(site, level))
         if known is None:
-            report(site, "absl and TensorFlow count levels differently", "absl 与 TensorFlow 的日志级别数值不同")
+            advise_left(site, "absl and TensorFlow count levels differently", "absl 与 TensorFlow 的日志级别数值不同")
             return
         site.edit.node(level, f"{module}.{known}")  # type: ignore[arg-type]
     site.rename(f"{module}.{name}")
@@ -52,19 +53,19 @@ def log_by_tensorflow(site: Site) -> None:
 
 
 def level_of(site: Site, level: ast.expr | None) -> str:
-    """Return INFO of absl's logging.INFO; nothing for a number, a string or a flag."""
+    """Return "INFO" for absl's logging.INFO; "" for a number, a string or a flag."""
     home, _, name = (site.qualified(level) or "" if level is not None else "").rpartition(".")
     return name if home == ABSL else ""
 
 
 @rule.call(f"{ABSL}.*")
-def other(site: Site) -> None:
+def advise_other(site: Site) -> None:
     name = site.name.removeprefix(f"{ABSL}.")
-    if name not in (*PLAIN, *WITH_LEVEL):
-        report(site, "TensorFlow's logger has no such function", "TensorFlow 日志接口没有此函数")
+    if name not in (*WITHOUT_LEVEL, *WITH_LEVEL):
+        advise_left(site, "TensorFlow's logger has no such function", "TensorFlow 日志接口没有此函数")
 
 
-def report(site: Site, reason: str, zh: str) -> None:
+def advise_left(site: Site, reason: str, zh: str) -> None:
     site.advice(
         f"{site.text(site.node.func)} stays with absl: {reason}", zh=f"{site.text(site.node.func)} 保持不变:{zh}"
     )

@@ -1,4 +1,4 @@
-"""Speed up a ResNet's stem, labels and step counter as the seed does.
+"""Cast labels and the step counter as the vendor's ResNet does.
 
      import tensorflow as tf
     -accuracy = tf.metrics.accuracy(labels, predictions)
@@ -6,8 +6,8 @@
     +accuracy = tf.metrics.accuracy(tf.cast(labels, tf.float32), predictions)
     +rate = tf.train.piecewise_constant(tf.cast(global_step, tf.int32), boundaries, values)
 
-int64 and float64 are slow on the device. Asked for with `--preset resnet-seed`; the rest of the seed's advice for
-ResNet (loss scale 512, interval and loop, float16 input, max_pool_with_argmax in the stem) is mentioned there.
+int64 and float64 are slow on the device. Asked for with `--preset resnet-seed`. For tf.layers.max_pooling2d the faster
+tf.nn.max_pool_with_argmax is advised; the preset's other advice is that of preset_resnet_seed.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ def tensorflow(site: Site) -> str | None:
 
 
 @rule.call("tensorflow.metrics.accuracy")
-def labels(site: Site) -> None:
+def cast_labels(site: Site) -> None:
     cast(site, site.argument("labels", 0), "float32", "labels as float32", "标签转为 float32")
 
 
 @rule.call(*SCHEDULES)
-def step(site: Site) -> None:
+def cast_step(site: Site) -> None:
     cast(site, site.argument(*SCHEDULES[site.name]), "int32", "the step as int32", "步数转为 int32")
 
 
@@ -55,7 +55,7 @@ def cast(site: Site, value: ast.expr | None, dtype: str, message: str, zh: str) 
 
 
 @rule.call("tensorflow.layers.max_pooling2d")
-def stem(site: Site) -> None:
+def advise_pooling(site: Site) -> None:
     site.advice(
         "tf.nn.max_pool_with_argmax (ksize and strides with four numbers, second output unused) is faster right after "
         "the stem",

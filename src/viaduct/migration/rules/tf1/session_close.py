@@ -1,4 +1,4 @@
-"""Close a session that nobody closes.
+"""Close a session that the script does not close.
 
      import tensorflow as tf
      def train(steps):
@@ -12,9 +12,9 @@
 
 The device's graph is released when the session is closed. A session opened by `with` closes itself; any other is closed
 where its block ends, before each return and exit, in a `finally` where there is one, and at the end of a module. Where
-the end of a module is not reached (`tf.app.run` and `tf.test.main` leave by sys.exit) or functions still use the
-session, `atexit` closes it. A session that is returned, kept on an object or handed to Keras needs manual review: its
-owner is named.
+the end of a module is not reached (`tf.app.run` and `tf.test.main` leave by sys.exit), functions still use the session
+or other files import the module, `atexit` closes it. A session that is returned, kept on an object or handed to Keras
+needs manual review: its owner is named. A session that only reads or writes files is left alone.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SESSIONS = {"session", "monitored_session"}
 
 
 @rule.call(*CLOSABLE)
-def close(site: Site) -> None:
+def close_session(site: Site) -> None:
     parent = site.source.parents[site.node]
     if isinstance(parent, ast.withitem) or called_by(site, parent) in CLOSERS or only_files(site):
         return
@@ -45,12 +45,14 @@ def close(site: Site) -> None:
     if isinstance(target, ast.Name):
         close_variable(site, target.id, parent)  # type: ignore[arg-type]
     elif isinstance(target, ast.Attribute):
-        owned_by_object(site, target)
+        check_attribute(site, target)
     elif isinstance(parent, ast.Return):
         owner = site.source.function(site.node)
-        leave(site, f"by the caller of {owner.name}" if owner else "nowhere", f"{owner.name if owner else ''} 的调用者")
+        report_keeper(
+            site, f"by the caller of {owner.name}" if owner else "nowhere", f"{owner.name if owner else ''} 的调用者"
+        )
     else:
-        leave(site, "in no variable", "匿名表达式")
+        report_keeper(site, "in no variable", "匿名表达式")
 
 
 # ---- a variable
@@ -67,9 +69,9 @@ def close_variable(site: Site, name: str, statement: ast.stmt) -> None:
     ]
     starter = function is not None and starts_communication(site, function)
     if starter or any(is_closed(site, use) for use in found):
-        return  # the session that starts communication is closed by who called for it
+        return  # the session that starts communication is closed by the caller of this function
     if isinstance(site.work.names.scope_of(statement).node, ast.ClassDef):
-        leave(site, "by a class", "类")
+        report_keeper(site, "by a class", "类")
         return
     is_global = function is not None and name in site.work.names.scopes[function].elsewhere
     keeper = (
@@ -78,15 +80,15 @@ def close_variable(site: Site, name: str, statement: ast.stmt) -> None:
         else next((why for use in found if (why := find_keeper(site, use))), None)
     )
     if keeper is not None:
-        leave(site, *keeper)
-    elif function is None and outlives(site, name, statement, found):
-        at_exit(site, name, statement)
+        report_keeper(site, *keeper)
+    elif function is None and outlives_module(site, name, statement, found):
+        register_close(site, name, statement)
     else:
         close_block(site, name, statement, found, [binding for binding in bound if not mentions(binding, name)])
 
 
 def mentions(value: str | ast.expr | None, name: str) -> bool:
-    """`sess = DebugWrapper(sess)` is still the same session."""
+    """Return True for `DebugWrapper(sess)` of `sess = DebugWrapper(sess)`: it is still the same session."""
     return isinstance(value, ast.expr) and any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(value))
 
 
@@ -97,15 +99,15 @@ def is_closed(site: Site, use: ast.Name) -> bool:
     return isinstance(parent, ast.withitem) or called_by(site, parent) in CLOSERS
 
 
-def leave(site: Site, keeper: str, zh: str) -> None:
+def report_keeper(site: Site, keeper: str, zh: str) -> None:
     site.manual(
-        f"this session is kept {keeper}: call its close() when it is done with, which releases the device's graph",
+        f"this session is kept {keeper}: call its close() after the last use, which releases the device's graph",
         zh=f"该会话由 {zh} 持有:不再使用时请显式调用 close(),以释放设备上的图",
     )
 
 
-def owned_by_object(site: Site, target: ast.Attribute) -> None:
-    """self.sess: closed by some method of the class, or it needs manual review."""
+def check_attribute(site: Site, target: ast.Attribute) -> None:
+    """Report `self.sess`, unless something in its class, or in the file outside classes, closes it."""
     owner = next((node for node in site.source.ancestors(site.node) if isinstance(node, ast.ClassDef)), None)
     around: ast.AST = owner or site.source.tree
     for node in ast.walk(around):
@@ -113,14 +115,17 @@ def owned_by_object(site: Site, target: ast.Attribute) -> None:
         if closing and isinstance(node.value, ast.Attribute) and node.value.attr == target.attr:  # type: ignore[attr-defined]
             return
     name = f"by class {owner.name} as {site.text(target)}" if owner else f"as {site.text(target)}"
-    leave(site, name, f"{owner.name} 的 {site.text(target)}" if owner else site.text(target))
+    report_keeper(site, name, f"{owner.name} 的 {site.text(target)}" if owner else site.text(target))
 
 
 # ---- the end of a module
 
 
-def outlives(site: Site, name: str, statement: ast.stmt, found: list[ast.Name]) -> bool:
-    """Used by functions, by nobody here, perhaps by who imports it; or in a module whose end is not reached."""
+def outlives_module(site: Site, name: str, statement: ast.stmt, found: list[ast.Name]) -> bool:
+    """Return True for a session of a module that cannot be closed at the module's end.
+
+    Functions use it, nothing at module level does, another file imports the module, or its end is not reached.
+    """
     in_functions = [
         use for use in found if any(isinstance(p, Function | ast.ClassDef) for p in site.source.ancestors(use))
     ]
@@ -128,9 +133,9 @@ def outlives(site: Site, name: str, statement: ast.stmt, found: list[ast.Name]) 
     return bool(in_functions) or not found or imported or _exits.leaves_early(site, site.source.tree.body)
 
 
-def at_exit(site: Site, name: str, statement: ast.stmt) -> None:
+def register_close(site: Site, name: str, statement: ast.stmt) -> None:
     site.edit.insert_after(statement, [f"{proto.module_name(site, 'atexit')}.register({name}.close)"])
-    say_closed(site)
+    report_closed(site)
 
 
 # ---- the end of a block
@@ -148,27 +153,27 @@ def close_block(
         start = parent if isinstance(parent, ast.With | ast.AsyncWith) else None
     if start is None or (remainder and _exits.is_endless(remainder[-1])) or used_in_finally(site, remainder, found):
         site.manual(
-            f"it is not plain where `{name}` is done with (opened more than once or in a branch, used in a finally, or "
-            "in a loop that never ends): close it there",
+            f"it is not clear where `{name}` is used for the last time (opened more than once or in a branch, used in "
+            "a finally, or in a loop that never ends): close it there",
             zh=f"`{name}` 的使用终点不明确(多次打开、分支中打开、finally 中使用或循环不结束):请在用完处调用 close()",
         )
         return
     if ("closed", start, name) in site.work.seen:
         return
     if _exits.runs_script(site, remainder):
-        at_exit(site, name, start)
+        register_close(site, name, start)
         return
     site.work.seen[("closed", start, name)] = None
     last_try = final_try(site, remainder, found)
     if last_try is not None:
         site.edit.insert_after(last_try.finalbody[-1], [f"{name}.close()"])
         remainder = [*remainder[: remainder.index(last_try)], last_try]
-    _exits.at_end(site, remainder or [start], [f"{name}.close()"], skip=last_try)
-    say_closed(site)
+    _exits.insert_at_exits(site, remainder or [start], [f"{name}.close()"], skip=last_try)
+    report_closed(site)
 
 
 def common_start(site: Site, statement: ast.stmt, bound: list[str | ast.expr | None]) -> ast.stmt | None:
-    """The assignment; or the `if` whose two branches both assign."""
+    """Return the assignment, or the `if` whose two branches both assign; None if it is assigned in another way."""
     if len(bound) == 1:
         return statement
     entries = [site.source.statement(value) for value in bound if isinstance(value, ast.expr)]
@@ -186,15 +191,13 @@ def following(site: Site, start: ast.stmt) -> list[ast.stmt]:
 
 
 def used_outside(site: Site, start: ast.stmt, found: list[ast.Name]) -> bool:
-    """Return True if the session is used before its block's statement or behind its block."""
+    """Return True if the session is used before a statement or behind the block of that statement."""
     begin, end = site.source.span(start)[0], site.source.span(site.source.block(start)[-1])[1]
     return any(not begin <= site.source.span(use)[0] < end for use in found)
 
 
 def used_in_finally(site: Site, statements: list[ast.stmt], found: list[ast.Name]) -> bool:
-    """Return True if the block may be left through a `finally` that needs the session, other than its last
-    statement.
-    """
+    """Return True if an exit passes through a `finally` that uses the session; not that of a last `try`."""
     last = final_try(site, statements, found)
     for statement in _exits.exits(site, statements, skip=last):
         for parent in site.source.ancestors(statement):
@@ -204,7 +207,7 @@ def used_in_finally(site: Site, statements: list[ast.stmt], found: list[ast.Name
 
 
 def final_try(site: Site, statements: list[ast.stmt], found: list[ast.Name]) -> ast.Try | None:
-    """The last statement, if it is a `try` with a `finally`: that is where one closes."""
+    """Return the last statement, returns without the session aside, if it is a `try` with a `finally`."""
     while (
         statements
         and isinstance(statements[-1], ast.Return)
@@ -215,5 +218,5 @@ def final_try(site: Site, statements: list[ast.stmt], found: list[ast.Name]) -> 
     return last if isinstance(last, ast.Try) and last.finalbody else None
 
 
-def say_closed(site: Site) -> None:
+def report_closed(site: Site) -> None:
     site.changed("the session is closed: that releases the device's graph", zh="显式关闭会话,以释放设备上的图")

@@ -13,12 +13,12 @@
     +sess = tf.Session(config=config)
      sess.run(init)
 
-A graph goes to the device when its session carries the custom optimizer NpuOptimizer; remapping must be switched off.
-A ConfigProto that the script has is filled where it is made, once for all its sessions; a session built within an
+A graph goes to the device when its session carries the custom optimizer NpuOptimizer; remapping must be switched off. A
+ConfigProto that the script has is filled where it is made, once for all its sessions; a session built within an
 expression gets its config in front of the statement. Where statements cannot stand (a lambda, a comprehension, a
-default, a decorator, a class body, behind a semicolon), where the value is not known, and with `--style wrapper`, the
-vendor's helper `npu_config_proto(config_proto=…)` is written instead. Sessions that only restore, freeze or save stay
-on the host, and so do those whose device_count says that they have no GPU.
+default, a decorator, a class body, an `elif`, behind a semicolon), where the value is not known, and with `--style
+wrapper`, the vendor's helper `npu_config_proto(config_proto=…)` is written instead. Sessions that only restore, freeze
+or save stay on the host, and so do those whose device_count says that they have no GPU.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from viaduct.migration.rules.tf1._session_configs import (
     fill_value,
     is_ready,
     new_config,
-    say_configured,
-    say_off,
+    report_configured,
+    report_host_session,
     without_device,
 )
 from viaduct.migration.rules.tf1._session_uses import stays_on_host
@@ -62,7 +62,7 @@ def open_by_method(site: Site) -> None:
 
 @rule.call("tensorflow.train.MonitoredSession")
 def give_creator(site: Site) -> None:
-    """Without a session creator it would make one that knows no config."""
+    """Give MonitoredSession a session creator with a config: its own default has none."""
     creator = site.argument("session_creator", 0)
     if not is_none_or_absent(creator):
         return  # a creator has its own config
@@ -74,12 +74,12 @@ def give_creator(site: Site) -> None:
         return
     maker = proto.tensorflow_name(site, "train.ChiefSessionCreator")
     site.set_argument("session_creator", f"{maker}(config={new_config(site)})", 0)
-    say_configured(site)
+    report_configured(site)
 
 
 @rule.node(ast.Call, words=("import *",))
 def report_star_import(site: Site) -> None:
-    """`Session()` where TensorFlow and something else are imported by stars: it may be either's."""
+    """Report a `Session()` that may come from TensorFlow or from another star import."""
     called = site.node.func.id if isinstance(site.node.func, ast.Name) else ""
     names = site.work.names
     if called not in ("Session", "InteractiveSession") or names.lookup(called, names.scope_of(site.node.func)):
@@ -93,7 +93,7 @@ def report_star_import(site: Site) -> None:
 
 
 @rule.reference(*PLAIN)
-def session_as_value(site: Site) -> None:
+def report_session_class(site: Site) -> None:
     parent = site.source.parents[site.node]
     derived = isinstance(parent, ast.ClassDef) and site.node in parent.bases
     partial = isinstance(parent, ast.Call) and site.qualified(parent.func) == "functools.partial"
@@ -110,32 +110,32 @@ def configure(site: Site, keyword: str, position: int) -> None:
     hidden = value is None and (site.has_unpacked or (position < 0 and len(site.node.args) > 10))
     if hidden or not site.editable:
         site.manual(
-            f"it cannot be seen what `{keyword}` this session gets: it needs NpuOptimizer and remapping OFF",
-            zh=f"无法看出该会话的 `{keyword}`:需带 NpuOptimizer 并关闭 remapping",
+            f"the `{keyword}` of this session cannot be seen or edited here: it needs NpuOptimizer and remapping OFF",
+            zh=f"此处无法看出或改写该会话的 `{keyword}`:需带 NpuOptimizer 并关闭 remapping",
             risk="high",
         )
     elif is_none_or_absent(value):
         if stays_on_host(site):
             return
         site.set_argument(keyword, new_config(site), position)
-        say_configured(site)
+        report_configured(site)
     elif value is not None and is_ready(site, value):
         switch_remapping_off(site, value)
     elif value is not None and not stays_on_host(site):
         if without_device(site, value):
-            say_off(site)
+            report_host_session(site)
         else:
             fill_value(site, value)
 
 
 def switch_remapping_off(site: Site, value: ast.expr) -> None:
-    """Turn remapping off in code that was migrated by hand: a config that has NpuOptimizer and says nothing of it."""
-    config = proto.held(site, value)
+    """Turn remapping off for a config that has a custom optimizer, in a file that does not mention remapping."""
+    config = proto.find_variable(site, value)
     if config is None or len(config.assigned) != 1 or ("remapping", config.assigned[0]) in site.work.seen:
         return
     added = proto.adding_statement(site, config, value)
     if added is None or "remapping" in site.source.text or "npu_init" in site.source.text:
-        return  # set by somebody, if not at this place; importing npu_init sets it for every session
+        return  # set at another place; importing npu_init sets it for every session
     site.work.seen[("remapping", config.assigned[0])] = None
     last = proto.last_setting(site, config, added)
     last = last if proto.ends_line(site, last) else added

@@ -24,7 +24,7 @@ import ast
 
 from viaduct.migration.project import returns_of
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.tf1._session_configs import fill_value, is_ready, say_off, without_device
+from viaduct.migration.rules.tf1._session_configs import fill_value, is_ready, report_host_session, without_device
 
 rule = Rule(__name__, spec="S11", kind="mandatory")
 
@@ -41,6 +41,6 @@ def fill_helper(site: Site) -> None:
             continue
         here = Site(site.rule, site.work, statement)
         if without_device(here, statement.value):
-            say_off(here)
+            report_host_session(here)
         else:
             fill_value(here, statement.value)

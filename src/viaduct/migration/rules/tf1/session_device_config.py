@@ -1,4 +1,4 @@
-"""Drop what `tf.config` says about GPUs.
+"""Drop the settings of `tf.config` for GPUs.
 
      import tensorflow as tf
      gpus = tf.config.experimental.list_physical_devices("GPU")
@@ -10,7 +10,7 @@
 
 Memory growth and virtual devices are GPU matters: the statements are removed, a memory limit elsewhere becomes None.
 Soft placement stays on, since operators without a device kernel run on the host. Grappler's experimental options
-become those of the vendor.
+become those of the vendor. A call whose result is used needs manual review.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ def remove(site: Site) -> None:
 
 
 @rule.call(*LIMITS)
-def no_limit(site: Site) -> None:
+def remove_limit(site: Site) -> None:
     around = [site.qualified(node.func) for node in site.source.ancestors(site.node) if isinstance(node, ast.Call)]
     limit = site.argument("memory_limit", 0)
     if any(name in REMOVED for name in around) or limit is None:
         return
     if not (isinstance(limit, ast.Constant) and limit.value is None):
         site.set_argument("memory_limit", "None", 0)
-        site.changed("memory limits are for GPUs", zh="显存限制仅用于 GPU,改为 None")
+        site.changed("memory limits are for GPUs: None", zh="显存限制仅用于 GPU,改为 None")
 
 
 @rule.call("tensorflow.config.set_soft_device_placement")
-def soft_placement(site: Site) -> None:
+def keep_soft_placement(site: Site) -> None:
     value = site.argument("enabled", 0)
     if value is not None and not (isinstance(value, ast.Constant) and value.value is True):
         site.set_argument("enabled", "True", 0)
@@ -59,7 +59,7 @@ def soft_placement(site: Site) -> None:
 
 
 @rule.call("tensorflow.config.optimizer.set_experimental_options")
-def experimental(site: Site) -> None:
+def replace_experimental_options(site: Site) -> None:
     value = site.argument("options", 0)
     ours = full_name("experimental_options")
     if value is None or site.qualified(value) == ours:

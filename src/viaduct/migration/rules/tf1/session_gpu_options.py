@@ -1,8 +1,8 @@
-"""Point out settings that mean nothing without a GPU.
+"""Advise on settings that have no effect without a GPU.
 
 `gpu_options`, `CUDA_VISIBLE_DEVICES`, `TF_XLA_FLAGS` and `TF_ENABLE_AUTO_MIXED_PRECISION` do no harm and have no effect
 on the accelerator: the device is chosen by ASCEND_DEVICE_ID, its memory by graph_memory_max_size, its precision by
-precision_mode. They are left as written.
+precision_mode. What other rules do not remove (horovod_devices, precision_graph_rewrite) is left as written.
 """
 
 from __future__ import annotations
@@ -25,38 +25,39 @@ INSTEAD_ZH = {
     "TF_XLA_FLAGS": "昇腾上 XLA 关闭",
     "TF_ENABLE_AUTO_MIXED_PRECISION": "用 --precision 选择精度模式",
 }
-FIELDS = {"allow_growth", "per_process_gpu_memory_fraction", "visible_device_list"}
 
 
 @rule.node(ast.Assign, words=("gpu_options", "GPUOptions", *INSTEAD))
 def report_assignment(site: Site) -> None:
     for target in site.node.targets:
-        if isinstance(target, ast.Attribute) and "gpu_options" in proto.chain(site, target)[:-1]:
-            say_gpu(site, target.attr)
+        if isinstance(target, ast.Attribute) and "gpu_options" in proto.field_path(site, target)[:-1]:
+            advise_field(site, target.attr)
         elif isinstance(target, ast.Subscript) and site.qualified(target.value) == "os.environ":
-            say_variable(site, target.slice)
+            advise_variable(site, target.slice)
 
 
 @rule.call("tensorflow.GPUOptions")
-def gpu_options(site: Site) -> None:
-    say_gpu(site, ", ".join(keyword.arg for keyword in site.node.keywords if keyword.arg) or "GPUOptions")
+def advise_gpu_options(site: Site) -> None:
+    advise_field(site, ", ".join(keyword.arg for keyword in site.node.keywords if keyword.arg) or "GPUOptions")
 
 
 @rule.call("os.environ.setdefault", "os.putenv")
 def report_variable_call(site: Site) -> None:
     if site.node.args:
-        say_variable(site, site.node.args[0])
+        advise_variable(site, site.node.args[0])
 
 
-def say_gpu(site: Site, what: str) -> None:
+def advise_field(site: Site, what: str) -> None:
     site.advice(
         f"gpu_options ({what}) has no effect on the accelerator",
         zh=f"gpu_options({what})在昇腾上不生效",
     )
 
 
-def say_variable(site: Site, key: ast.expr) -> None:
+def advise_variable(site: Site, key: ast.expr) -> None:
     text = key.value if isinstance(key, ast.Constant) and isinstance(key.value, str) else ""
     name = next((name for name in INSTEAD if text.startswith(name)), None)
     if name is not None:
-        site.advice(f"{text} has no effect here: {INSTEAD[name]}", zh=f"{text} 在昇腾上不生效:{INSTEAD_ZH[name]}")
+        site.advice(
+            f"{text} has no effect on the accelerator: {INSTEAD[name]}", zh=f"{text} 在昇腾上不生效:{INSTEAD_ZH[name]}"
+        )

@@ -36,12 +36,12 @@ HELPERS = tuple(full_name(name) for name in ("npu_config_proto", "set_keras_sess
 
 
 @rule.node(ast.Assign, words=("NpuOptimizer",))
-def extend(site: Site) -> None:
-    """At `custom_op.name = "NpuOptimizer"`."""
+def extend_optimizers(site: Site) -> None:
+    """Extend the list at `custom_op.name = "NpuOptimizer"`."""
     target, value = site.node.targets[0], site.node.value
     if not (isinstance(target, ast.Attribute) and target.attr == "name" and is_text(value, "NpuOptimizer")):
         return
-    parts = proto.chain(site, target)
+    parts = proto.field_path(site, target)
     if parts[-4:-1] != ("graph_options", "rewrite_options", "custom_optimizers"):
         return
     if has_list(site, parts[:-2]) or only_starts(site):
@@ -56,7 +56,7 @@ def extend(site: Site) -> None:
 
 
 @rule.call(*HELPERS)
-def helper(site: Site) -> None:
+def report_helper(site: Site) -> None:
     site.manual(
         f"{site.name.rpartition('.')[2]} does not add GradFusionOptimizer: extend rewrite_options.optimizers yourself",
         zh=f"{site.name.rpartition('.')[2]} 不会添加 GradFusionOptimizer,请自行扩展 rewrite_options.optimizers",
@@ -67,23 +67,23 @@ def has_list(site: Site, rewrite: tuple[str, ...]) -> bool:
     """Return True if this function touches the list of optimizers already."""
     around = site.source.function(site.node) or site.source.tree
     wanted = (*rewrite, "optimizers")
-    return any(isinstance(node, ast.Attribute) and proto.chain(site, node) == wanted for node in ast.walk(around))
+    return any(isinstance(node, ast.Attribute) and proto.field_path(site, node) == wanted for node in ast.walk(around))
 
 
 def only_starts(site: Site) -> bool:
-    """The session that starts communication computes no gradients."""
+    """Return True in a function that starts communication: its session computes no gradients."""
     function = site.source.function(site.node)
     return function is not None and starts_communication(site, function)
 
 
 def last_of_config(site: Site, rewrite: tuple[str, ...]) -> ast.stmt:
-    """The last of the statements right behind that set the custom optimizer or the rewriting."""
+    """Return the last of the assignments right behind the site that set fields of the rewrite options."""
     block, last = site.source.block(site.node), site.node
     for statement in block[block.index(site.node) + 1 :]:
         target = statement.targets[0] if isinstance(statement, ast.Assign) else None
-        while isinstance(target, ast.Attribute | ast.Subscript) and not proto.chain(site, target):
+        while isinstance(target, ast.Attribute | ast.Subscript) and not proto.field_path(site, target):
             target = target.value
-        parts = proto.chain(site, target) if target is not None else ()
+        parts = proto.field_path(site, target) if target is not None else ()
         if parts[: len(rewrite)] != rewrite:
             break
         last = statement

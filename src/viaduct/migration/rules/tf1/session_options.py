@@ -1,4 +1,4 @@
-"""Give the session what was asked for on the command line: precision, fusion switches, profiling, dump.
+"""Give the session the options of the command line: precision, fusion switches, profiling, dump.
 
      import tensorflow as tf
      config = tf.ConfigProto()
@@ -13,7 +13,8 @@
      sess = tf.Session(config=config)
 
 Each is a key of the custom optimizer's parameter_map (`--precision`, `--fusion-switch FILE`, `--profile DIR`,
-`--dump DIR`, `--dump-step`). A key that the script sets already is left as it is.
+`--dump DIR`, `--dump-step`). A key that the script sets already is left as it is, and so is a precision that it sets by
+precision_mode or precision_mode_v2. `--loop N` is advice: the train op must be wrapped.
 """
 
 from __future__ import annotations
@@ -37,12 +38,13 @@ rule = Rule(
 )
 EXAMPLE_OPTIONS = {"precision": "allow_mix_precision", "dump": "/tmp/dump", "dump_step": "0|5|10"}
 
-SECOND_VERSION = ("fp16", "origin", "mixed_float16", "mixed_bfloat16")  # of precision_mode_v2 alone
+SECOND_VERSION = ("fp16", "origin", "mixed_float16", "mixed_bfloat16")  # values that only precision_mode_v2 has
+PRECISION_KEYS = {"precision_mode", "precision_mode_v2"}
 HELPERS = tuple(full_name(name) for name in ("npu_config_proto", "set_keras_session_npu_config", "init_resource"))
 
 
 def required_options(site: Site, options: Options) -> dict[str, str]:
-    """Key -> the rest of the statement."""
+    """Return the keys of the parameter_map that the options need, each with the rest of its statement."""
     keys: dict[str, str] = {}
     if options.precision:
         key = "precision_mode_v2" if options.precision in SECOND_VERSION else "precision_mode"
@@ -61,38 +63,42 @@ def required_options(site: Site, options: Options) -> dict[str, str]:
 
 @rule.node(ast.Assign, words=("NpuOptimizer",))
 def add_keys(site: Site) -> None:
-    """At `custom_op.name = "NpuOptimizer"`; behind use_off_line where it stands."""
+    """Add the missing keys behind `custom_op.name = "NpuOptimizer"`, or behind use_off_line where that is set."""
     target, value = site.node.targets[0], site.node.value
     named = isinstance(target, ast.Attribute) and target.attr == "name" and isinstance(target.value, ast.Name)
     if not (named and isinstance(value, ast.Constant) and value.value == "NpuOptimizer"):
         return
     custom, present = target.value.id, keys_set(site, target.value.id)
-    missing = {key: item for key, item in required_options(site, site.options).items() if key not in present}
-    missing = {} if "precision_mode_v2" in present and "precision_mode" in missing and len(missing) == 1 else missing
+    taken = present.keys() | (PRECISION_KEYS if present.keys() & PRECISION_KEYS else set())  # one of the two is enough
+    missing = {key: text for key, text in required_options(site, site.options).items() if key not in taken}
     if missing:
         location = present.get("use_off_line", site.node)
-        site.edit.insert_after(location, [f'{custom}.parameter_map["{key}"]{node}' for key, node in missing.items()])
-        site.changed(f"the session is asked for {', '.join(missing)}", zh=f"会话配置项:{'、'.join(missing)}")
+        site.edit.insert_after(location, [f'{custom}.parameter_map["{key}"]{text}' for key, text in missing.items()])
+        site.changed(
+            f"the session gets {', '.join(missing)}, as asked for on the command line",
+            zh=f"按命令行要求为会话设置:{'、'.join(missing)}",
+        )
     if site.options.loop > 1:
         site.advice(
-            f"to run {site.options.loop} steps a loop, wrap the train op: "
+            f"to run {site.options.loop} steps per loop on the device, wrap the train op: "
             f"util.set_iteration_per_loop(sess, train_op, {site.options.loop})",
-            zh=f"若每次下沉 {site.options.loop} 步,请用 util.set_iteration_per_loop 包装训练算子",
+            zh=f"若每次下沉 {site.options.loop} 步,请用 "
+            f"util.set_iteration_per_loop(sess, train_op, {site.options.loop}) 包装训练算子",
         )
 
 
 @rule.call(*HELPERS)
-def helper(site: Site) -> None:
+def report_helper(site: Site) -> None:
     keys = ", ".join(required_options(site, site.options))
     if keys:
         site.manual(
-            f"{site.name.rpartition('.')[2]} has no room for {keys}: set them on the config before",
-            zh=f"{site.name.rpartition('.')[2]} 无法传入 {keys},请事先写入 config",
+            f"{site.name.rpartition('.')[2]} takes no {keys}: set them on the config yourself",
+            zh=f"{site.name.rpartition('.')[2]} 无法传入 {keys},请自行写入 config",
         )
 
 
 def keys_set(site: Site, custom: str) -> dict[str, ast.stmt]:
-    """Keys of the parameter_map that the function sets, and the statements that do."""
+    """Return the keys of the parameter_map that the function sets, each with its statement."""
     around = site.source.function(site.node) or site.source.tree
     found: dict[str, ast.stmt] = {}
     for node in ast.walk(around):

@@ -37,17 +37,17 @@ REMAPPING_TEXT = re.compile(r"\bremapping\s*[:=]\s*(?!OFF|2\b)")
 
 
 @rule.node(ast.Assign, words=("global_jit_level", "rewrite_options", "_placement", "_optimization", "remapping"))
-def setting(site: Site) -> None:
-    """`config.….field = value`."""
+def edit_assignment(site: Site) -> None:
+    """Edit, or advise on, an assignment `config.….field = value`."""
     if any(is_remapping(site, target) for target in site.node.targets):
         switch_remapping_off(site, site.node.value, alone=len(site.node.targets) == 1)
         return
     target = site.node.targets[0]
     if len(site.node.targets) != 1 or not isinstance(target, ast.Attribute):
         return
-    parts = proto.chain(site, target)
+    parts = proto.field_path(site, target)
     if parts[-2:] == ("optimizer_options", "global_jit_level") or is_jit_level(site, target):
-        switch_off(site, site.node.value)
+        switch_xla_off(site, site.node.value)
     elif "rewrite_options" in parts or is_toggle(site, site.node.value):
         advise_rewriting(site, target.attr, site.node.value)
     elif len(parts) > 1 and site.values.kind(target.value) in ("config_proto", "npu_config_proto"):
@@ -55,8 +55,8 @@ def setting(site: Site) -> None:
 
 
 @rule.call(REWRITER)
-def rewriter_config(site: Site) -> None:
-    """The same fields as keywords."""
+def edit_rewriter_config(site: Site) -> None:
+    """Edit, or advise on, the same fields as keywords of RewriterConfig."""
     for keyword in site.node.keywords:
         if keyword.arg == "remapping":
             switch_remapping_off(site, keyword.value)
@@ -65,60 +65,60 @@ def rewriter_config(site: Site) -> None:
 
 
 @rule.node(ast.Call, words=("remapping",))
-def set_by_name(site: Site) -> None:
-    """`setattr(options, "remapping", value)`."""
+def report_setattr(site: Site) -> None:
+    """Report `setattr(options, "remapping", value)`."""
     if not isinstance(site.node.func, ast.Name) or site.node.func.id != "setattr" or len(site.node.args) != 3:
         return
     _, name, value = site.node.args
     if isinstance(name, ast.Constant) and name.value == "remapping" and not is_off(site, value):
-        say_manual(site)
+        report_remapping(site)
 
 
 @rule.node(ast.Constant, words=("remapping",))
-def text_of_options(site: Site) -> None:
-    """A config in protobuf's text form, as text_format.Parse reads it."""
+def report_text_options(site: Site) -> None:
+    """Report a config in protobuf's text form, as text_format.Parse reads it, that sets remapping."""
     text, is_docstring = site.node.value, isinstance(site.source.parents[site.node], ast.Expr)
     if isinstance(text, str) and not is_docstring and "rewrite_options" in text and REMAPPING_TEXT.search(text):
-        say_manual(site)
+        report_remapping(site)
 
 
 @rule.call("tensorflow.OptimizerOptions")
-def optimizer_options(site: Site) -> None:
+def edit_optimizer_options(site: Site) -> None:
     keyword = site.keyword("global_jit_level")
     if keyword is not None:
-        switch_off(site, keyword.value)
+        switch_xla_off(site, keyword.value)
 
 
 @rule.call(*proto.CONFIG_PROTO)
-def config_proto(site: Site) -> None:
+def advise_config_proto(site: Site) -> None:
     for keyword in site.node.keywords:
         advise_placement(site, keyword.arg or "", keyword.value)
 
 
 @rule.call("tensorflow.config.optimizer.set_jit")
-def set_jit(site: Site) -> None:
+def edit_set_jit(site: Site) -> None:
     value = site.argument("enabled", 0) or site.argument("jit_config", 0)
     if value is not None and not is_constant(value, False):
         site.edit.node(value, "False")
-        say_off(site)
+        report_xla_off(site)
 
 
 @rule.call(*SCOPES)
-def jit_scope(site: Site) -> None:
+def edit_jit_scope(site: Site) -> None:
     if not is_constant(site.argument("compile_ops", 0), False) and not site.has_unpacked:
         site.set_argument("compile_ops", "False", 0)
-        say_off(site)
+        report_xla_off(site)
 
 
 def is_jit_level(site: Site, target: ast.Attribute) -> bool:
-    """`options.global_jit_level` of an OptimizerOptions built before."""
+    """Return True for `options.global_jit_level` of an OptimizerOptions built before."""
     made = site.values.origin(target.value)
     known = isinstance(made, ast.Call) and site.qualified(made.func) == "tensorflow.OptimizerOptions"
     return target.attr == "global_jit_level" and known
 
 
-def switch_off(site: Site, value: ast.expr) -> None:
-    """OFF in the words of the value where it is one of the enumeration's, else spelled anew."""
+def switch_xla_off(site: Site, value: ast.expr) -> None:
+    """Replace a level by OFF, through the same enumeration where the value names one."""
     name = site.qualified(value) or ""
     if name.endswith("OptimizerOptions.OFF") or is_constant(value, -1) or minus_one(value):
         return
@@ -126,14 +126,14 @@ def switch_off(site: Site, value: ast.expr) -> None:
         site.edit.node(value, f"{site.text(value.value)}.OFF")
     else:
         site.edit.node(value, f"{proto.tensorflow_name(site, 'OptimizerOptions')}.OFF")
-    say_off(site)
+    report_xla_off(site)
 
 
 def is_remapping(site: Site, target: ast.expr) -> bool:
-    """Return True for the field of some rewrite options: by its path, what it is a field of, or what it gets."""
+    """Return True for the field of rewrite options, told by its path, its object or the value that it gets."""
     if not isinstance(target, ast.Attribute) or target.attr != "remapping":
         return False
-    if proto.chain(site, target)[-2:] == ("rewrite_options", "remapping"):
+    if proto.field_path(site, target)[-2:] == ("rewrite_options", "remapping"):
         return True
     made = site.values.origin(target.value)
     if isinstance(made, ast.Call) and site.qualified(made.func) == REWRITER:
@@ -147,7 +147,7 @@ def switch_remapping_off(site: Site, value: ast.expr, alone: bool = True) -> Non
     if is_off(site, value):
         return
     if not alone:
-        say_manual(site)
+        report_remapping(site)
         return
     enumeration = site.text(value.value) if isinstance(value, ast.Attribute) and is_toggle(site, value) else None
     site.edit.node(value, f"{enumeration or proto.rewriter_config(site)}.OFF")
@@ -170,7 +170,7 @@ def is_off(site: Site, value: ast.expr) -> bool:
     return named or site.qualified(value) == f"{REWRITER}.OFF"
 
 
-def say_manual(site: Site) -> None:
+def report_remapping(site: Site) -> None:
     site.manual(
         "remapping must be off on the accelerator: set it to RewriterConfig.OFF here",
         zh="昇腾上必须关闭 remapping:请在此处改为 RewriterConfig.OFF",
@@ -183,7 +183,7 @@ def minus_one(value: ast.expr) -> bool:
     return negative and is_constant(value.operand, 1)  # type: ignore[attr-defined]
 
 
-def say_off(site: Site) -> None:
+def report_xla_off(site: Site) -> None:
     site.changed("XLA is switched off: the accelerator compiles the graph itself", zh="关闭 XLA:计算图由昇腾编译执行")
 
 

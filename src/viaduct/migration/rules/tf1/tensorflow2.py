@@ -1,12 +1,12 @@
-"""Name files that are written for TensorFlow 2.
+"""Report files that are written for TensorFlow 2.
 
     import tensorflow as tf
     tape = tf.GradientTape()
     step = tf.function(train)
 
 The rules are those of TensorFlow 1.15 on the NPU: a graph, compiled for the device, and a session or an Estimator that
-runs it. What runs eagerly has neither, so that nothing here sends it to the device. One finding a file; what else it
-holds is migrated as ever.
+runs it. Eager code has neither, so no rule sends it to the device. There is one finding per file; the rest of the file
+is migrated as usual.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from viaduct.migration.rule import Rule, Site
 rule = Rule(__name__, spec="8", kind="report", last=True)
 
 SIGNS = ("tensorflow.function", "tensorflow.GradientTape")
-NEXT = "tensorflow.compat.v2"
+VERSION_2 = "tensorflow.compat.v2"
 
 
 @rule.file(words=("GradientTape", ".function", "compat.v2", "compat import v2"))
-def name_file(site: Site) -> None:
+def report_file(site: Site) -> None:
     first = first_sign(site)
     if first is not None:
         shown = site.text(first).splitlines()[0]
@@ -37,14 +37,14 @@ def name_file(site: Site) -> None:
 
 
 def first_sign(site: Site) -> ast.AST | None:
-    """The first import or use of what TensorFlow 1 scripts do not have."""
+    """Return the first use of tf.function or tf.GradientTape, or the first import or use of compat.v2."""
     found: list[ast.AST] = []
     for table in (site.work.index.calls, site.work.index.references):
         found += [node for name in SIGNS for node in table.get(name, [])]
-        found += [node for name, nodes in table.items() if name.startswith(f"{NEXT}.") for node in nodes]
+        found += [node for name, nodes in table.items() if name.startswith(f"{VERSION_2}.") for node in nodes]
     for node in site.source.of_kind(ast.Import):
-        found += [node for alias in node.names if alias.name.startswith(NEXT)]
+        found += [node for alias in node.names if alias.name.startswith(VERSION_2)]
     for statement in site.source.of_kind(ast.ImportFrom):
         names = [f"{statement.module}.{alias.name}" for alias in statement.names]
-        found += [statement for name in names if name.startswith(NEXT) and not statement.level]
+        found += [statement for name in names if name.startswith(VERSION_2) and not statement.level]
     return min(found, key=lambda node: (node.lineno, node.col_offset), default=None)  # type: ignore[attr-defined]

@@ -42,7 +42,7 @@ CLUSTER = ("cluster", "master", "evaluation_master", "tpu_config", "session_conf
 @rule.call(f"{TPU}.TPUEstimator")
 def convert(site: Site) -> None:
     if site.options.tpu == "keep":
-        switch_off(site)
+        switch_tpu_off(site)
         return
     if is_converted(site):
         return
@@ -57,14 +57,14 @@ def convert(site: Site) -> None:
     sizes = {ast.unparse(given.value) for given in site.node.keywords if given.arg in SIZES}
     if len(sizes) > 1:
         site.advice(
-            f"batch sizes differ ({', '.join(sorted(sizes))}); training, evaluation and prediction now use the first "
-            "of them that is given",
-            zh=f"批大小不同({'、'.join(sorted(sizes))});训练、评估与预测现统一使用其中最先给出的一个",
+            f"batch sizes differ ({', '.join(sorted(sizes))}); training, evaluation and prediction now use the one in "
+            "params",
+            zh=f"批大小不同({'、'.join(sorted(sizes))});训练、评估与预测现统一使用 params 中的批大小",
         )
 
 
 def move_batch_size(site: Site) -> str:
-    """Into params, where they are written; the argument to add where there are none."""
+    """Write the batch size into params; return the argument params=… to add where there is none, else ""."""
     given = [site.argument(name) for name in SIZES]
     size = next((value for value in given if value is not None and not is_none(value)), None)
     params = site.argument("params", 3)
@@ -86,16 +86,14 @@ def move_batch_size(site: Site) -> str:
 
 
 def is_converted(site: Site) -> bool:
-    """Return True for what the vendor's converter writes: the class stays, switched off, with the NPU's
-    configuration.
-    """
+    """Return True for a config of npu_run_config_init, as the vendor's converter writes it: the class stays."""
     config = site.argument("config", 2)
     made = site.values.origin(config) if config is not None else None
     return isinstance(made, ast.Call) and site.qualified(made.func) == INIT
 
 
 def check_arguments(site: Site) -> None:
-    """Report arguments that are not seen here: NPUEstimator may not know them."""
+    """Report unpacked arguments, and a config that is not shown to be one that NPUEstimator takes."""
     if site.has_unpacked:
         site.unresolved(
             "arguments come by **: NPUEstimator knows neither the batch sizes nor the switches of a TPUEstimator; put "
@@ -112,7 +110,7 @@ def check_arguments(site: Site) -> None:
         )
 
 
-def switch_off(site: Site) -> None:
+def switch_tpu_off(site: Site) -> None:
     for keyword in site.node.keywords:
         if keyword.arg in SWITCHES and not (isinstance(keyword.value, ast.Constant) and keyword.value.value is False):
             site.edit.node(keyword.value, "False")
@@ -120,21 +118,21 @@ def switch_off(site: Site) -> None:
 
 
 @rule.call(f"{TPU}.RunConfig")
-def run_config(site: Site) -> None:
+def convert_run_config(site: Site) -> None:
     if site.options.tpu == "keep" or run_configs.is_converted(site, site.node):
         return
     if site.node.args:
         site.manual("name tpu.RunConfig's arguments first", zh="请先将 tpu.RunConfig 的参数改为关键字形式", risk="high")
         return
     site.rename(site.need("NPURunConfig"))
-    loop = carried_loop(site, loop_of(site))
+    loop = usable_loop(site, loop_of(site))
     dropped = [keyword for keyword in site.node.keywords if keyword.arg in (*CLUSTER, *UNKNOWN)]
     site.remove_arguments(dropped, add=f"iterations_per_loop={loop}" if loop else "")
     site.changed("tpu.RunConfig becomes NPURunConfig", zh="tpu.RunConfig 替换为 NPURunConfig")
 
 
 def loop_of(site: Site) -> str:
-    """iterations_per_loop of the TPUConfig, given here or by name."""
+    """Return iterations_per_loop of the TPUConfig; "" where there is none, and report where it is not seen."""
     config = site.argument("tpu_config")
     origin = site.values.origin(config) if config is not None else None
     if not isinstance(origin, ast.Call):
@@ -149,8 +147,8 @@ def loop_of(site: Site) -> str:
     return site.text(value) if value is not None else ""
 
 
-def carried_loop(site: Site, loop: str) -> str:
-    """The number of steps on the device, if all that the file shows of steps are multiples of it."""
+def usable_loop(site: Site, loop: str) -> str:
+    """Return the loop if all numbers of steps in the file are multiples of it; else report it and return ""."""
     if not loop or loop == "1":
         return ""
     unsuited = [text for text, value in steps_of(site) if not is_multiple(value, loop, text)]
@@ -171,9 +169,9 @@ def carried_loop(site: Site, loop: str) -> str:
 
 
 def steps_of(site: Site) -> list[tuple[str, ast.expr | None]]:
-    """Numbers of steps in this file that the loop must divide, as they are written."""
-    words = {keyword.arg: keyword.value for keyword in site.node.keywords if keyword.arg}
-    saved = {name: words[name] for name in ("save_checkpoints_steps", "save_checkpoints_secs") if name in words}
+    """Return the numbers of steps in this file that the loop must divide, each with its text."""
+    keywords = {keyword.arg: keyword.value for keyword in site.node.keywords if keyword.arg}
+    saved = {name: keywords[name] for name in ("save_checkpoints_steps", "save_checkpoints_secs") if name in keywords}
     found = [(f"{name}={site.text(value)}", value) for name, value in saved.items() if name.endswith("steps")]
     if not saved:
         found.append(("the default of 100 steps between checkpoints", ast.Constant(100)))

@@ -5,9 +5,10 @@
     -spec = tf.contrib.tpu.TPUEstimatorSpec(mode=mode, loss=loss, eval_metrics=(metric_fn, [labels, logits]))
     +spec = NPUEstimatorSpec(mode=mode, loss=loss, eval_metric_ops=metric_fn(*[labels, logits]))
 
-eval_metrics is a function with its tensors, called later on a TPU's host; here it is called at once. scaffold_fn
-becomes scaffold in the same way. A pair that was given a name is called by its parts. One that is not written out
-needs manual review, and with it the other specs of the function: it should not return two kinds.
+eval_metrics is a function with its tensors, which a TPU's host calls later; the migrated script calls it at once.
+scaffold_fn becomes scaffold in the same way. A pair in a variable is called by its parts. A pair that is not written
+out, or is given by position, needs manual review, and with it the other specs of the function, which should not return
+two kinds. CrossShardOptimizer is taken off.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ TPU = "tensorflow.estimator.tpu"
 def convert(site: Site) -> None:
     if site.options.tpu == "keep":
         return
-    stuck = [item for item in specs_beside(site) if not follows(site, item)]
+    stuck = [item for item in specs_beside(site) if not can_convert(site, item)]
     if stuck:
-        leave(site, site.node in stuck)
+        report_left(site, site.node in stuck)
         return
     site.rename(site.need("NPUEstimatorSpec"))
     metrics = site.keyword("eval_metrics")
@@ -41,12 +42,12 @@ def convert(site: Site) -> None:
 
 
 def specs_beside(site: Site) -> list[ast.Call]:
-    """All of the same function, this one among them."""
+    """Return all specs of the same function, this one among them."""
     here = site.source.function(site.node)
     return [call for call in site.work.index.calls[site.name] if site.source.function(call) is here]
 
 
-def follows(site: Site, spec: ast.Call) -> bool:
+def can_convert(site: Site, spec: ast.Call) -> bool:
     metrics = next((keyword.value for keyword in spec.keywords if keyword.arg == "eval_metrics"), None)
     if len(spec.args) > 4:  # the fifth is eval_metrics
         return False
@@ -54,7 +55,7 @@ def follows(site: Site, spec: ast.Call) -> bool:
 
 
 def pairs(site: Site, value: ast.expr) -> list[ast.Tuple]:
-    """The pairs that it may be; none if it may be anything else, or if some want * and some want **."""
+    """Return the pairs that a value may be; none if it may be anything else, or if some need * and some **."""
     bound: list[object] = [value]
     if isinstance(value, ast.Name):
         bound = [*(site.work.names.lookup(value.id, site.work.names.scope_of(value)) or [])]
@@ -63,16 +64,18 @@ def pairs(site: Site, value: ast.expr) -> list[ast.Tuple]:
     return found if complete and len({isinstance(item.elts[1], ast.Dict) for item in found}) == 1 else []
 
 
-def leave(site: Site, own: bool) -> None:
-    if own:
+def report_left(site: Site, is_cause: bool) -> None:
+    """Report a spec that stays: it cannot be converted itself, or another of its function cannot."""
+    if is_cause:
         site.manual(
-            "eval_metrics is not a pair written out: NPUEstimatorSpec takes eval_metric_ops=function(*tensors)",
-            zh="eval_metrics 不是字面量二元组:NPUEstimatorSpec 需要 eval_metric_ops=函数(*张量)",
+            "eval_metrics is given by position or is not a pair written out: NPUEstimatorSpec takes "
+            "eval_metric_ops=function(*tensors)",
+            zh="eval_metrics 以位置参数传入,或不是字面量二元组:NPUEstimatorSpec 需要 eval_metric_ops=函数(*张量)",
             risk="high",
         )
     else:
         site.manual(
-            "another TPUEstimatorSpec of this function cannot follow by itself: turn all of them into "
+            "another TPUEstimatorSpec of this function cannot be converted automatically: turn all of them into "
             "NPUEstimatorSpec together",
             zh="同一函数中有 TPUEstimatorSpec 无法自动转换:请一并替换为 NPUEstimatorSpec",
             risk="high",
@@ -101,7 +104,7 @@ def scaffold_text(site: Site, value: ast.expr) -> str:
 
 
 @rule.call(f"{TPU}.CrossShardOptimizer")
-def unwrap(site: Site) -> None:
+def remove_cross_shard(site: Site) -> None:
     optimizer = site.argument("opt", 0)
     if optimizer is None or not site.editable:
         return

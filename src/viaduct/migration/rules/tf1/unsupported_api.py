@@ -1,8 +1,8 @@
-"""Name functions of TensorFlow that the accelerator does not run, or does not confirm.
+"""Report functions of TensorFlow that the vendor does not list as supported.
 
-What the vendor's own table says, with what to do instead (see migration/support_table.py): TPU functions, random number
-generators, critical sections, NCCL, TensorRT, questions about GPUs. Everything is left as written. Functions that
-another rule deals with are not repeated here.
+The vendor's own table says which, with what to do instead (see migration/support_table.py): TPU functions, random
+number generators, critical sections, NCCL, TensorRT, questions about GPUs. Everything is left as written. Functions
+that another rule deals with are not repeated here.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ ZH = {"unsupported": "不支持", "under analysis": "分析中", "no effect": "�
 
 @rule.call(*reported_names())
 @rule.reference(*reported_names())
-def name_it(site: Site) -> None:
+def report_symbol(site: Site) -> None:
     symbol = standing_of(site.name)
     if symbol is None:
         return
     written = site.text(site.node.func if isinstance(site.node, ast.Call) else site.node)
     if is_counted(site) and symbol.standing == "no effect":
         site.manual(
-            f"{written} finds no GPU, and the accelerator is not listed: what is done once for each would not be done; "
-            "one process drives one device, so count 1",
+            f"{written} finds no GPU, and the accelerator is not listed: work that is done once for each would not be "
+            "done; one process drives one device, so count 1",
             zh=f"{written} 查询不到 GPU,也不会列出昇腾设备:按设备数执行的代码将不会执行;每个进程对应一个设备,请按 1 计",
             risk="high",
         )

@@ -1,1 +1,1 @@
-"""PyTorch for CUDA, one behaviour a file."""
+"""Rules for PyTorch scripts written for CUDA, one behaviour per file."""

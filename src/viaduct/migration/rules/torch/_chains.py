@@ -14,7 +14,7 @@ from viaduct.migration.rule import Site
 
 
 def dotted_name(node: ast.AST) -> str | None:
-    """A chain of names as it is written, `t.cuda.Stream`; None for anything else."""
+    """Return a chain of names as it is written, `t.cuda.Stream`; None for anything else."""
     if isinstance(node, ast.Attribute):
         base = dotted_name(node.value)
         return f"{base}.{node.attr}" if base else None
@@ -31,9 +31,9 @@ def links(node: ast.AST) -> list[ast.Attribute]:
 
 
 def rename_to(site: Site, node: ast.expr, old: str, new: str) -> bool | None:
-    """A chain that means `old` becomes one that means `new`; False where it cannot be edited.
+    """Replace a chain that means `old` by one that means `new`; return False where it cannot be edited.
 
-    None: what differs is not written here, but where the chain's first name was imported or assigned.
+    None: the words that differ are not in this chain, but where its first name was imported or assigned.
     """
     written = dotted_name(node)
     fresh = respell_chain(site, node, old, new)
@@ -43,7 +43,10 @@ def rename_to(site: Site, node: ast.expr, old: str, new: str) -> bool | None:
 
 
 def respell_chain(site: Site, node: ast.expr, old: str, new: str) -> str | None:
-    """The chain with the words that differ; the whole name where it has more or fewer words than before."""
+    """Return the chain with the words that differ changed; the whole new name where the number of words differs.
+
+    None where the whole name is needed and the file does not import torch.
+    """
     words, wanted = old.split("."), new.split(".")
     written = (dotted_name(node) or "").split(".")
     if len(words) == len(wanted):
@@ -56,7 +59,7 @@ def respell_chain(site: Site, node: ast.expr, old: str, new: str) -> str | None:
 
 
 def swap(site: Site, node: ast.expr, old: str, new: str) -> bool:
-    """One chain of names for another, at its own place or within the f-string that holds it."""
+    """Replace one chain of names by another, within an f-string too; return False where that is not safe."""
     if old == new:
         return True
     if site.source.in_f_string(node):
@@ -73,7 +76,7 @@ def swap(site: Site, node: ast.expr, old: str, new: str) -> bool:
 
 
 def swap_in_f_string(site: Site, node: ast.expr, old: str, new: str) -> bool:
-    """Replace a name within an f-string, where that string is written plainly enough."""
+    """Replace a name within an f-string; return False if the name is in its text more often than in its code."""
     string = [parent for parent in site.source.ancestors(node) if isinstance(parent, ast.JoinedStr)][-1]
     start, end = site.source.span(string)
     if ("f-string", start, old) in site.work.seen:
@@ -91,6 +94,6 @@ def swap_in_f_string(site: Site, node: ast.expr, old: str, new: str) -> bool:
 
 
 def require_torch(site: Site) -> str:
-    """The file knows only a part of torch: torch itself is imported."""
+    """Add `import torch` to a file that imports only a part of torch; return its name."""
     site.work.needed["torch"] = site.work.names.added["torch"] = "torch"
     return "torch"

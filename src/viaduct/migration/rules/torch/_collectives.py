@@ -1,4 +1,4 @@
-"""Origin of the name of a collective backend. Not a rule: those of backends and of comparisons share it."""
+"""Origin of the name of a collective backend. Not a rule: backend and backend_compare share it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEFAULTED = {"os.environ.get": 1, "os.getenv": 1, "os.environ.setdefault": 1, "g
 ASKED = ("torch.distributed.get_backend", "torch.distributed.distributed_c10d.get_backend")
 
 
-# Libraries that give the name to torch.distributed as it is.
+# Libraries that pass the backend's name on to torch.distributed unchanged.
 HAND_ON = (
     "transformers.",
     "accelerate.",
@@ -29,7 +29,7 @@ HAND_ON = (
     "deepspeed.",
     "mmengine.",
 )
-# They keep settings under the names that they are given.
+# Containers that keep settings under the names of their keyword arguments.
 HOLDERS = (
     "argparse.Namespace",
     "types.SimpleNamespace",
@@ -53,7 +53,7 @@ def is_nccl(node: ast.AST | None) -> bool:
 
 
 def origin(site: Site, value: ast.AST) -> Origin:
-    """All strings that name NCCL and may be this value."""
+    """Return the strings that name NCCL and may be this value, and the expressions that cannot be followed."""
     found = Origin()
     follow(site, value, found, 0)
     return found
@@ -123,7 +123,7 @@ def parts_of_name(site: Site, name: ast.Name) -> list[ast.expr] | None:
 
 
 def passed_for(site: Site, name: str, function: ast.AST) -> list[ast.expr] | None:
-    """A parameter: its default, and what the calls in this file give for it."""
+    """Return the default of a parameter and the values that calls in this file give for it; None if there are none."""
     if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
         return None
     entries = [*function.args.posonlyargs, *function.args.args]
@@ -158,7 +158,10 @@ def given_for(call: ast.Call, name: str, position: int) -> Iterator[ast.expr]:
 
 
 def parts_of_attribute(site: Site, value: ast.Attribute) -> list[ast.expr] | None:
-    """`args.backend` by its option, `self.backend` by what is assigned to it, a field by its default."""
+    """Return the values that this file assigns to an attribute of that name, whatever its object.
+
+    An option of that name without such an assignment gives []: its default is changed where it is declared.
+    """
     if site.qualified(value) == "torch.distributed.Backend.NCCL":
         return []  # renamed where it stands
     found = [*fields(site, value.attr)]
@@ -186,7 +189,7 @@ def in_class(site: Site, node: ast.stmt) -> bool:
 
 
 def dest(call: ast.Call) -> str:
-    """The attribute under which argparse keeps an option."""
+    """Return the attribute under which argparse keeps an option."""
     for keyword in call.keywords:
         if keyword.arg == "dest" and isinstance(keyword.value, ast.Constant):
             return str(keyword.value.value)
@@ -205,7 +208,7 @@ def parts_of_item(site: Site, value: ast.Subscript) -> list[ast.expr] | None:
 
 
 def entries(site: Site, holder: ast.expr, key: ast.expr) -> list[ast.expr] | None:
-    """Return what a dict that is written out in this file has under a key; what is assigned to it later, too."""
+    """Return the values of a key of a dict that is written out in this file, later assignments included."""
     if not isinstance(key, ast.Constant):
         return None
     made = site.values.origin(holder)
@@ -265,7 +268,7 @@ def hands_backend_on(site: Site, name: str) -> bool:
 
 
 def swap(site: Site, text: ast.Constant) -> bool:
-    """The backend's name in one string; False where it was done already or cannot be edited."""
+    """Replace NCCL in one string; return False where that was done already or cannot be."""
     if site.source.in_f_string(text) or site.work.is_served(text):
         return False
     start, end = site.source.span(text)
@@ -330,7 +333,7 @@ def say_replaced(site: Site, node: ast.AST) -> None:
 
 
 def is_backend(site: Site, side: ast.expr) -> bool:
-    """Return True for what torch.distributed says, what is called a backend, or a name that gets such a thing."""
+    """Return True for an expression with "backend" in its text, or a name that is assigned such an expression."""
     if "backend" in ast.unparse(side).lower():
         return True
     made = site.values.origin(side)

@@ -1,6 +1,6 @@
-"""Conditions for rewriting a script to one process a card, and the reasons against it. Not a rule.
+"""Conditions for rewriting a script to one process per card, and the reasons against it. Not a rule.
 
-Every condition is looked at before anything is edited: a script that is half distributed is worse than one that is not.
+Every condition is checked before anything is edited: a script that is half distributed is worse than one that is not.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ SAVES = ("torch.save", "torch.jit.save")
 
 
 class Refused(Exception):
-    """One condition that does not hold, in English and Chinese, and where; recipe: whether it can be done by hand."""
+    """One condition that does not hold, in English and Chinese, and where.
+
+    recipe: the finding explains how to rewrite the script by hand.
+    """
 
     def __init__(self, message: str, zh: str, node: ast.AST | None = None, recipe: bool = True) -> None:
         super().__init__(message)
@@ -40,8 +43,8 @@ class Loading:
 
 
 @dataclass
-class Shape:
-    """All that has to be edited."""
+class Plan:
+    """Parts of the script that have to be edited."""
 
     wraps: list[ast.Call]
     loading: list[Loading]
@@ -49,26 +52,26 @@ class Shape:
     first: ast.stmt  # the first statement of it that could use the card
     last: ast.stmt
     saves: list[ast.stmt]
-    savers: list[FunctionNode]  # functions that do nothing but save
+    savers: list[FunctionNode]  # functions that are named for saving and return nothing
 
 
-def shape_of(site: Site) -> Shape:
-    """Raises Refused with the first condition that does not hold."""
+def plan_edits(site: Site) -> Plan:
+    """Return the parts to edit; raise Refused with the first condition that does not hold."""
     refuse_others(site)
     wraps = [*wrapped.wraps(site)]
     for call in wraps:
         refuse_wrap(call)
     training = training_loaders(site)
-    loading = [look_at_loader(site, call, seen) for call, seen in training]
+    loading = [describe_loader(site, call, seen) for call, seen in training]
     refuse_batches(site, wraps, loading)
     refuse_decisions(site, [seen for _, seen in training])
     block, first = entry_of(site)
-    savers, saves = saving(site, loading)
-    return Shape(wraps, loading, block, first, block[-1], saves, savers)
+    savers, saves = find_saving(site, loading)
+    return Plan(wraps, loading, block, first, block[-1], saves, savers)
 
 
 def refuse_others(site: Site) -> None:
-    """Refuse notebooks, scripts with a distributed path of their own, and wrappers that are not called."""
+    """Refuse notebooks, scripts with a distributed path of their own, and classes that derive from DataParallel."""
     if site.work.path.endswith(".ipynb"):
         raise Refused("torchrun starts a script, not a notebook", "torchrun 只能启动脚本,不能启动 notebook")
     for call in wrapped.distributed_calls(site):
@@ -87,7 +90,7 @@ def refuse_others(site: Site) -> None:
 
 
 def refuse_wrap(call: ast.Call) -> None:
-    """Refuse a DataParallel whose model or arguments cannot be seen."""
+    """Refuse a DataParallel whose model or arguments cannot be seen, or that splits along another dimension than 0."""
     if wrapped.model_of(call) is None or any(given.arg is None for given in call.keywords):
         raise Refused("it cannot be seen which model is wrapped", "无法看出被包装的模型", call)
     for keyword in call.keywords:
@@ -99,13 +102,13 @@ def refuse_wrap(call: ast.Call) -> None:
 
 
 def training_loaders(site: Site) -> list[tuple[ast.Call, Loaders]]:
-    """Those over which a loop goes that computes gradients; the others may see all samples on every rank."""
+    """Return the loaders of loops that compute gradients; the others may see all samples on every rank."""
     found = [(call, Loaders(site, call)) for call in loaders(site)]
     training = [(call, seen) for call, seen in found if seen.trains()]
     if not training:
         raise Refused(
-            "no DataLoader is made in this file and gone over by a loop that computes gradients: the training data "
-            "cannot be shared out",
+            "no loop that computes gradients goes over a DataLoader made in this file: the training data cannot be "
+            "shared out",
             "本文件中没有用于训练循环的 DataLoader:无法划分训练数据",
             found[0][0] if found else None,
         )
@@ -113,16 +116,16 @@ def training_loaders(site: Site) -> list[tuple[ast.Call, Loaders]]:
 
 
 def refuse_sampler(site: Site, call: ast.Call) -> None:
-    """Refuse a loader that has a sampler of its own."""
+    """Refuse a loader with a sampler of its own, or with arguments that cannot be seen."""
     given = {keyword.arg for keyword in call.keywords}
-    if given & {"sampler", "batch_sampler"} or len(call.args) > 3:
+    if given & {"sampler", "batch_sampler"} or len(call.args) > 3:  # the fourth positional argument is the sampler
         raise Refused("the training loader has a sampler of its own", "训练数据使用了自定义 sampler", call)
     if None in given or any(isinstance(argument, ast.Starred) for argument in call.args):
         refuse_hidden(site, call)
 
 
 def refuse_hidden(site: Site, call: ast.Call) -> None:
-    """`**kwargs` is fine where it is written out and has nothing to do with the order of samples."""
+    """Refuse unpacked arguments, except a `**kwargs` written out without batch size, order and sampler."""
     from viaduct.migration.rules.torch._collectives import dict_items
 
     for keyword in call.keywords:
@@ -136,8 +139,8 @@ def refuse_hidden(site: Site, call: ast.Call) -> None:
         raise Refused("the training loader gets arguments through *", "数据加载器通过 * 接收参数", call)
 
 
-def look_at_loader(site: Site, call: ast.Call, seen: Loaders) -> Loading:
-    """Return what is known of one loader: its dataset, batch size and order."""
+def describe_loader(site: Site, call: ast.Call, seen: Loaders) -> Loading:
+    """Return the dataset, batch size, order and epochs of one loader; refuse one that cannot be rewritten."""
     refuse_sampler(site, call)
     given = {keyword.arg: keyword.value for keyword in call.keywords}
     dataset = call.args[0] if call.args else given.get("dataset")
@@ -154,8 +157,8 @@ def look_at_loader(site: Site, call: ast.Call, seen: Loaders) -> Loading:
 
 
 def refuse_batches(site: Site, wraps: list[ast.Call], loading: list[Loading]) -> None:
-    """A batch that cannot be shared out: `1 // ranks` would be no batch at all."""
-    count = ranks(wraps[0])
+    """Refuse a batch of 1, and one that the number of cards named in the wrapper does not divide."""
+    count = count_cards(wraps[0])
     for held in loading:
         batch = 1 if held.batch is None else getattr(site.values.origin(held.batch), "value", None)
         if batch == 1:
@@ -168,7 +171,7 @@ def refuse_batches(site: Site, wraps: list[ast.Call], loading: list[Loading]) ->
             )
 
 
-def ranks(call: ast.Call) -> int:
+def count_cards(call: ast.Call) -> int:
     """Return the number of cards that are named; 0 where that is not written."""
     given = call.args[1:2] + [keyword.value for keyword in call.keywords if keyword.arg == "device_ids"]
     return len(given[0].elts) if given and isinstance(given[0], ast.List | ast.Tuple) else 0
@@ -214,7 +217,7 @@ def epochs_of(seen: Loaders, call: ast.Call) -> list[Epochs]:
 
 
 def refuse_iterable(site: Site, dataset: ast.expr) -> None:
-    """Refuse a dataset that cannot be indexed: a DistributedSampler needs its length."""
+    """Refuse a dataset whose class in this file is an IterableDataset: a DistributedSampler needs a length."""
     made = site.values.origin(dataset)
     name = getattr(made.func, "id", "") if isinstance(made, ast.Call) else ""
     own = [node for node in site.source.tree.body if isinstance(node, ast.ClassDef) and node.name == name]
@@ -229,7 +232,7 @@ def refuse_iterable(site: Site, dataset: ast.expr) -> None:
 
 
 def entry_of(site: Site) -> tuple[list[ast.stmt], ast.stmt]:
-    """The block that runs when the script is started, and its first statement that could use the card.
+    """Return the block that runs when the script is started, and the first statement that could use the card.
 
     Where something goes to the card before the main guard, the rank's card must be chosen at module level.
     """
@@ -256,15 +259,16 @@ def imported_by_others(site: Site) -> bool:
 
 
 def walk_executed(block: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield the statements of a block that do something when it runs."""
+    """Yield the statements of a block that are neither definitions nor imports."""
     for statement in block:
         if not isinstance(statement, FunctionNode | ast.ClassDef | ast.Import | ast.ImportFrom):
             yield statement
 
 
 def touches(site: Site, statement: ast.stmt) -> bool:
-    """Return True if it calls something of torch or of this file; parsing arguments and setting variables
-    comes before.
+    """Return True if a statement calls torch, a move to a device, or a function or class of this file.
+
+    A function with "arg" in its name is taken to parse arguments and does not count.
     """
     defined = {node.name for node in site.source.tree.body if isinstance(node, FunctionNode | ast.ClassDef)}
     for node in ast.walk(statement):
@@ -278,7 +282,7 @@ def touches(site: Site, statement: ast.stmt) -> bool:
 
 
 def moves(site: Site, statement: ast.stmt) -> bool:
-    """Return True if something goes to the card."""
+    """Return True if a statement calls a method that moves something to a device: `.cuda()`, `.to(…)`."""
     for node in ast.walk(statement):
         method = getattr(node.func, "attr", "") if isinstance(node, ast.Call) else ""
         if method in MOVES and not (site.qualified(node.func) or "").startswith("torch."):  # type: ignore[attr-defined]
@@ -287,7 +291,7 @@ def moves(site: Site, statement: ast.stmt) -> bool:
 
 
 def refuse_hidden_start(site: Site, guard: ast.If | None) -> None:
-    """Refuse a script that does not show where it starts."""
+    """Refuse a file that is no script, a start through a decorator, and a function that chooses the visible cards."""
     last = (guard.body if guard is not None else site.source.tree.body)[-1]
     if isinstance(last, FunctionNode | ast.ClassDef | ast.Import | ast.ImportFrom):
         raise Refused("this file is not the one that is started", "该文件不是启动脚本")
@@ -304,15 +308,15 @@ def refuse_hidden_start(site: Site, guard: ast.If | None) -> None:
 # ---- saving
 
 
-def saving(site: Site, loading: list[Loading]) -> tuple[list[FunctionNode], list[ast.stmt]]:
-    """Functions that only save return at once on other ranks; other statements that save stand under a condition."""
+def find_saving(site: Site, loading: list[Loading]) -> tuple[list[FunctionNode], list[ast.stmt]]:
+    """Return the functions that save, which return at once on other ranks, and the other statements that save."""
     training = {site.source.function(item.loop) for held in loading for item in held.epochs}
     savers: list[FunctionNode] = []
     saves: list[ast.stmt] = []
     for name in SAVES:
         for call in site.work.index.calls.get(name, []):
             function = site.source.function(call)
-            if function is not None and function not in training and only_saves(function):
+            if function is not None and function not in training and is_saver(function):
                 savers += [function] if function not in savers else []
                 continue
             statement = saving_statement(site, call)
@@ -321,7 +325,7 @@ def saving(site: Site, loading: list[Loading]) -> tuple[list[FunctionNode], list
     return savers, saves
 
 
-def only_saves(function: FunctionNode) -> bool:
+def is_saver(function: FunctionNode) -> bool:
     """Return True for a function that is named for saving and returns nothing."""
     named = any(text in function.name.lower() for text in ("save", "checkpoint"))
     gives = any(isinstance(node, ast.Return) and node.value is not None for node in ast.walk(function))
@@ -329,7 +333,7 @@ def only_saves(function: FunctionNode) -> bool:
 
 
 def saving_statement(site: Site, call: ast.Call) -> ast.stmt:
-    """The statement that saves, with the `with open(…)` around it."""
+    """Return the statement that saves, or the `with open(…)` around it; refuse one that cannot stand under an `if`."""
     statement: ast.stmt = site.source.statement(call)
     if not isinstance(statement, ast.Expr):
         raise Refused("a checkpoint is saved within another statement", "在其他语句内保存权重", call)

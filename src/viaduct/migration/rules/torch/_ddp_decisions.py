@@ -1,10 +1,10 @@
-"""Decisions of a script that follow what one rank alone has seen: the loss of its own samples. Not a rule.
+"""Decisions of a script that depend on the samples of one rank alone, such as its loss. Not a rule.
 
 Under DataParallel one process sees every sample. With one process a card each has a loss of its own: one rank would
 lower the learning rate, stop early or keep its weights while the others go on, and wait for it for ever.
 
 What comes out of a batch of the training loader is followed through assignments, sums, meters and what a function
-returns. Sizes are alike on every rank, and so is the number of a step.
+returns. Sizes are taken to be alike on every rank, and so is the number of a step.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ LOGGERS = ("log", "logger", "logging", "writer", "pbar", "tqdm", "warnings")
 
 
 class Decisions:
-    """Values that one rank alone knows in a file, and what is decided by them."""
+    """Values of a file that differ from rank to rank, and the decisions that depend on them."""
 
     def __init__(self, site: Site, training: list[Loaders]) -> None:
         self.site, self.source, self.training = site, site.source, training
         self.local: set[Alias] = set()
-        self.given: set[FunctionNode] = set()  # functions that return such a value
+        self.returning: set[FunctionNode] = set()  # functions that return such a value
         for seen in training:
             self.note_batches(seen)
         while self.spread():
@@ -62,7 +62,7 @@ class Decisions:
             self.local.add(key)
 
     def knows(self, node: ast.AST) -> bool:
-        """Return True if an expression has in it what this rank alone has seen."""
+        """Return True if the value of an expression may differ from rank to rank."""
         if isinstance(node, ast.Attribute) and node.attr in ALIKE:
             return False
         if isinstance(node, ast.Compare) and all(isinstance(item, ast.Is | ast.IsNot) for item in node.ops):
@@ -71,7 +71,7 @@ class Decisions:
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
             if name in ASKED:
                 return False
-            if self.training[0].called_function(node) in self.given:
+            if self.training[0].called_function(node) in self.returning:
                 return True
         if self.key(node) in self.local:
             return True
@@ -81,12 +81,12 @@ class Decisions:
 
     def spread(self) -> bool:
         """Follow known values through all nodes once; return True if something was added."""
-        before = len(self.local) + len(self.given)
+        before = len(self.local) + len(self.returning)
         for node in self.source.nodes:
-            self.through(node)
-        return len(self.local) + len(self.given) > before
+            self.follow_node(node)
+        return len(self.local) + len(self.returning) > before
 
-    def through(self, node: ast.AST) -> None:
+    def follow_node(self, node: ast.AST) -> None:
         """Follow known values through one node."""
         if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.NamedExpr):
             if node.value is not None and self.knows(node.value):
@@ -94,9 +94,9 @@ class Decisions:
         elif isinstance(node, ast.Return) and node.value is not None and self.knows(node.value):
             function = self.source.function(node)
             if function is not None:
-                self.given.add(function)
+                self.returning.add(function)
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-            self.through_call(node.value)
+            self.follow_call(node.value)
         elif isinstance(node, ast.If | ast.While) and self.knows(node.test):
             for inner in inside(node):
                 self.note_all(inner)
@@ -107,7 +107,7 @@ class Decisions:
             if target is not None:
                 self.note(target)
 
-    def through_call(self, call: ast.Call) -> None:
+    def follow_call(self, call: ast.Call) -> None:
         """`losses.update(loss.item())`, `history.append(loss)`, `early_stopping(loss, model)`."""
         values = [*call.args, *(keyword.value for keyword in call.keywords)]
         held = call.func.value if isinstance(call.func, ast.Attribute) and call.func.attr in KEEPS else call.func
@@ -118,10 +118,10 @@ class Decisions:
     # ---- deciding
 
     def first_divergence(self) -> ast.AST | None:
-        """The first place where the ranks would part."""
-        return next((node for node in self.source.nodes if self.parts(node)), None)
+        """Return the first node at which ranks could act differently; None if there is none."""
+        return next((node for node in self.source.nodes if self.diverges(node)), None)
 
-    def parts(self, node: ast.AST) -> bool:
+    def diverges(self, node: ast.AST) -> bool:
         """Return True for a node at which ranks could act differently: a branch, a step or a learning rate."""
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "step":
             return any(self.knows(item) for item in (*node.args, *(keyword.value for keyword in node.keywords)))
@@ -144,7 +144,10 @@ def is_rate(target: ast.expr) -> bool:
 
 
 def acts(node: ast.AST) -> bool:
-    """Return True if it does more than keep a number or tell of it; a rank that fails ends them all."""
+    """Return True for a node that does more than store or print a number.
+
+    A node that fails does not count: a rank that fails ends all of them.
+    """
     if isinstance(node, ast.Break | ast.Continue | ast.Return):
         return True
     if isinstance(node, ast.Assign) and any(is_rate(target) for target in node.targets):
@@ -156,7 +159,7 @@ def acts(node: ast.AST) -> bool:
 
 
 def fails(call: ast.Call) -> bool:
-    """`sys.exit(1)`, and what is made to be raised."""
+    """Return True for `sys.exit(1)`, and for a call that makes an exception."""
     name = ast.unparse(call.func).rpartition(".")[2]
     status = call.args[0].value if call.args and isinstance(call.args[0], ast.Constant) else 0
     return (name in ("exit", "_exit") and status not in (0, None)) or name.endswith(("Error", "Exception"))

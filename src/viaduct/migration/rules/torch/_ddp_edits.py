@@ -1,4 +1,4 @@
-"""The edits that make a script one process a card. Not a rule: data_parallel_ddp makes them, all or none."""
+"""Edits that turn a script into one process per card. Not a rule: data_parallel_ddp makes all of them or none."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 
 from viaduct.migration.rule import Site
 from viaduct.migration.rules.torch import _wrapped as wrapped
-from viaduct.migration.rules.torch._ddp_conditions import Loading, Refused, Shape
+from viaduct.migration.rules.torch._ddp_conditions import Loading, Plan, Refused
 from viaduct.migration.targets import card
 
 INDEXED = re.compile(r"(?:cuda|npu|mlu):\d+")
@@ -18,15 +18,15 @@ MOVED = ("cuda", "npu", "mlu", "to")
 class Writer:
     """Edits that turn one script into a program for several ranks: all of them, or none."""
 
-    def __init__(self, site: Site, shape: Shape) -> None:
-        self.site, self.shape, self.card = site, shape, card(site.options)
+    def __init__(self, site: Site, plan: Plan) -> None:
+        self.site, self.plan, self.card = site, plan, card(site.options)
         self.indexed: list[tuple[ast.AST, str]] = []  # places that name one card, and what they become
         self.gone: list[ast.stmt] = []
 
-    # ---- what can still stand against it
+    # ---- the last conditions
 
     def check(self) -> None:
-        """Cards that are named by number must become the rank's own: the one that set_device has chosen."""
+        """Collect the places that name a card by its number; refuse one that cannot become the rank's card."""
         source = self.site.source
         for node in source.nodes:
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and INDEXED.fullmatch(node.value):
@@ -38,7 +38,7 @@ class Writer:
                 self.check_call(node)
 
     def check_call(self, call: ast.Call) -> None:
-        """Mark a `set_device` for removal; refuse other calls that fix a card by its number."""
+        """Mark a `set_device` for removal and the number in `.cuda(0)`; refuse a block for one card."""
         name = self.site.qualified(call.func) or ""
         if name in (f"torch.{item}.set_device" for item in MOVED):
             statement = self.site.source.statement(call)
@@ -82,11 +82,11 @@ class Writer:
         self.local_rank = self.site.free_name("local_rank")
         self.parallel = self.name("torch.nn.parallel", "DistributedDataParallel")
         self.write_cards()
-        for call in self.shape.wraps:
+        for call in self.plan.wraps:
             self.write_wrap(call)
         self.rename_references()
         self.write_downloads()
-        for loading in self.shape.loading:
+        for loading in self.plan.loading:
             self.write_loader(loading)
         self.write_epochs()
         self.write_saving()
@@ -95,7 +95,7 @@ class Writer:
         self.write_entry()
 
     def write_cards(self) -> None:
-        """Without a number a device is the current one, which is the rank's."""
+        """Remove the numbers of cards: a device without a number is the current one, which is the rank's."""
         edit, source = self.site.edit, self.site.source
         for node, what in self.indexed:
             if what == "argument":
@@ -121,14 +121,14 @@ class Writer:
         self.site.edit.node(call, f"{self.parallel}({text}, device_ids=[{self.local_rank}])")
 
     def rename_references(self) -> None:
-        """`isinstance(model, nn.DataParallel)` asks for the wrapper that there is now."""
+        """Let `isinstance(model, nn.DataParallel)` test for DistributedDataParallel."""
         for name in wrapped.DATA_PARALLEL:
             for node in self.site.work.index.references.get(name, []):
                 if not self.site.source.in_f_string(node):
                     self.site.edit.node(node, self.parallel)
 
     def write_downloads(self) -> None:
-        """Rank 0 fetches first; the others wait, and then find the files."""
+        """Let rank 0 download first, in calls with download=True; the other ranks wait and then find the files."""
         rank, done = f"{self.dist}.get_rank()", set()
         for call in self.site.source.of_kind(ast.Call):
             assert isinstance(call, ast.Call)
@@ -139,7 +139,9 @@ class Writer:
             unit = self.site.source.indent_unit
             self.site.edit.insert_before(statement, [f"if {rank} != 0:", f"{unit}{self.dist}.barrier()"])
             self.site.edit.insert_after(statement, [f"if {rank} == 0:", f"{unit}{self.dist}.barrier()"])
-            self.site.changed("rank 0 downloads, then the others look", zh="rank 0 先下载,其余等待", node=statement)
+            self.site.changed(
+                "rank 0 downloads first, the other ranks wait", zh="rank 0 先下载,其余 rank 等待", node=statement
+            )
 
     def write_loader(self, loading: Loading) -> None:
         """Give the training loader a DistributedSampler and its share of the batch."""
@@ -162,8 +164,9 @@ class Writer:
             text = site.text(loading.batch) if plain else f"({site.text(loading.batch)})"
             site.edit.replace(start, end, f"{text} // {self.dist}.get_world_size()")
         site.changed(
-            "each rank reads its share of the samples; the batch of all ranks together is what it was",
-            zh="各 rank 读取各自的样本;全局 batch 不变",
+            "each rank reads its share of the samples; the batch of all ranks together stays the same if the number of "
+            "ranks divides it",
+            zh="各 rank 读取各自的样本;batch_size 能被 rank 数整除时全局 batch 不变",
             risk="medium",
             node=loading.call,
         )
@@ -171,7 +174,7 @@ class Writer:
     def write_epochs(self) -> None:
         """Call `set_epoch` at the head of every loop over epochs."""
         lines: dict[ast.For, list[str]] = {}
-        for item in (held for loading in self.shape.loading for held in loading.epochs):
+        for item in (held for loading in self.plan.loading for held in loading.epochs):
             text = f"{item.loader}.sampler.set_epoch({item.epoch})"
             if text not in lines.setdefault(item.loop, []):
                 lines[item.loop].append(text)
@@ -186,11 +189,11 @@ class Writer:
     def write_saving(self) -> None:
         """Let rank 0 alone save."""
         unit = self.site.source.indent_unit
-        for function in self.shape.savers:
+        for function in self.plan.savers:
             first = first_of(function)
             self.site.edit.insert_before(first, [f"if {self.dist}.get_rank() != 0:", f"{unit}return"])
             self.site.changed("rank 0 alone saves", zh="仅 rank 0 保存", node=first)
-        for statement in self.shape.saves:
+        for statement in self.plan.saves:
             self.indent(statement, f"if {self.dist}.get_rank() == 0:", unit)
             self.site.changed("rank 0 alone saves", zh="仅 rank 0 保存", node=statement)
 
@@ -206,8 +209,8 @@ class Writer:
                 edit.insert(begin, unit)
 
     def write_loading_back(self) -> None:
-        """Let ranks read what rank 0 has saved only when it is there."""
-        ends = {self.site.source.function(item.loop): item.loop for held in self.shape.loading for item in held.epochs}
+        """Let ranks wait before a torch.load behind the training loop, until rank 0 has saved."""
+        ends = {self.site.source.function(item.loop): item.loop for held in self.plan.loading for item in held.epochs}
         done: set[ast.stmt] = set()
         for call in self.site.work.index.calls.get("torch.load", []):
             loop = ends.get(self.site.source.function(call))
@@ -219,7 +222,7 @@ class Writer:
             self.site.changed("all wait until rank 0 has saved", zh="等待 rank 0 保存完成", node=statement)
 
     def write_folders(self) -> None:
-        """Several ranks make a folder at once."""
+        """Let os.makedirs and os.mkdir accept a folder that exists: several ranks make it at once."""
         for call in self.site.work.index.calls.get("os.makedirs", []):
             if len(call.args) < 3 and not any(keyword.arg in (None, "exist_ok") for keyword in call.keywords):
                 self.site.edit.add_argument(call, "exist_ok=True")
@@ -238,17 +241,17 @@ class Writer:
             f"{torch}.{self.card.device}.set_device({self.local_rank})",
             f'{self.dist}.init_process_group("{self.card.backend}")',
         ]
-        self.site.edit.insert_before(self.shape.first, lines)
+        self.site.edit.insert_before(self.plan.first, lines)
         self.site.changed(
-            f"torchrun starts one process a card; each takes its own and joins the others over {self.card.backend}",
+            f"torchrun starts one process per card; each takes its own and joins the others over {self.card.backend}",
             zh=f"torchrun 为每张卡启动一个进程,各占一卡,通过 {self.card.backend} 通信",
-            node=self.shape.first,
+            node=self.plan.first,
         )
         self.write_end()
 
     def write_end(self) -> None:
         """Destroy the process group where the script ends."""
-        last, end = self.shape.last, f"{self.dist}.destroy_process_group()"
+        last, end = self.plan.last, f"{self.dist}.destroy_process_group()"
         inner = exit_value(last)
         if inner is None:
             self.site.edit.insert_after(last, [end])
@@ -259,9 +262,9 @@ class Writer:
 
 
 def downloads(call: ast.Call) -> bool:
-    """Return True for a dataset that is told to download itself."""
-    words = (keyword.value for keyword in call.keywords if keyword.arg == "download")
-    return any(isinstance(value, ast.Constant) and value.value is True for value in words)
+    """Return True for a call with download=True."""
+    values = (keyword.value for keyword in call.keywords if keyword.arg == "download")
+    return any(isinstance(value, ast.Constant) and value.value is True for value in values)
 
 
 def exit_value(statement: ast.stmt) -> ast.expr | None:
@@ -279,7 +282,7 @@ def is_card(text: ast.JoinedStr) -> bool:
 
 
 def first_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.stmt:
-    """Behind the docstring."""
+    """Return the first statement of a function behind its docstring."""
     first = function.body[0]
     text = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and len(function.body) > 1
     return function.body[1] if text else first

@@ -22,7 +22,7 @@ def device_like(name: str) -> bool:
 
 
 def head(node: ast.AST | None) -> ast.expr | None:
-    """The string literal with which the text of a CUDA device begins; None if the expression is no such text."""
+    """Return the string literal with which the text of a CUDA device begins; None if the expression is no such text."""
     if isinstance(node, ast.Constant):
         return node if isinstance(node.value, str) and DEVICE.fullmatch(node.value) else None
     if isinstance(node, ast.JoinedStr):
@@ -39,12 +39,15 @@ def head(node: ast.AST | None) -> ast.expr | None:
 
 
 def is_exact(node: ast.AST | None) -> bool:
-    """A whole device, not a piece of one."""
+    """Return True for a literal that is a whole CUDA device: `"cuda"`, `"cuda:0"`."""
     return isinstance(node, ast.Constant) and isinstance(node.value, str) and EXACT.fullmatch(node.value) is not None
 
 
 def rename(site: Site, literal: ast.expr, device: str) -> bool:
-    """The first word of a literal; False where it cannot be edited, and then a person is told."""
+    """Replace `cuda` at the beginning of a literal; return False where it stays.
+
+    A literal that cannot be edited is reported; one in a place that serves the card already is not.
+    """
     if site.work.is_served(literal):
         return False
     start, _ = site.source.span(literal)
@@ -69,12 +72,12 @@ def by_hand(site: Site, literal: ast.expr, device: str) -> None:
 
 
 def strings(value: ast.expr | None) -> list[ast.Constant]:
-    """`"cuda"`, and those of `"cuda" if … else "cpu"`."""
+    """Return the string literals of a value and of its branches: `"cuda" if … else "cpu"`."""
     if isinstance(value, ast.IfExp):
         return strings(value.body) + strings(value.orelse)
     return [value] if isinstance(value, ast.Constant) and isinstance(value.value, str) else []
 
 
-def is_asked_for_key(operator: ast.cmpop, left: ast.expr, one: ast.expr) -> bool:
-    """`"cuda" in state` asks for an entry of something."""
-    return isinstance(operator, ast.In | ast.NotIn) and one is left
+def is_asked_for_key(operator: ast.cmpop, left: ast.expr, side: ast.expr) -> bool:
+    """Return True for the text of `"cuda" in state`, which asks for an entry of something."""
+    return isinstance(operator, ast.In | ast.NotIn) and side is left

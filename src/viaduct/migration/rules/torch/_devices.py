@@ -1,7 +1,7 @@
-"""Expressions of a file that are devices: what reaches `.to(…)`, `device=…`, `torch.device(…)`, or is called so.
+"""Expressions of a file that are devices: they reach `.to(…)`, `device=…`, `torch.device(…)`, or are named so.
 
 From every place where PyTorch takes a device the text is followed backwards: through names, attributes, keys of
-dictionaries, parameters and their defaults, conditional expressions. What nothing leads to is no device.
+dictionaries, parameters and their defaults, conditional expressions. A text that nothing leads to is no device.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from viaduct.migration.project import returns_of
 from viaduct.migration.rule import Site, answer_once
 from viaduct.migration.rules.torch._device_texts import device_like, head
 
-# Their `device="cuda"` is not PyTorch's, and their `.to` and `.cuda` neither.
+# Libraries whose `device="cuda"`, `.to` and `.cuda` are not PyTorch's.
 FOREIGN = {
     *("catboost", "cudf", "cuml", "cupy", "faiss", "jax", "lightgbm", "mxnet", "numba", "onnxruntime", "paddle"),
     *("ray", "sklearn", "taichi", "tensorflow", "tensorrt", "tvm", "warp", "xgboost", "pycuda"),
 }
-# "cuda" names a kind of kernel there.
+# Functions of torch for which "cuda" names a kind of kernel.
 NOT_DEVICES = ("torch.library.", "torch.ops.", "torch.utils.cpp_extension.", "torch._C.")
-# Where PyTorch takes a device by position.
+# Position at which a function of PyTorch takes a device.
 POSITIONS = {
     "torch.device": 0,
     "torch.load": 1,
@@ -281,7 +281,7 @@ class Devices:
             self.trace_parameter(scope.node, node.id)
 
     def trace_parameter(self, definition: Definition, parameter: str) -> None:
-        """Follow a parameter that holds a device to its default and to what callers pass."""
+        """Follow a parameter that holds a device to its default and to what callers in this file pass."""
         self.trace(default_of(definition, parameter))
         own = f"{self.site.work.names.own}.{getattr(definition, 'name', '')}"
         entries = [param.arg for param in [*definition.args.posonlyargs, *definition.args.args]]
@@ -299,11 +299,11 @@ class Devices:
                 self.trace(value)
 
     def looks_like_device(self, value: ast.expr) -> bool:
-        """Return True if a value can be nothing but a device."""
+        """Return True for torch.device(…), a text of a CUDA device, or another device, in all branches."""
         if isinstance(value, ast.IfExp):
             return self.looks_like_device(value.body) and self.looks_like_device(value.orelse)
         made = isinstance(value, ast.Call) and self.site.qualified(value.func) == "torch.device"
-        return made or head(value) is not None or is_host(value)
+        return made or head(value) is not None or is_other_device(value)
 
     def trace_stored(self, node: ast.Attribute | ast.Subscript) -> None:
         """Follow an attribute or an entry to what is assigned to it."""
@@ -324,7 +324,7 @@ class Devices:
                     self.trace(value)
 
     def trace_call(self, node: ast.Call) -> None:
-        """Calls that hand on a device, or have one as a default."""
+        """Follow a call that returns a device: torch.device, str, a default, a function of this file."""
         name = self.site.qualified(node.func)
         method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
         if name in ("torch.device", "os.getenv", "os.environ.get") or is_builtin(node.func, "str"):
@@ -343,7 +343,7 @@ class Devices:
             self.trace_returns(name)
 
     def trace_returns(self, name: str) -> None:
-        """Follow a function that returns a device to its return statements."""
+        """Follow a top-level function of this file that returns a device to its return statements."""
         module = self.site.work.names.own
         for node in self.site.source.tree.body:
             if isinstance(node, ast.FunctionDef) and f"{module}.{node.name}" == name:
@@ -390,9 +390,7 @@ class Devices:
 
 
 def entries(table: ast.AST) -> list[ast.expr]:
-    """Return the entries of a list or a dictionary as written; none where its keys are devices, as in
-    map_location={…}.
-    """
+    """Return the entries of a list or a dictionary as written; none if a key is a CUDA device (map_location={…})."""
     if isinstance(table, ast.List | ast.Tuple):
         return table.elts
     if isinstance(table, ast.ListComp | ast.DictComp):
@@ -403,8 +401,8 @@ def entries(table: ast.AST) -> list[ast.expr]:
     return table.values if isinstance(table, ast.Dict) and keyed else []
 
 
-def is_host(value: ast.AST) -> bool:
-    """Return True for the host, which stands beside cards in a list of devices."""
+def is_other_device(value: ast.AST) -> bool:
+    """Return True for the text of a device other than a CUDA card: the CPU, mps, meta, disk or xpu."""
     text = value.value if isinstance(value, ast.Constant) else None
     return isinstance(text, str) and text.partition(":")[0] in ("cpu", "mps", "meta", "disk", "xpu")
 
@@ -433,8 +431,8 @@ def is_card(value: ast.expr, device: str) -> bool:
     return isinstance(text, str) and text.partition(":")[0] == device
 
 
-def name_the_rest(site: Site, node: ast.Constant, device: str, devices: Devices) -> None:
-    """Only where a value is set: nobody wants to hear of every message that has the word in it."""
+def report_possible_device(site: Site, node: ast.Constant, device: str, devices: Devices) -> None:
+    """Report a text that may be a device, only where a value is set: messages have the word too."""
     if ("left", node.lineno) in site.work.seen or site.source.in_f_string(node):
         return
     parent = site.source.parents[node]

@@ -35,7 +35,7 @@ def from_helper(site: Site, name: str | None) -> str | None:
 
 
 def is_scripted(site: Site, node: ast.AST) -> bool:
-    """Within what torch.jit.script compiles, which knows no Python object: nothing changes there, and that is said."""
+    """Return True, and report it, within code that torch.jit.script compiles: the helper cannot be used there."""
     functions = [parent for parent in site.source.ancestors(node) if isinstance(parent, ast.FunctionDef)]
     names = {
         ancestor.name
@@ -49,8 +49,8 @@ def is_scripted(site: Site, node: ast.AST) -> bool:
     found = any((site.qualified(mark) or "").startswith(SCRIPT) for mark in marks) or bool(kinds & names)
     if found:
         site.manual(
-            "torch.jit.script compiles this and knows no helper: pass the device as an argument, or "
-            "keep the function for CUDA",
+            "torch.jit.script compiles this and cannot use the helper: pass the device as an argument, or keep the "
+            "function for CUDA",
             zh="此处由 torch.jit.script 编译,无法使用辅助模块:请把设备作为参数传入,或仅用于 CUDA",
             risk="high",
             node=node,
@@ -59,7 +59,7 @@ def is_scripted(site: Site, node: ast.AST) -> bool:
 
 
 def replace_by_helper(site: Site, node: ast.expr, name: str) -> bool:
-    """`accelerator.NAME` for a chain of names; said, also where it cannot be done."""
+    """Replace a chain of names by `accelerator.NAME`; report it, and return False, where that cannot be done."""
     if is_scripted(site, node):
         return False
     old, new = dotted_name(node) or "", f"{helper(site, node)}.{name}"
@@ -74,7 +74,7 @@ def replace_by_helper(site: Site, node: ast.expr, name: str) -> bool:
 
 
 def full_expression(site: Site, literal: ast.expr) -> ast.expr:
-    """The expression that a device's literal begins: `"cuda:%d" % rank`, `"cuda:{}".format(rank)`."""
+    """Return the expression that a device's literal begins: `"cuda:%d" % rank`, `"cuda:{}".format(rank)`."""
     parent = site.source.parents.get(literal)
     if isinstance(parent, ast.BinOp) and parent.left is literal:
         return parent
@@ -85,7 +85,7 @@ def full_expression(site: Site, literal: ast.expr) -> ast.expr:
 
 
 def device_number(site: Site, node: ast.expr) -> str | None:
-    """The text of a device's number, "" where it has none; None where the text is put together in another way."""
+    """Return the text of a device's number, "" where it has none; None where the text is composed in another way."""
     if isinstance(node, ast.Constant):
         return str(node.value).partition(":")[2]
     if isinstance(node, ast.JoinedStr):
@@ -104,7 +104,7 @@ def device_number(site: Site, node: ast.expr) -> str | None:
 
 
 def of_f_string(node: ast.JoinedStr) -> str | None:
-    """`f"cuda:{rank}"` and nothing more, or `f"cuda:0"`."""
+    """Return the number of `f"cuda:{rank}"` and of `f"cuda:0"`; None for any other f-string."""
     remainder = node.values[1:]
     first = node.values[0]
     if not remainder and isinstance(first, ast.Constant):
@@ -118,7 +118,7 @@ def of_f_string(node: ast.JoinedStr) -> str | None:
 
 
 def is_guarded(site: Site, node: ast.AST) -> bool:
-    """Return True if it is reached only if there is a card, as far as a branch around it asks for that."""
+    """Return True if a branch around the node asks for a card: the node is reached only if there is one."""
     child = node
     for parent in site.source.ancestors(node):
         if isinstance(parent, ast.If | ast.IfExp) and child is not parent.test:
@@ -140,7 +140,7 @@ def asks_for_card(site: Site, test: ast.expr) -> bool:
 
 
 def in_brackets(site: Site, node: ast.AST, text: str) -> str:
-    """A comparison in place of something that bound more tightly."""
+    """Return a comparison, in parentheses where it replaces something that bound more tightly."""
     parent = site.source.parents.get(node)
     unary = isinstance(parent, ast.UnaryOp) and not isinstance(parent.op, ast.Not)
     return f"({text})" if isinstance(parent, LOOSE) or unary else text

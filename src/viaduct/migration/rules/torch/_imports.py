@@ -1,4 +1,4 @@
-"""Import statements whose names move elsewhere: each keeps the name under which the body knows it."""
+"""Import statements whose names move to another module: each keeps its local name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Home = Callable[[str], str | None]  # of a qualified name: the new one, or None
 
 
 def move(site: Site, home: Home) -> list[tuple[str, str]]:
-    """Rewrite the names of `from x import a, b` that have a new home; what was moved, and where to.
+    """Rewrite the names of `from x import a, b` that have a new home; return the old and new names.
 
     Where only some of them move, they get a statement of their own before the one that keeps the others.
     """
@@ -44,7 +44,7 @@ def from_lines(names: list[tuple[str, str]]) -> list[str]:
 
 
 def rewrite(site: Site, statement: ast.ImportFrom, names: list[tuple[ast.alias, str]]) -> None:
-    """All go to one module: its name is changed in place, and those names that are others there."""
+    """Change the module of an import statement in place, and the names that differ in the new module."""
     module = names[0][1].rpartition(".")[0]
     start = site.source.span(statement)[0]
     words = site.source.tokens_from(start)
@@ -58,7 +58,7 @@ def rewrite(site: Site, statement: ast.ImportFrom, names: list[tuple[ast.alias, 
 
 
 def replace_statement(site: Site, statement: ast.stmt, lines: list[str]) -> None:
-    """One statement by several on lines of their own; comments within it go before them."""
+    """Replace one statement by several, on lines of their own where it begins its line."""
     start = site.source.span(statement)[0]
     indent = site.source.text[site.source.line_start(start) : start]
     separator = f"{site.source.newline}{indent}" if not indent.strip() else "; "
@@ -66,7 +66,7 @@ def replace_statement(site: Site, statement: ast.stmt, lines: list[str]) -> None
 
 
 def drop_alias(site: Site, statement: ast.Import, alias: ast.alias) -> None:
-    """One name of `import a, b`, with its comma."""
+    """Remove one name of `import a, b`, with its comma."""
     position = statement.names.index(alias)
     start, end = site.source.span(alias)
     if position + 1 < len(statement.names):

@@ -40,7 +40,10 @@ class Place:
 
 
 def is_index(place: Place, name: str, depth: int = 0) -> bool:
-    """Also under another name: `at = target.view(-1, 1)`."""
+    """Return True if a tensor is used as an index, also under another name (`at = target.view(-1, 1)`) or elsewhere.
+
+    Functions of the project that it is passed to are followed, four calls deep.
+    """
     if depth > 4:
         return False
     called = aliases(place.home, name)
@@ -63,7 +66,7 @@ def aliases(home: ast.AST, name: str) -> set[str]:
 
 
 def indices(node: ast.AST) -> list[ast.expr]:
-    """Return what stands where a number of a row or class is taken."""
+    """Return the expressions in a subscript, or all arguments of an indexing function."""
     if isinstance(node, ast.Subscript):
         return [node.slice]
     if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in INDEXED:
@@ -72,7 +75,7 @@ def indices(node: ast.AST) -> list[ast.expr]:
 
 
 def mentions(value: ast.AST, names: set[str]) -> bool:
-    """Not in a comparison: what that gives is true or false."""
+    """Return True if a value uses one of the names outside a comparison, whose result is true or false."""
     if isinstance(value, ast.Compare):
         return False
     if isinstance(value, ast.Name):
@@ -81,7 +84,7 @@ def mentions(value: ast.AST, names: set[str]) -> bool:
 
 
 def handed_on(place: Place, names: set[str]) -> Iterator[tuple[Place, str]]:
-    """The functions of the project that are given the tensor, each with the parameter that it becomes."""
+    """Yield the functions of the project that are given the tensor, each with the parameter that it becomes."""
     for call in ast.walk(place.home):
         if not isinstance(call, ast.Call) or not any(mentions(argument, names) for argument in arguments(call)):
             continue

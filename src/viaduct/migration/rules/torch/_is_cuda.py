@@ -12,7 +12,7 @@ SETTINGS = {"args", "arg", "opt", "opts", "options", "cfg", "config", "settings"
 
 
 def is_tensors(site: Site, instead: str) -> bool:
-    """Return True for a question to a tensor; where it may as well be a field of the project's own, say so."""
+    """Return True for a tensor's `is_cuda`; report one that may be a field of the project's own."""
     if site.node.attr != "is_cuda" or not isinstance(site.node.ctx, ast.Load) or is_own_field(site):
         return False
     if site.values.kind(site.node.value) in ("tensor", "module") or not is_defined_near(site):

@@ -46,7 +46,7 @@ DEVICE_CALLS = ("torch.device", "torch.accelerator.current_accelerator", "torch.
 
 
 def device_in_scope(site: Site) -> str | None:
-    """The name under which the script keeps its device, where it has one by the time of the load."""
+    """Return `device`, `DEVICE` or `dev`, if the script has bound it to nothing but devices before the load."""
     names, scope = site.work.names, site.work.names.scope_of(site.node)
     for name in ("device", "DEVICE", "dev"):
         bound = names.lookup(name, scope)
@@ -59,7 +59,7 @@ def device_in_scope(site: Site) -> str | None:
 
 
 def is_device(site: Site, value: ast.expr) -> bool:
-    """`torch.device(…)`, the accelerator that torch names, or a text for either, also as one of several."""
+    """Return True for `torch.device(…)`, a function of torch that returns a device, or any string, in all branches."""
     if isinstance(value, ast.IfExp):
         return is_device(site, value.body) and is_device(site, value.orelse)
     if isinstance(value, ast.BoolOp):

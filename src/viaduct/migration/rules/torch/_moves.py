@@ -27,17 +27,17 @@ def names_the_method(site: Site) -> bool:
 
 
 def is_torch(site: Site) -> bool:
-    """`hasattr(torch, "cuda")` asks for the module, which is there without a GPU too."""
+    """Return True if the first argument is torch: `hasattr(torch, "cuda")` asks for the module."""
     return bool(site.node.args) and site.qualified(site.node.args[0]) == "torch"
 
 
 def is_of_torch(site: Site) -> bool:
-    """Return True in a file of a PyTorch program, and in one that at least speaks of torch."""
+    """Return True in a file of a PyTorch program, and in one whose text has the word torch."""
     return imports_torch(site) or "torch" in site.source.text
 
 
 def is_torchs(site: Site, receiver: ast.expr) -> bool:
-    """A tensor, a module of PyTorch, or one of the project that does not bring its own `cuda`."""
+    """Return True for a tensor, a module, `self`, `super()`, or the storage in a map_location."""
     kind = site.values.kind(receiver) or ""
     if kind.startswith(OBJECT):
         return is_module(site.work.project, kind.removeprefix(OBJECT))
@@ -55,6 +55,6 @@ def is_storage(site: Site, receiver: ast.expr) -> bool:
 
 
 def within_own(site: Site) -> bool:
-    """Return True in a class's own `cuda`: what is moved there are the tensors that it holds."""
+    """Return True in a function called `cuda`, as a class defines it to move the tensors that it holds."""
     function = site.source.function(site.node)
     return function is not None and function.name == "cuda"

@@ -13,7 +13,7 @@ from viaduct.migration.rules.torch._devices import FOREIGN, is_foreign
 FAMILY = ("torch", "torchvision", "torchaudio", "torchtext", "timm", "transformers", "diffusers", "monai", "lightning")
 
 
-# What people call numbers of devices and nothing else.
+# Names that are usual for numbers of devices, and for nothing else.
 HABIT = {
     *("gpu", "gpu_id", "gpuid", "gpu_idx", "gpu_index", "gpu_num", "rank", "local_rank", "device_id", "device_index"),
     *("device_idx", "rank_id", "local_gpu", "localrank"),
@@ -58,8 +58,12 @@ def is_listed(node: ast.Subscript) -> bool:
 
 
 def is_numbered_attribute(site: Site, node: ast.Attribute, depth: int = 0) -> bool:
-    """`args.gpu`, unless the file assigns it something else; `args.where`, where the option is of type int."""
-    declared = option(site, node.attr)
+    """Return True for an attribute that holds the number of a device.
+
+    An option of that name decides by its type or its default. Else all values that the file assigns to it must be
+    numbers; for a usual name, such as `args.gpu`, it is enough that none is a text or a device.
+    """
+    declared = find_option(site, node.attr)
     if declared is not None:
         kind = keyword_value(declared, "type")
         if kind is not None:
@@ -75,7 +79,7 @@ def is_numbered_attribute(site: Site, node: ast.Attribute, depth: int = 0) -> bo
 
 
 def values_of_attribute(site: Site, node: ast.Attribute) -> list[ast.expr]:
-    """All that the file assigns to `self.x`, None left out."""
+    """Return the values that the file assigns to the attribute as it is written, None left out."""
     written = ast.unparse(node)
     assigns = [inner for inner in site.source.of_kind(ast.Assign) if isinstance(inner, ast.Assign)]
     same = [call for call in assigns if any(is_written(target, node.attr, written) for target in call.targets)]
@@ -88,7 +92,7 @@ def is_written(target: ast.expr, name: str, written: str) -> bool:
 
 
 def is_text_or_device(site: Site, value: ast.expr) -> bool:
-    """Return True for what is a device or its text in at least one branch."""
+    """Return True for a string or a torch.device, in at least one branch."""
     if isinstance(value, ast.IfExp):
         return is_text_or_device(site, value.body) or is_text_or_device(site, value.orelse)
     text = isinstance(value, ast.JoinedStr) or (isinstance(value, ast.Constant) and isinstance(value.value, str))
@@ -96,7 +100,7 @@ def is_text_or_device(site: Site, value: ast.expr) -> bool:
 
 
 def is_numbered_name(site: Site, node: ast.Name, depth: int) -> bool:
-    """Return True for a name that is only ever bound to numbers."""
+    """Return True for a name that is only ever bound to numbers, or for a parameter that is seen to be one."""
     if site.values.kind(node) is not None:
         return False
     bound = site.work.names.lookup(node.id, site.work.names.scope_of(node)) or []
@@ -131,14 +135,14 @@ def is_told_by_name(site: Site, node: ast.Name) -> bool:
     """Return True if the annotation or the usual name of a parameter says that it is a number."""
     function = site.work.names.scope_of(node).node
     arguments = all_arguments(function.args) if isinstance(function, Function) else []
-    reported = next((argument.annotation for argument in arguments if argument.arg == node.id), None)
-    if reported is not None:
-        return isinstance(reported, ast.Name) and reported.id == "int"
+    annotation = next((argument.annotation for argument in arguments if argument.arg == node.id), None)
+    if annotation is not None:
+        return isinstance(annotation, ast.Name) and annotation.id == "int"
     return node.id.lower() in HABIT
 
 
 def is_passed_number(site: Site, node: ast.Name, depth: int) -> bool:
-    """A parameter for which every call in the file passes a number."""
+    """Return True for a parameter for which every call in the file passes a number."""
     function = site.work.names.scope_of(node).node
     if not isinstance(function, ast.FunctionDef):
         return False
@@ -157,7 +161,7 @@ def is_passed_number(site: Site, node: ast.Name, depth: int) -> bool:
 
 
 def is_worker_number(site: Site, node: ast.Name) -> bool:
-    """The first parameter of a function that mp.spawn starts."""
+    """Return True for the first parameter of a function that mp.spawn starts."""
     function = site.work.names.scope_of(node).node
     if not isinstance(function, ast.FunctionDef) or not function.args.args or function.args.args[0].arg != node.id:
         return False
@@ -166,7 +170,7 @@ def is_worker_number(site: Site, node: ast.Name) -> bool:
 
 
 def is_counter(site: Site, node: ast.Name) -> bool:
-    """`for i in range(torch.cuda.device_count())`."""
+    """Return True for the variable of a loop over `range(…)`."""
     for parent in site.source.ancestors(node):
         if isinstance(parent, ast.For) and isinstance(parent.target, ast.Name) and parent.target.id == node.id:
             return (
@@ -184,7 +188,7 @@ def values_of_name(site: Site, node: ast.Name) -> list[ast.expr]:
 
 
 def is_partly_number(site: Site, node: ast.Name) -> bool:
-    """Assigned a number in one branch and something else in another."""
+    """Return True for a name that is assigned a number in one place and something else in another."""
     values = [
         part
         for value in values_of_name(site, node)
@@ -194,8 +198,8 @@ def is_partly_number(site: Site, node: ast.Name) -> bool:
     return any(found) and not all(found)
 
 
-def option(site: Site, name: str) -> ast.Call | None:
-    """The add_argument that declares an option, in this file."""
+def find_option(site: Site, name: str) -> ast.Call | None:
+    """Return the add_argument of this file that declares an option."""
     for call in site.work.index.methods.get("add_argument", []):
         texts = [
             argument.value
@@ -213,13 +217,13 @@ def keyword_value(call: ast.Call, name: str) -> ast.expr | None:
 
 
 def is_habit(node: ast.AST) -> bool:
-    """Called as only numbers of devices are."""
+    """Return True for a name or attribute with a usual name for the number of a device."""
     name = node.id if isinstance(node, ast.Name) else getattr(node, "attr", "")
     return isinstance(name, str) and name.lower() in HABIT
 
 
 def is_torchs(site: Site, receiver: ast.expr) -> bool:
-    """Not what another library made."""
+    """Return True unless the receiver is an object of another library, or of a class that is not known."""
     made = site.values.origin(receiver)
     if isinstance(made, ast.Call) and site.values.kind(made) is None and isinstance(made.func, ast.Name):
         name = site.qualified(made.func) or made.func.id

@@ -9,7 +9,7 @@ from viaduct.migration.predicates import is_literal
 from viaduct.migration.rule import Site
 
 FLAGS = {"absl.flags.DEFINE_string": 2, "absl.flags.DEFINE_list": 2, "absl.flags.DEFINE_enum": 3}
-"""So many positions hold the name and what the value can be; a help text follows."""
+"""Number of positional arguments before the help text: the name, the default and possible values."""
 
 CLICK = ("click.option", "click.argument", "rich_click.option")
 
@@ -24,7 +24,7 @@ def calls(site: Site) -> Iterator[ast.Call]:
 
 
 def option_names(site: Site, call: ast.Call) -> list[str]:
-    """`--train-device` becomes `train_device`, as the parser has it; none if the call declares no option."""
+    """Return the names of a declared option as the parser has them (`train_device`); none if the call declares none."""
     qualified = site.qualified(call.func) or ""
     declares = isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument"
     if not (declares or qualified in CLICK or qualified in FLAGS):
@@ -38,7 +38,7 @@ def option_names(site: Site, call: ast.Call) -> list[str]:
 
 
 def is_default_of_option(site: Site, literal: ast.expr) -> bool:
-    """Within an add_argument: `device_argparse` has looked at it."""
+    """Return True for a literal anywhere within an add_argument: `device_argparse` deals with it."""
     return any(
         isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute) and parent.func.attr == "add_argument"
         for parent in site.source.ancestors(literal)

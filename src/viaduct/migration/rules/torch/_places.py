@@ -15,7 +15,7 @@ Place = Literal["card", "cpu"] | None
 CARDS = ("cuda", "npu", "mlu")
 HOST = ("cpu", "numpy", "tolist")
 HOST_LIBRARIES = {"numpy", "pandas", "PIL", "cv2", "scipy"}
-# What they make is where their argument is.
+# Functions whose result is where their argument is.
 FOLLOW = {name for name in TENSORS if name.endswith("_like")} | {"as_tensor", "cat", "stack", "nn.Parameter"}
 DATASETS = "torch.utils.data."
 
@@ -50,7 +50,11 @@ def place_of_call(site: Site, call: ast.Call, depth: int) -> Place:
 
 
 def place_of_made(site: Site, call: ast.Call, name: str, depth: int) -> Place:
-    """Return where a result of torch's functions is: where it is told to be made, else where its first argument is."""
+    """Return where the result of torch's function is.
+
+    A device argument other than the CPU is taken for the card. Without one, functions that make tensors make them on
+    the CPU, and any other result is where the first argument is.
+    """
     device = next((keyword.value for keyword in call.keywords if keyword.arg == "device"), None)
     if device is not None:
         return "cpu" if is_cpu(device) else "card"
@@ -62,7 +66,7 @@ def place_of_made(site: Site, call: ast.Call, name: str, depth: int) -> Place:
 
 
 def place_of_attribute(site: Site, node: ast.Attribute, depth: int) -> Place:
-    """`self.matrix`: where all that the class assigns to it is; else where the thing is that has the attribute."""
+    """Return where an attribute is: `self.matrix` by the class's assignments, else where its object is."""
     if isinstance(node.value, ast.Name) and node.value.id == "self":
         owner = next((parent for parent in site.source.ancestors(node) if isinstance(parent, ast.ClassDef)), None)
         values = site.values.assigned_in(owner).get(node.attr, []) if owner is not None else []
@@ -71,7 +75,7 @@ def place_of_attribute(site: Site, node: ast.Attribute, depth: int) -> Place:
 
 
 def place_of_name(site: Site, node: ast.Name, depth: int) -> Place:
-    """Answered once for each name of a scope; what is still being asked is not known."""
+    """Return where a name is, computed once for each scope; a name that depends on itself is unknown."""
     if within_dataset(site, node):
         return "cpu"
     names, scope = site.work.names, site.work.names.scope_of(node)
@@ -86,7 +90,7 @@ def place_of_name(site: Site, node: ast.Name, depth: int) -> Place:
 
 
 def place_of_bound(site: Site, node: ast.Name, bound: list[str | ast.expr | None], depth: int) -> Place:
-    """Return where all is that is bound to a name."""
+    """Return where a name is by its bindings: on the card if one of them is there."""
     found = [place_of(site, what, depth + 1) for what in bound if isinstance(what, ast.expr)]
     if "card" in found:
         return "card"
@@ -121,7 +125,7 @@ def is_move(call: ast.Call) -> bool:
 
 
 def is_device(value: ast.expr) -> bool:
-    """Return True for what looks like a card, by its text or its name."""
+    """Return True for an expression that looks like a card, by a word in its text."""
     words = ("device", "gpu", "cuda", "npu", "mlu", "rank", "accelerator")
     text = value.value if isinstance(value, ast.Constant) else ast.unparse(value)
     return isinstance(text, str) and any(fragment in text.lower() for fragment in words) and not is_cpu(value)

@@ -22,7 +22,7 @@ COUNTING = ("range", "trange", "tqdm.trange")
 
 @dataclass(frozen=True)
 class Epochs:
-    """A loop over epochs, and what the loader is called within it."""
+    """A loop over epochs: its statement, the loader's name at it, and the variable that counts."""
 
     loop: ast.For
     loader: str
@@ -36,7 +36,9 @@ class Loaders:
         self.site, self.source = site, site.source
         self.functions = [node for node in site.source.nodes if isinstance(node, FunctionNode)]
         self.aliases: set[Alias] = set()
-        self.returned: set[tuple[FunctionNode, int | None]] = set()  # functions that give it, at which place of a tuple
+        self.returned: set[tuple[FunctionNode, int | None]] = (
+            set()
+        )  # functions that return it, and its index in a tuple
         self.note_made(made)
         while self.spread():
             pass
@@ -130,7 +132,7 @@ class Loaders:
                 self.note_target(target.elts[item])
 
     def called_function(self, call: ast.Call) -> FunctionNode | None:
-        """The function of this file that a call runs: by its name, or as the only method called so."""
+        """Return the function of this file that a call runs, if it is the only function or method of that name."""
         name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
         method = isinstance(call.func, ast.Attribute)
         if method and self.site.qualified(call.func) and not is_self_attribute(call.func):
@@ -159,7 +161,7 @@ class Loaders:
                     yield Epochs(node, name, node.target.id)
 
     def within_epochs(self, loop: ast.For) -> bool:
-        """A counting loop within another that leads to the loader too: the outer one counts the epochs."""
+        """Return True for a counting loop within another counting loop: the outer one counts the epochs."""
         outer = (
             parent for parent in self.source.ancestors(loop) if isinstance(parent, ast.For) and self.counts(parent.iter)
         )
@@ -167,12 +169,12 @@ class Loaders:
 
     @staticmethod
     def counts(value: ast.expr) -> bool:
-        """`range(…)`, also within tqdm(…)."""
+        """Return True for an iterable with `range(…)` or trange in it, as in `tqdm(range(…))`."""
         calls = (node for node in ast.walk(value) if isinstance(node, ast.Call))
         return any(ast.unparse(call.func) in COUNTING for call in calls)
 
     def name_at(self, loop: ast.For) -> str:
-        """Return what the loader is called where the loop stands; empty where it is not known there."""
+        """Return a name of the loader that is valid at the loop; "" if there is none."""
         function, owner = self.source.function(loop), self.class_of(loop)
         for holder, name in sorted(self.aliases, key=lambda alias: alias[1]):
             local = holder is function or (holder is None and not self.bound_in(function, name))
@@ -188,7 +190,7 @@ class Loaders:
         return False
 
     def goes_over(self, value: ast.expr) -> bool:
-        """The loader, also within enumerate or tqdm, also when that was given a name first."""
+        """Return True if an iterable has the loader in it, as in `enumerate(loader)`, or is a name for such a value."""
         held = [value, self.site.values.origin(value)]
         return any(self.knows(node) for part in held for node in ast.walk(part))
 
@@ -199,7 +201,7 @@ class Loaders:
         )
 
     def walk_reached(self, body: list[ast.stmt], seen: set[ast.AST]) -> Iterator[ast.AST]:
-        """All nodes of statements, and of the functions of this file that they call."""
+        """Yield all nodes of statements, and of the functions of this file that they call."""
         for node in (inner for statement in body for inner in ast.walk(statement)):
             yield node
             function = self.called_function(node) if isinstance(node, ast.Call) else None

@@ -17,13 +17,13 @@ ASKS = ("isinstance", "issubclass")
 
 
 def is_compared(site: Site, node: ast.AST) -> bool:
-    """Not where it also makes tensors."""
+    """Return True for a type that stands in a comparison, or whose variable is used in comparisons alone."""
     top = outermost(site, node)
     return stands_compared(site, top) or only_compared_by_name(site, top)
 
 
 def outermost(site: Site, node: ast.AST) -> ast.AST:
-    """The tuple or the list in which it stands."""
+    """Return the outermost tuple, list, set or union around a node; the node itself if there is none."""
     parent = site.source.parents.get(node)
     while isinstance(parent, ast.Tuple | ast.List | ast.Set | ast.BinOp):
         node, parent = parent, site.source.parents.get(parent)
@@ -39,7 +39,7 @@ def stands_compared(site: Site, node: ast.AST) -> bool:
 
 
 def only_compared_by_name(site: Site, node: ast.AST) -> bool:
-    """`KINDS = (torch.cuda.FloatTensor, torch.cuda.HalfTensor)`."""
+    """Return True for the value of a variable, such as a tuple of types, that is read in comparisons alone."""
     holder = site.source.parents.get(node)
     if not isinstance(holder, ast.Assign) or len(holder.targets) != 1 or not isinstance(holder.targets[0], ast.Name):
         return False
@@ -53,11 +53,11 @@ def only_compared_by_name(site: Site, node: ast.AST) -> bool:
 
 
 def is_default_type(site: Site, node: ast.AST) -> bool:
-    """Return True if a type stands within such a call: other rules leave it as it is."""
+    """Return True for a type within set_default_tensor_type(…): other rules leave it as it is."""
     calls = (parent for parent in site.source.ancestors(node) if isinstance(parent, ast.Call))
     return any(site.qualified(call.func) == TAKER for call in calls)
 
 
 def is_type_of(node: ast.expr) -> bool:
-    """`x.type()`, whose answer is such a string too."""
+    """Return True for `x.type()`, which returns the name of a type."""
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "type"

@@ -31,7 +31,7 @@ def is_variable(site: Site, node: ast.Constant) -> bool:
 
 
 def is_environment(site: Site, node: ast.AST) -> bool:
-    """os.environ, or a copy of it that the file makes."""
+    """Return True for os.environ, a copy of it, or a name that is usual for an environment: `env`, `monkeypatch`."""
     if site.qualified(node) == "os.environ":
         return True
     made = site.values.origin(node)
@@ -45,7 +45,10 @@ def is_environment(site: Site, node: ast.AST) -> bool:
 
 
 def is_environment_table(site: Site, table: ast.Dict) -> bool:
-    """`{**os.environ, "X": "1"}`, `env={"X": "1"}`, `os.environ.update({"X": "1"})`, `env = {"X": "1"}`."""
+    """Return True for a dict of variables.
+
+    `{**os.environ, "X": "1"}`, `env={"X": "1"}`, `os.environ.update({"X": "1"})`, `env = {"X": "1"}`.
+    """
     if any(
         key is None and site.qualified(value) == "os.environ"
         for key, value in zip(table.keys, table.values, strict=True)
@@ -62,7 +65,7 @@ def is_environment_table(site: Site, table: ast.Dict) -> bool:
 
 
 def value_of(site: Site, node: ast.Constant) -> ast.expr | None:
-    """Return what the variable is set to at this place; None where it is only read."""
+    """Return the value that the variable is set to at this place; None where it is only read."""
     parent = site.source.parents[node]
     if isinstance(parent, ast.Dict):
         return parent.values[parent.keys.index(node)]

@@ -1,6 +1,6 @@
-"""Models within DataParallel: where they are wrapped, under which name, where the wrapper is reached through.
+"""Models within DataParallel: where they are wrapped, under which name, and where `.module` reaches through.
 
-Not a rule: taking the wrapper off and exchanging it for DistributedDataParallel share it.
+Not a rule: data_parallel and data_parallel_ddp share it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DISTRIBUTED = (
     "torch.multiprocessing.spawn",
 )
 FUNCTIONAL = "torch.nn.parallel.data_parallel"
-# What DataParallel is made of, for scripts that build their own.
+# Functions that DataParallel is made of, for scripts that build their own.
 PARTS = (
     *(f"torch.nn.parallel.{name}" for name in ("replicate", "scatter", "gather", "parallel_apply")),
     *(f"torch.nn.parallel.scatter_gather.{name}" for name in ("scatter", "scatter_kwargs", "gather")),
@@ -36,13 +36,13 @@ PARTS = (
 
 
 def wraps(site: Site) -> Iterator[ast.Call]:
-    """The calls that wrap a model, in the order of the text."""
+    """Yield the calls that wrap a model, in the order of the text."""
     found = [call for name in DATA_PARALLEL for call in site.work.index.calls.get(name, [])]
     yield from sorted(found, key=lambda call: site.source.places[call])
 
 
 def model_of(call: ast.Call) -> ast.expr | None:
-    """Return what is wrapped."""
+    """Return the model that a call wraps; None if it cannot be seen."""
     if call.args:
         return None if isinstance(call.args[0], ast.Starred) else call.args[0]
     return next((keyword.value for keyword in call.keywords if keyword.arg == "module"), None)
@@ -57,7 +57,7 @@ def target_of(site: Site, call: ast.Call) -> ast.expr | None:
 
 
 def distributed_calls(site: Site) -> list[ast.Call]:
-    """Calls by which the script is distributed already, on this path or another."""
+    """Return the calls that start processes or a process group, or wrap a model in DistributedDataParallel."""
     return [call for name in DISTRIBUTED for call in site.work.index.calls.get(name, [])]
 
 
@@ -66,8 +66,8 @@ def targets(site: Site, calls: Iterable[ast.Call]) -> set[str]:
     return {ast.unparse(target) for call in calls if (target := target_of(site, call)) is not None}
 
 
-def through(site: Site) -> Iterator[tuple[ast.Attribute, bool]]:
-    """Every `x.module` that reaches through a wrapper, and whether x is shown to be one of those wrapped here."""
+def module_accesses(site: Site) -> Iterator[tuple[ast.Attribute, bool]]:
+    """Yield every `x.module`, with True if x is the name of a model that is wrapped in this file."""
     wrapped = targets(site, wraps(site)) - targets(site, distributed_calls(site))
     for node in site.source.of_kind(ast.Attribute):
         if isinstance(node, ast.Attribute) and node.attr == "module" and site.qualified(node) is None:
@@ -75,6 +75,9 @@ def through(site: Site) -> Iterator[tuple[ast.Attribute, bool]]:
 
 
 def is_guarded(site: Site, node: ast.AST) -> bool:
-    """Return True if it is asked first: `m.module if hasattr(m, "module") else m`, `isinstance(m, DataParallel)`."""
+    """Return True under a condition with `hasattr` or `DataParallel` in it.
+
+    `m.module if hasattr(m, "module") else m` is an example.
+    """
     tests = (parent.test for parent in site.source.ancestors(node) if isinstance(parent, ast.If | ast.IfExp))
     return any("hasattr" in ast.unparse(test) or "DataParallel" in ast.unparse(test) for test in tests)

@@ -27,7 +27,7 @@ def list_places(site: Site) -> None:
     title = card(site.options).title
     for line in sorted(set(site.work.served.values())):
         site.advice(
-            f"serves the {title} or whatever device there is beside CUDA: left as it is",
+            f"this code serves the {title}, or any device, beside CUDA: left as it is",
             zh=f"此处除 CUDA 外已支持 {title} 或任意设备:保持不变",
             node=ast.Pass(lineno=line, end_lineno=line, col_offset=0),
         )

@@ -1,4 +1,4 @@
-"""Say what positional arguments of the card's autocast mean.
+"""Name the positional arguments of the card's autocast.
 
      import torch
     +import torch_npu
@@ -7,7 +7,8 @@
          pass
 
 `torch.cuda.amp.autocast` takes `enabled` first. Older releases of torch_npu take the device there, so that a flag given
-by position would be taken for a device; by name it is right with all of them. `torch.cuda.amp` itself is renamed with
+by position would be taken for a device; by name it is right with all of them. On the MLU the positions stay.
+`torch.cuda.amp` itself is renamed with
 the rest of torch.cuda (`cuda_api`, `imports`); a GradScaler's arguments have the same order everywhere.
 """
 

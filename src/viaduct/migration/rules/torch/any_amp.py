@@ -1,4 +1,4 @@
-"""Take mixed precision from whatever card there is.
+"""Take mixed precision from the available card.
 
      import torch
     -with torch.cuda.amp.autocast(enabled=mixed):
@@ -8,8 +8,9 @@
 
 The helper's autocast and GradScaler have the arguments of torch.cuda.amp's; `torch.autocast("cuda", …)` and
 `torch.amp.GradScaler("cuda", …)` lose the device. Without a card both are off, as torch.cuda.amp's are without CUDA.
-Of `"cuda" if … else "cpu"` the first becomes the card there is, and stays CUDA's without one: the CPU's own mixed
-precision would not be off. Another device type that is decided at run time is left as written: it follows the device.
+In `"cuda" if … else "cpu"` the text "cuda" becomes `accelerator.card()`, the available card; without one that is CUDA
+again, since the CPU's own mixed precision would not be off. Another device type that is decided at run time is left as
+written: it follows the device.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ ORDER = ("device_type", "dtype", "enabled", "cache_enabled")
 
 
 @rule.call(*OWN)
-def of_cuda(site: Site) -> None:
+def replace_cuda_amp(site: Site) -> None:
     replace_by_helper(site, site.node.func, OWN[site.name])
 
 
 @rule.reference(*OWN)
-def passed_on(site: Site) -> None:
-    """The class itself is torch's everywhere: in an annotation it may stay, in isinstance it needs manual review."""
+def replace_reference(site: Site) -> None:
+    """Replace a class that is passed on; in an annotation it stays, in isinstance it needs manual review."""
     if is_in_annotation(site.source, site.node):
         return
     around = [site.node, *site.source.ancestors(site.node)]
@@ -78,7 +79,7 @@ def replace_decorator(site: Site) -> None:
 
 
 def replace_chosen(site: Site, device: ast.expr | None) -> None:
-    """`"cuda" if args.gpus else "cpu"`."""
+    """Replace the text "cuda" in a value such as `"cuda" if args.gpus else "cpu"`."""
     for text in strings(device):
         if is_text(text, "cuda") and not site.source.in_f_string(text):
             site.work.seen[("any", text)] = None
@@ -87,7 +88,7 @@ def replace_chosen(site: Site, device: ast.expr | None) -> None:
 
 
 def drop_device(site: Site, device: ast.expr) -> None:
-    """Those behind it become keywords where the helper's order is another."""
+    """Remove the device argument; name the positional arguments of autocast behind it."""
     held: ast.expr | ast.keyword = next((keyword for keyword in site.node.keywords if keyword.value is device), device)
     if site.name in AUTOCAST:
         slots, _ = site.source.slots(site.source.opening(site.node))

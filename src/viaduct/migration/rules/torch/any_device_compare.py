@@ -36,30 +36,30 @@ CUT = ("replace", "removeprefix", "split", "partition", "find", "index", "lstrip
 
 
 @rule.file(words=("cuda",))
-def comparisons(site: Site) -> None:
+def edit_comparisons(site: Site) -> None:
     if not imports_torch(site):
         return
     devices = find_devices(site)
     for node in site.source.of_kind(ast.Compare):
         assert isinstance(node, ast.Compare)
-        compare(site, devices, node)
+        edit_comparison(site, devices, node)
     for call in site.work.index.methods.get("startswith", []):
         first = call.args[0] if call.args else None
         asked = isinstance(call.func, ast.Attribute) and devices.is_device(call.func.value)
         if first is not None and asked and is_text(first, "cuda", "cuda:"):
-            replace(site, first, kinds(helper(site, call), first), call)
+            replace_comparison(site, first, render_types(helper(site, call), first), call)
     for method in CUT:
         for call in site.work.index.methods.get(method, []):
-            cut(site, devices, call)
+            report_cut(site, devices, call)
     for case in site.source.of_kind(ast.MatchValue):
-        leave_case(site, devices, case)
+        report_case(site, devices, case)
 
 
-def compare(site: Site, devices: Devices, node: ast.Compare) -> None:
+def edit_comparison(site: Site, devices: Devices, node: ast.Compare) -> None:
     sides = [node.left, *node.comparators]
     if not any(mentions(side) for side in sides):
         for literal in [inner for side in sides for inner in made_of(site, side)]:
-            compare_made(site, literal)
+            edit_made_device(site, literal)
         return
     if not any(devices.is_device(side) for side in sides):
         report_undecided(site, node)
@@ -68,9 +68,9 @@ def compare(site: Site, devices: Devices, node: ast.Compare) -> None:
     if len(sides) != 2 or made or site.source.in_f_string(node):
         site.manual("compare with accelerator.TYPES here", zh="请在此处与 accelerator.TYPES 比较", node=node)
         return
-    text = rewritten(site, node.left, node.ops[0], node.comparators[0])
+    text = render_comparison(site, node.left, node.ops[0], node.comparators[0])
     if text:
-        replace(site, node, text, node)
+        replace_comparison(site, node, text, node)
     else:
         site.manual(
             "compare with accelerator.card(NUMBER) here", zh="请在此处与 accelerator.card(编号) 比较", node=node
@@ -78,7 +78,7 @@ def compare(site: Site, devices: Devices, node: ast.Compare) -> None:
 
 
 def made_of(site: Site, side: ast.expr) -> Iterator[ast.expr]:
-    """The texts within `torch.device("cuda:0")`, also in a tuple, in str() or as one of two."""
+    """Yield the CUDA texts within `torch.device("cuda:0")`, also in a tuple, in str() or in a branch."""
     if isinstance(side, ast.Tuple | ast.List | ast.Set):
         parts: list[ast.expr] = side.elts
     elif isinstance(side, ast.IfExp):
@@ -94,14 +94,14 @@ def made_of(site: Site, side: ast.expr) -> Iterator[ast.expr]:
         yield from made_of(site, part)
 
 
-def compare_made(site: Site, text: ast.expr) -> None:
+def edit_made_device(site: Site, text: ast.expr) -> None:
     given = neutral.device_number(site, text)
     if given is None or site.source.in_f_string(text):
         site.manual(
             "compare with accelerator.card(NUMBER) here", zh="请在此处与 accelerator.card(编号) 比较", node=text
         )
     else:
-        replace(site, text, f"{helper(site, text)}.card({given})", text)
+        replace_comparison(site, text, f"{helper(site, text)}.card({given})", text)
 
 
 def report_undecided(site: Site, node: ast.Compare) -> None:
@@ -109,7 +109,7 @@ def report_undecided(site: Site, node: ast.Compare) -> None:
     exact = [side for side in sides if is_exact(side)]
     if exact and not any(is_asked_for_key(operator, node.left, exact[0]) for operator in node.ops):
         site.manual(
-            "compared with 'cuda', but not found to be a device: unchanged; if it is one, ask accelerator.TYPES",
+            "compared with 'cuda', but not found to be a device: unchanged; if it is one, use accelerator.TYPES",
             zh="与 'cuda' 比较,但未能确认是设备:保持不变;若是设备,请与 accelerator.TYPES 比较",
             risk="low",
             node=node,
@@ -121,7 +121,7 @@ def mentions(side: ast.expr) -> bool:
     return any(head(node) is not None for node in held)
 
 
-def rewritten(site: Site, left: ast.expr, operator: ast.cmpop, right: ast.expr) -> str:
+def render_comparison(site: Site, left: ast.expr, operator: ast.cmpop, right: ast.expr) -> str:
     name = helper(site, left)
     negated = "not " if isinstance(operator, ast.NotEq | ast.NotIn) else ""
     if isinstance(operator, ast.Eq | ast.NotEq):
@@ -132,7 +132,7 @@ def rewritten(site: Site, left: ast.expr, operator: ast.cmpop, right: ast.expr) 
         same = "!=" if negated else "=="
         return f"{site.text(other)} {same} {name}.card({given})" if given is not None else ""
     if isinstance(operator, ast.In | ast.NotIn) and is_text(left, "cuda", "cuda:"):
-        return f"{negated}any(kind in {site.text(right)} for kind in {kinds(name, left)})"
+        return f"{negated}any(kind in {site.text(right)} for kind in {render_types(name, left)})"
     given = (
         neutral.device_number(site, left)
         if isinstance(operator, ast.In | ast.NotIn) and head(left) is not None
@@ -141,17 +141,17 @@ def rewritten(site: Site, left: ast.expr, operator: ast.cmpop, right: ast.expr) 
     if given:
         return f"{name}.card({given}) {negated}in {site.text(right)}"
     if isinstance(operator, ast.In | ast.NotIn) and isinstance(right, ast.Tuple | ast.List | ast.Set):
-        return f"{site.text(left)} {negated}in {among(site, right, name)}"
+        return f"{site.text(left)} {negated}in {render_members(site, right, name)}"
     return ""
 
 
-def kinds(name: str, literal: ast.expr) -> str:
-    """The types, or with a colon what devices with a number begin with."""
+def render_types(name: str, literal: ast.expr) -> str:
+    """Return the expression for all types of card, each with a colon if the literal has one."""
     return f"{name}.TYPES" if is_text(literal, "cuda") else f'tuple(kind + ":" for kind in {name}.TYPES)'
 
 
-def cut(site: Site, devices: Devices, call: ast.Call) -> None:
-    """`str(device).replace("cuda:", "")`."""
+def report_cut(site: Site, devices: Devices, call: ast.Call) -> None:
+    """Report a device's text that is taken apart: `str(device).replace("cuda:", "")`."""
     held = call.func.value if isinstance(call.func, ast.Attribute) else None
     if held is not None and call.args and is_text(call.args[0], "cuda", "cuda:") and devices.is_device(held):
         site.manual(
@@ -161,8 +161,8 @@ def cut(site: Site, devices: Devices, call: ast.Call) -> None:
         )
 
 
-def among(site: Site, held: ast.Tuple | ast.List | ast.Set, name: str) -> str:
-    """`("cuda", "cpu")` with the kinds of card in it."""
+def render_members(site: Site, held: ast.Tuple | ast.List | ast.Set, name: str) -> str:
+    """Return `("cuda", "cpu")` with all types of card in place of "cuda"."""
     start = site.source.span(held)[0]
     text = site.text(held)
     for element in reversed(held.elts):
@@ -174,13 +174,12 @@ def among(site: Site, held: ast.Tuple | ast.List | ast.Set, name: str) -> str:
     return text
 
 
-def replace(site: Site, node: ast.expr, text: str, said: ast.AST) -> None:
+def replace_comparison(site: Site, node: ast.expr, text: str, said: ast.AST) -> None:
     if site.work.is_served(node) or neutral.is_scripted(site, node):
         return
     if has_branch_for_another_card(site, node):
         site.manual(
-            "another branch here is for a card of its own, and this one would take its place: make "
-            "sure that each card has "
+            "another branch here is for another card, and this one would take its place: make sure that each card has "
             "its branch",
             zh="此处另有针对其他加速卡的分支,改写后会被本分支取代:请确认各加速卡都有自己的分支",
             node=said,
@@ -191,7 +190,7 @@ def replace(site: Site, node: ast.expr, text: str, said: ast.AST) -> None:
 
 
 def has_branch_for_another_card(site: Site, node: ast.AST) -> bool:
-    """`if d.type == "cuda": … elif d.type == "npu": …`, whichever comes first."""
+    """Return True for `if d.type == "cuda": … elif d.type == "npu": …`, in either order."""
     chain = next((parent for parent in site.source.ancestors(node) if isinstance(parent, ast.If | ast.IfExp)), None)
     if chain is None or not any(child is node for child in ast.walk(chain.test)):
         return False
@@ -215,7 +214,7 @@ def is_else_of(inner: ast.AST, outer: ast.If | ast.IfExp) -> bool:
     return else_of(outer) is inner
 
 
-def leave_case(site: Site, devices: Devices, node: ast.AST) -> None:
+def report_case(site: Site, devices: Devices, node: ast.AST) -> None:
     statement = next((parent for parent in site.source.ancestors(node) if isinstance(parent, ast.Match)), None)
     named = isinstance(node, ast.MatchValue) and is_text(node.value, "cuda")
     if statement and named and devices.is_device(statement.subject):

@@ -1,13 +1,13 @@
-"""Say of which card the number is where a device is a bare integer.
+"""Take the available card where a device is a bare integer.
 
      import torch
     -model = model.to(local_rank)
     +from accelerator_device import accelerator
     +model = model.to(accelerator.device(local_rank))
 
-PyTorch takes a bare integer for a CUDA device; other cards and the CPU do not have it so. Changed are literals and
-what is called or made as a rank: `gpu`, `local_rank`, `int(os.environ["LOCAL_RANK"])`. The helper leaves alone what
-turns out to be a device already.
+PyTorch takes a bare integer for a CUDA device, which fails without CUDA. Literals are changed, and values that are
+named or computed as a rank: `gpu`, `local_rank`, `int(os.environ["LOCAL_RANK"])`. The helper returns a value unchanged
+that turns out to be a device already.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def replace_moved(site: Site) -> None:
     if value is None or receiver_class(site, receiver, "to") is not None:
         return
     if is_torchs(site, receiver):
-        wrap(site, value)
+        wrap_number(site, value)
     elif is_number(site, value):
         site.manual(
             f"if this moves a tensor or a module, write .to(accelerator.device({site.text(value)}))",
@@ -47,20 +47,20 @@ def replace_moved(site: Site) -> None:
 
 
 @rule.method("to_empty", "new_tensor", "new_zeros", "new_ones", "new_full", "new_empty", "new_empty_strided")
-def made_alike(site: Site) -> None:
+def replace_in_new(site: Site) -> None:
     keyword = site.keyword("device")
     if keyword is not None and receiver_class(site, site.node.func.value, site.name) is None:
-        wrap(site, keyword.value)
+        wrap_number(site, keyword.value)
 
 
 @rule.call("torch.*")
 def replace_placed(site: Site) -> None:
     for keyword in site.node.keywords:
         if keyword.arg in ("device", "map_location") and site.name != "torch.device":
-            wrap(site, keyword.value)
+            wrap_number(site, keyword.value)
 
 
-def wrap(site: Site, value: ast.expr) -> None:
+def wrap_number(site: Site, value: ast.expr) -> None:
     for node in branches(value):
         if is_number(site, node) and not site.source.in_f_string(node) and not is_scripted(site, node):
             site.edit.node(node, f"{helper(site)}.device({site.text(node)})")

@@ -1,4 +1,4 @@
-"""Name whatever card there is where the script names a CUDA device.
+"""Name the available card where the script names a CUDA device.
 
      import torch
     -device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -8,9 +8,9 @@
     +model.to(accelerator.name(rank))
 
 A text stays a text: `accelerator.name(1)` is "cuda:1" on CUDA, "npu:1" on an NPU, "cpu" without a card. Only strings
-that reach a device are changed, where they are written; `torch.device("cuda:0")` becomes `accelerator.device(0)`.
-The defaults and choices of a command line option for a device go along. Words in messages, keys, paths stay.
-What looks like a device but is not seen to be used as one is left, and named.
+that reach a device are changed, where they are written; `torch.device("cuda:0")` becomes `accelerator.device(0)`. The
+defaults and choices of a command line option for a device change too. Words in messages, keys and paths stay. A text
+that looks like a device but is not seen to be used as one is left and reported.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from viaduct.migration.predicates import imports_torch, is_text
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch import _helper as neutral
 from viaduct.migration.rules.torch._device_texts import device_like, head, is_exact
-from viaduct.migration.rules.torch._devices import Devices, find_devices, name_the_rest
+from viaduct.migration.rules.torch._devices import Devices, find_devices, report_possible_device
 from viaduct.migration.rules.torch._options import FLAGS, VALUES, calls, option_names
 from viaduct.migration.targets import helper
 
@@ -31,7 +31,7 @@ EXAMPLE_OPTIONS = {"to": "any"}
 
 
 @rule.file(words=("cuda",))
-def texts(site: Site) -> None:
+def replace_texts(site: Site) -> None:
     if not imports_torch(site):
         return
     devices = find_devices(site)
@@ -42,17 +42,15 @@ def texts(site: Site) -> None:
         if ("any", literal) not in site.work.seen and literal not in keys and not is_compared(site, literal):
             site.work.seen[("any", literal)] = None
             change(site, literal)
-    for each in maps(site):
-        add_keys(site, each)
+    for table in maps(site):
+        add_keys(site, table)
     for node in site.source.of_kind(ast.Constant):
         if isinstance(node, ast.Constant) and is_exact(node) and node not in held and node not in keys:
-            name_the_rest(site, node, f"accelerator.name({neutral.device_number(site, node)})", devices)
+            report_possible_device(site, node, f"accelerator.name({neutral.device_number(site, node)})", devices)
 
 
 def option_values(site: Site, devices: Devices) -> Iterator[ast.expr]:
-    """Yield the devices of `add_argument("--device", default="cuda", choices=["cuda", "cpu"])`, and of click
-    and absl.
-    """
+    """Yield the devices of `add_argument("--device", default="cuda", choices=["cuda", "cpu"])`, click and absl."""
     for call in calls(site):
         if any(device_like(name) or name in devices.attributes for name in option_names(site, call)):
             values = [keyword.value for keyword in call.keywords if keyword.arg in VALUES]
@@ -61,7 +59,7 @@ def option_values(site: Site, devices: Devices) -> Iterator[ast.expr]:
 
 
 def maps(site: Site) -> list[ast.Dict]:
-    """`torch.load(f, map_location={"cuda:0": "cuda:1"})`: both sides are devices."""
+    """Return the dicts of `torch.load(f, map_location={"cuda:0": "cuda:1"})`: both sides are devices."""
     calls = [*site.work.index.calls.get("torch.load", []), *site.work.index.calls.get("torch.jit.load", [])]
     given = [keyword.value for call in calls for keyword in call.keywords if keyword.arg == "map_location"]
     given += [call.args[1] for call in calls if len(call.args) > 1]
@@ -69,16 +67,16 @@ def maps(site: Site) -> list[ast.Dict]:
 
 
 def values_of_maps(site: Site) -> list[ast.expr]:
-    return [item for each in maps(site) for item in map(head, each.values) if item is not None]
+    return [item for table in maps(site) for item in map(head, table.values) if item is not None]
 
 
 def keys_of_maps(site: Site) -> list[ast.expr]:
-    """They say where a checkpoint was saved: CUDA's stay, and those of the card there is stand beside them."""
-    return [item for each in maps(site) for item in map(head, each.keys) if item is not None]
+    """Return the keys, which say where a checkpoint was saved: they stay, and keys of the available card are added."""
+    return [item for table in maps(site) for item in map(head, table.keys) if item is not None]
 
 
 def is_compared(site: Site, literal: ast.expr) -> bool:
-    """Comparisons are another rule's."""
+    """Return True for a text in a comparison, which any_device_compare deals with."""
     around: ast.AST | None = neutral.full_expression(site, literal)
     while isinstance(around, ast.expr) and not isinstance(around, ast.Compare):
         around = site.source.parents.get(around)
@@ -91,20 +89,26 @@ def is_plain(site: Site, call: ast.Call) -> bool:
     return site.qualified(call.func) == "torch.device" or (isinstance(call.func, ast.Name) and call.func.id == "str")
 
 
-def add_keys(site: Site, each: ast.Dict) -> None:
-    if ("any map", each) in site.work.seen or any(key is not None and ".name(" in site.text(key) for key in each.keys):
+def add_keys(site: Site, table: ast.Dict) -> None:
+    if ("any map", table) in site.work.seen or any(
+        key is not None and ".name(" in site.text(key) for key in table.keys
+    ):
         return
-    site.work.seen[("any map", each)] = None
-    for key, value in zip(each.keys, each.values, strict=True):
+    site.work.seen[("any map", table)] = None
+    for key, value in zip(table.keys, table.values, strict=True):
         literal = head(key)
         given = neutral.device_number(site, key) if key is not None and literal is not None else None
         if key is None or given is None or site.source.in_f_string(key):
             continue
-        name = helper(site, each)
+        name = helper(site, table)
         to = neutral.device_number(site, value) if head(value) is not None else None
         said = f"{name}.name({to})" if to is not None else site.text(value)
         site.edit.insert(site.source.span(key)[0], f"{name}.name({given}): {said}, ")
-        site.changed("and what was saved on the available card", zh="并包括在现有加速卡上保存的张量", node=key)
+        site.changed(
+            "tensors that were saved on the available card have an entry too",
+            zh="在现有加速卡上保存的张量也有对应条目",
+            node=key,
+        )
 
 
 def change(site: Site, literal: ast.expr) -> None:
@@ -132,7 +136,7 @@ def change(site: Site, literal: ast.expr) -> None:
 
 
 def list_all_cards(site: Site, literal: ast.expr) -> bool:
-    """`device: Literal["cuda", "cpu"]` holds texts alone: it names every card then."""
+    """Name every card in `device: Literal["cuda", "cpu"]`, which can hold texts only; return True if that is done."""
     parent = site.source.parents[literal]
     held = site.source.parents[parent] if isinstance(parent, ast.Tuple) else parent
     if not isinstance(held, ast.Subscript) or not (site.qualified(held.value) or "").endswith(".Literal"):
@@ -154,7 +158,7 @@ def list_all_cards(site: Site, literal: ast.expr) -> bool:
 
 
 def device(site: Site, call: ast.Call, given: str) -> str:
-    """`torch.device("cuda", rank)` as a whole."""
+    """Replace the whole of `torch.device("cuda", rank)`; return "" where it cannot be."""
     remainder = [*call.args[1:], *(keyword.value for keyword in call.keywords)]
     if len(remainder) > 1 or (remainder and given):
         return ""

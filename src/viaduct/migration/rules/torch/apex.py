@@ -1,9 +1,9 @@
-"""Say what becomes of NVIDIA's apex: Ascend has its own, Cambricon none.
+"""Report uses of NVIDIA's apex: Ascend has its own, Cambricon none.
 
 On the NPU `from apex import amp` stays, since Ascend ships an apex of its own; `combine_grad=True` in amp.initialize
 and its NpuFused optimizers make it faster, and DistributedDataParallel must come after initialize. apex's CUDA kernels
 (FusedAdam, FusedLayerNorm, contrib) are not in it. On the MLU there is no apex: torch.mlu.amp does mixed precision.
-What PyTorch has itself by now, DistributedDataParallel and SyncBatchNorm, is better taken from there.
+DistributedDataParallel and SyncBatchNorm are better taken from PyTorch, which has them itself by now.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FUSED_HOME = f"{NPU.module}.optim.NpuFused"
 
 
 @rule.node(ast.Import, ast.ImportFrom, words=("apex",))
-def imports(site: Site) -> None:
+def report_import(site: Site) -> None:
     names = imported_names(site.node)
     if not any(name == "apex" or name.startswith("apex.") for name in names) or "apex" in site.work.project.own_names:
         return
@@ -45,7 +45,7 @@ def imported_names(statement: ast.Import | ast.ImportFrom) -> list[str]:
 
 
 @rule.call("apex.amp.initialize")
-def initialize(site: Site) -> None:
+def check_initialize(site: Site) -> None:
     if site.options.to != "npu":
         return
     if site.keyword("combine_grad") is None and not site.has_unpacked:
@@ -66,8 +66,8 @@ def initialize(site: Site) -> None:
 
 
 @rule.call(*(f"torch.optim.{name}" for name in FUSED))
-def optimizer(site: Site) -> None:
-    """Only beside apex.amp, which is what the fused ones are made for."""
+def advise_optimizer(site: Site) -> None:
+    """Advise the fused optimizer in a file that calls amp.initialize, for which it is made."""
     if site.options.to == "npu" and "apex.amp.initialize" in site.work.index.calls:
         last = site.name.rpartition(".")[2]
         site.advice(
@@ -78,7 +78,7 @@ def optimizer(site: Site) -> None:
 
 @rule.call("apex.*")
 @rule.reference("apex.*")
-def use(site: Site) -> None:
+def report_use(site: Site) -> None:
     own = TORCHS_OWN.get(site.name)
     if own is not None:
         site.advice(f"PyTorch has it: {own}", zh=f"PyTorch 自带:{own}")

@@ -1,4 +1,4 @@
-"""Autocast for the card.
+"""Name the card in autocast and GradScaler.
 
      import torch
     +import torch_npu
@@ -6,9 +6,10 @@
     +with torch.autocast(device_type="npu", dtype=torch.float16):
          pass
 
-`torch.autocast`, `torch.amp.autocast`, `torch.amp.GradScaler` and the decorators `custom_fwd` and `custom_bwd` are
-told their device by a string, first or as `device_type` or `device`. A device that is chosen at run time is not
-theirs to change. `torch.amp.GradScaler()` without one means CUDA, so the card is named.
+`torch.autocast`, `torch.amp.autocast`, `torch.amp.GradScaler` and the decorators `custom_fwd` and `custom_bwd` take
+their device as a string, first or as `device_type` or `device`. Strings in the branches of a conditional expression
+change too; any other device that is chosen at run time is left alone. `torch.amp.GradScaler()` without a device means
+CUDA, so the card is named.
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ CUSTOM = ("torch.amp.custom_fwd", "torch.amp.custom_bwd")
 
 
 @rule.call(*AUTOCAST)
-def enter(site: Site) -> None:
+def name_autocast_device(site: Site) -> None:
     name_device(site, site.argument("device_type", 0))
 
 
 @rule.call(*CUSTOM)
-def decorate(site: Site) -> None:
+def name_decorator_device(site: Site) -> None:
     name_device(site, site.argument("device_type"))
 
 
 @rule.call(*SCALERS)
-def scale(site: Site) -> None:
+def name_scaler_device(site: Site) -> None:
     device = site.argument("device", 0)
     if device is not None or site.has_unpacked or not site.editable:
         name_device(site, device)
@@ -45,12 +46,12 @@ def scale(site: Site) -> None:
     target = card(site.options)
     site.edit.add_argument(site.node, f'device="{target.device}"')
     site.changed(
-        f"GradScaler means CUDA unless told: {target.device}", zh=f"GradScaler 默认为 CUDA,改为 {target.device}"
+        f"GradScaler means CUDA by default: device={target.device}", zh=f"GradScaler 默认为 CUDA,改为 {target.device}"
     )
 
 
 def name_device(site: Site, device: ast.expr | None) -> None:
-    """The string in place, with its own quotes."""
+    """Replace the device in a string, with the quotes that it has; a prefixed or escaped string stays."""
     target = card(site.options)
     for text in strings(device):
         kind, colon, index = str(text.value).partition(":")

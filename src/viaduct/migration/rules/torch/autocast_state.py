@@ -1,13 +1,13 @@
-"""Ask for the card's autocast dtype.
+"""Read and set the card's autocast dtype and switch.
 
      import torch
     +import torch_mlu
     -dtype = torch.get_autocast_gpu_dtype()
     +dtype = torch.mlu.get_autocast_dtype()
 
-`torch.get_autocast_gpu_dtype`, `torch.set_autocast_gpu_dtype` and `torch.is_autocast_enabled` without arguments speak
-of CUDA. Both plug-ins have the first two as `get_autocast_dtype` and `set_autocast_dtype`, and is_autocast_enabled and
-set_autocast_enabled of their own.
+`torch.get_autocast_gpu_dtype`, `torch.set_autocast_gpu_dtype`, and without a device type `torch.is_autocast_enabled`
+and `torch.set_autocast_enabled`, are for CUDA. Both plug-ins have the first two as `get_autocast_dtype` and
+`set_autocast_dtype`, and is_autocast_enabled and set_autocast_enabled of their own.
 """
 
 from __future__ import annotations
@@ -39,15 +39,13 @@ def move_imports(site: Site) -> None:
 
 @rule.call(*OWN)
 @rule.reference(*OWN)
-def dtype(site: Site) -> None:
+def rename_dtype(site: Site) -> None:
     rename(site, OWN[site.name])
 
 
 @rule.call(*SWITCHES)
-def switch(site: Site) -> None:
-    """Rename the state function; with a device type as first argument torch's own does, and that string changes
-    elsewhere.
-    """
+def rename_switch(site: Site) -> None:
+    """Rename the switch; with a device type as first argument torch's own function serves every card."""
     if len(site.node.args) == SWITCHES[site.name] and not site.node.keywords and not site.has_unpacked:
         rename(site, site.name.rpartition(".")[2])
 

@@ -37,22 +37,22 @@ def move_imports(site: Site) -> None:
 
 @rule.call(NVTX)
 @rule.reference(NVTX)
-def mark(site: Site) -> None:
+def replace_nvtx(site: Site) -> None:
     node = site.node.func if isinstance(site.node, ast.Call) else site.node
     if site.options.to == "npu":
-        by_hand(site, "emit_nvtx", site.node)
+        report_by_hand(site, "emit_nvtx", site.node)
     elif rename_to(site, node, site.name, f"{HOME}.emit_{MLU.marks}"):
         site.work.effects.add(card(site.options).module)
         site.changed(f"emit_nvtx becomes emit_{MLU.marks}", zh=f"emit_nvtx 替换为 emit_{MLU.marks}")
 
 
 @rule.call(f"{HOME}.profile")
-def choose(site: Site) -> None:
+def replace_use_cuda(site: Site) -> None:
     keyword = site.keyword("use_cuda")
     if keyword is None or (isinstance(keyword.value, ast.Constant) and not keyword.value.value):
         return
     if site.options.to == "npu":
-        by_hand(site, "use_cuda", keyword.value)
+        report_by_hand(site, "use_cuda", keyword.value)
     elif isinstance(keyword.value, ast.Constant) and site.editable:
         site.edit.node(keyword, f'use_device="{card(site.options).device}"')
         site.changed("the profiler's device is the MLU", zh="性能分析设备改为 MLU")
@@ -64,7 +64,7 @@ def choose(site: Site) -> None:
         )
 
 
-def by_hand(site: Site, what: str, node: ast.AST) -> None:
+def report_by_hand(site: Site, what: str, node: ast.AST) -> None:
     site.manual(
         f"{what}: this profiler does not see the NPU; use {NPU.module}.profiler.profile",
         zh=f"{what}:该性能分析器看不到 NPU,请使用 {NPU.module}.profiler.profile",

@@ -7,9 +7,9 @@
 
 NCCL supports NVIDIA GPUs only; Ascend has HCCL and Cambricon CNCL. The string is changed where it is written: in the
 call, where a variable, a field or a dict gets it, or as the default and the choices of a command line option. A backend
-that comes from elsewhere is left as written and named.
+that comes from elsewhere is left as written and reported.
 
-With `--to any` the helper names the backend of the card there is, and gloo without one:
+With `--to any` the helper names the backend of the available card, and gloo without one:
 
      import torch.distributed as dist
     -dist.init_process_group("nccl")

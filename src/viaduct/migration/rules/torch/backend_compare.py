@@ -6,8 +6,8 @@
          dist.barrier()
 
 A branch that asks for nccl is the branch for the accelerator; unchanged, it would silently never be taken. What is
-compared must be a backend: what torch.distributed says, or something that is called one. The vendors' run-time patches
-cannot see such a comparison, so with `--mode patch` it needs manual review.
+compared must be a backend: an expression with "backend" in it, or a name that is assigned one; else it is reported. The
+vendors' run-time patches cannot see such a comparison, so with `--mode patch` it needs manual review.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def change(site: Site, texts: list[ast.Constant]) -> None:
     if site.options.mode == "patch":
         new = card(site.options).backend
         site.manual(
-            f"the patch makes the backend {new}, and cannot change a comparison: write {new} here",
+            f"the patch turns the backend into {new}, but cannot change a comparison: write {new} here",
             zh=f"补丁会把后端换成 {new},但无法修改比较:请将此处改为 {new}",
             risk="high",
         )

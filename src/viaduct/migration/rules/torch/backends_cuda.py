@@ -1,4 +1,4 @@
-"""Point out settings of torch.backends.cuda that no card takes over.
+"""Report settings of torch.backends.cuda that have no counterpart.
 
 Choices of linear algebra libraries, plan caches and attention kernels are made for NVIDIA's cards. They are left as
 written: some do nothing elsewhere, others answer for CUDA alone, such as `torch.backends.cuda.is_built()` and
@@ -21,23 +21,23 @@ ELSEWHERE = ("torch.backends.cuda.matmul.allow_tf32",)  # the rule tf32
 
 @rule.call(*ASKS)
 @rule.reference(*ASKS)
-def asks(site: Site) -> None:
-    reported = " or ".join(target.title for target in cards(site.options))
+def report_question(site: Site) -> None:
+    titles = " or ".join(target.title for target in cards(site.options))
     site.manual(
-        f"{site.name} is {ASKS[site.name]} on the {reported}: see which branch is then taken",
-        zh=f"{site.name} 在 {reported.replace(' or ', '、')} 上为 {ASKS[site.name]}:请检查随后执行的分支",
+        f"{site.name} is {ASKS[site.name]} on the {titles}: check which branch is then taken",
+        zh=f"{site.name} 在 {titles.replace(' or ', '、')} 上为 {ASKS[site.name]}:请检查随后执行的分支",
         risk="low",
     )
 
 
 @rule.node(ast.Attribute, words=("backends.cuda", "backends import cuda"))
-def setting(site: Site) -> None:
+def advise_setting(site: Site) -> None:
     name = site.qualified(site.node) or ""
     inner = isinstance(site.source.parents.get(site.node), ast.Attribute)
     if not name.startswith(HOME) or inner or name in (*ASKS, *ELSEWHERE):
         return
-    reported = " or ".join(target.title for target in cards(site.options))
+    titles = " or ".join(target.title for target in cards(site.options))
     site.advice(
-        f"{name} configures NVIDIA's libraries: no counterpart is known on the {reported}",
-        zh=f"{name} 针对 NVIDIA 的库:在 {reported.replace(' or ', '、')} 上作用未知",
+        f"{name} configures NVIDIA's libraries: no counterpart is known on the {titles}",
+        zh=f"{name} 针对 NVIDIA 的库:在 {titles.replace(' or ', '、')} 上没有已知的对应设置",
     )

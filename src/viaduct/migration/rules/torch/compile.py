@@ -1,4 +1,4 @@
-"""Point out torch.compile.
+"""Advise on torch.compile.
 
 On the NPU it works with a backend made for it: `npugraphs` from torch 2.6 on, or `torchair.get_npu_backend()`. Where
 the card's build of torch has no such backend, code that is not compiled gives the same results.
@@ -32,7 +32,7 @@ def report(site: Site) -> None:
 
 
 def is_chosen(site: Site, backend: ast.expr) -> bool:
-    """An object that somebody has made or imported for it; an option of the script may still say inductor."""
+    """Return True for "npugraphs", a call, a lambda or an imported object; an option of the script may say inductor."""
     made = site.values.origin(backend)
     if isinstance(made, ast.Constant):
         return made.value == "npugraphs"

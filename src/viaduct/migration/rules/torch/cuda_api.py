@@ -8,12 +8,12 @@
     +stream = torch.npu.Stream()
 
 torch_npu and torch_mlu give torch a module of their own with the names of torch.cuda: devices, streams, events, memory,
-random numbers, the old tensor types. Which of them exist was read from the plug-ins; what they do not have is left as
-written and named by `cuda_unknown`.
+random numbers, the old tensor types. Which of them exist was read from the plug-ins' sources; a name that they do not
+have is left as written and reported by `cuda_unknown`.
 
-With `--to any` the helper hands every name on: to torch.cuda, torch.npu or torch.mlu, and without a card to what lets a
-script go on. Changed are the names that all three cards have; what is CUDA's alone stays as written and is named. A
-branch that asks `is_available()` keeps its shape. A type that is only compared, as in
+With `--to any` the helper passes every name on to torch.cuda, torch.npu or torch.mlu, and without a card to a
+substitute that lets a script go on. The names that all three cards have are changed; a name that CUDA alone has stays
+as written and is reported. A branch that asks `is_available()` keeps its form. A type that is only compared, as in
 `isinstance(x, torch.cuda.FloatTensor)`, becomes `accelerator.types.FloatTensor`, which no tensor of the CPU has:
 
      import torch
@@ -44,14 +44,14 @@ rule = Rule(
     after=("rng_state", "amp"),
 )
 
-OTHERWISE = {"device": "device_index"}  # accelerator.device() is a device; torch.accelerator calls the block so too
+HELPER_NAMES = {"device": "device_index"}  # accelerator.device() is a device; torch.accelerator calls the block so too
 REPORTED = {"get_device_capability", "DoubleTensor", "DoubleStorage"}  # by rules of their own
 MODULES = ("memory", "random", "streams")
 
 
 @rule.node(ast.Attribute, words=("cuda",))
 def rename_assigned(site: Site) -> None:
-    """`torch.cuda.is_available = lambda: False`, as tests do."""
+    """Rename a name of torch.cuda that is assigned: `torch.cuda.is_available = lambda: False`, as tests do."""
     written = not site.target.is_any and not isinstance(site.node.ctx, ast.Load)
     name = site.qualified(site.node) if written else None
     if name is not None and name.startswith("torch.cuda."):
@@ -92,12 +92,12 @@ def ask_helper(site: Site, node: ast.expr) -> None:
     if first.endswith(("Tensor", "Storage")) and first in BOTH and is_compared(site, node):
         replace_by_helper(site, node, f"types.{name}")
     elif first in BOTH:
-        replace_by_helper(site, node, OTHERWISE.get(first, first) + name[len(first) :])
+        replace_by_helper(site, node, HELPER_NAMES.get(first, first) + name[len(first) :])
     elif site.name not in OWN and name != "amp" and first not in REPORTED:
-        leave_to_cuda(site, name)
+        report_cuda_only(site, name)
 
 
-def leave_to_cuda(site: Site, name: str) -> None:
+def report_cuda_only(site: Site, name: str) -> None:
     """Report a name that only CUDA is known to have."""
     if name == "OutOfMemoryError":
         site.advice(
@@ -121,8 +121,8 @@ def guarded_by_name(site: Site) -> bool:
 
 
 @rule.reference("torch.cuda")
-def handed_around(site: Site) -> None:
-    """The module itself as a value; an alias of it is seen through, and needs no change."""
+def report_module_value(site: Site) -> None:
+    """Report torch.cuda itself as a value, except where it gets another name: that is followed."""
     parent = site.source.parents.get(site.node)
     if not site.target.is_any:
         return

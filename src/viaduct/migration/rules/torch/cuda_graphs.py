@@ -1,8 +1,8 @@
-"""Point out captured CUDA graphs.
+"""Report captured CUDA graphs.
 
 On the MLU the names move with all others: CUDAGraph becomes MLUGraph, `torch.cuda.graph` becomes `torch.mlu.graph`. New
 releases of torch_npu have `torch.npu.NPUGraph` and `torch.npu.graph`; since older ones have not, nothing is changed for
-the NPU, and needs manual review. What may be captured differs from card to card in any case.
+the NPU, and each use needs manual review. What may be captured differs from card to card in any case.
 """
 
 from __future__ import annotations

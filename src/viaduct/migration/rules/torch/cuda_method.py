@@ -10,7 +10,8 @@
 
 The plug-ins give every tensor, storage and module a method of the device's name, with the arguments of `.cuda`; numbers
 of devices stay. A class of the project that has its own `cuda` keeps it, and so do the calls of it; where both could be
-meant, it needs manual review. Attributes that are no calls (`args.cuda`) are nobody's business.
+meant, it needs manual review. Attributes that are not called stay (`args.cuda`), except a tensor's or module's bound
+method (`move = x.cuda`).
 
 With `--to any` the call becomes `.to`, which without a card leaves everything where it is:
 
@@ -86,14 +87,14 @@ def move_unbound(site: Site) -> None:
 
 
 @rule.node(ast.Attribute, words=(".cuda",))
-def move_later(site: Site) -> None:
-    """`move = x.cuda`, which is called elsewhere."""
+def rename_bound_method(site: Site) -> None:
+    """Rename a bound method that is called elsewhere: `move = x.cuda`."""
     if site.node.attr == "cuda" and not site.target.is_any and is_bound_move(site):
         rename(site, site.node)
 
 
 @rule.node(ast.Call, words=("getattr", "hasattr", "methodcaller"))
-def asked_by_name(site: Site) -> None:
+def report_method_name(site: Site) -> None:
     """Report a lookup of the method by its name."""
     if names_the_method(site):
         english, chinese = site.target.select(
@@ -111,13 +112,13 @@ def asked_by_name(site: Site) -> None:
 
 
 @rule.node(ast.Call, words=("getattr",))
-def module_by_name(site: Site) -> None:
+def report_module_name(site: Site) -> None:
     """Report a lookup of the module by its name."""
     if names_the_module(site):
         english, chinese = site.target.select(
             (
                 "torch.cuda is looked up by its name: write '{device}', or look up torch.{device}",
-                "此处按名称查找 torch.cuda:请改为 '{device}'",
+                "此处按名称查找 torch.cuda:请改为 '{device}',或查找 torch.{device}",
             ),
             (
                 "torch.cuda is looked up by its name: take the helper's accelerator, which has its names",
@@ -202,9 +203,7 @@ def give_device(site: Site) -> None:
 
 
 def keyword_for_storage(site: Site) -> str:
-    """Return `device=` in `map_location=lambda storage, _: storage.cuda(1)`: a storage takes the device by
-    name alone.
-    """
+    """Return `device=` in `map_location=lambda storage, _: storage.cuda(1)`: a storage takes it as a keyword only."""
     held = next((node for node in site.source.ancestors(site.node) if isinstance(node, ast.Lambda)), None)
     around = site.source.parents.get(held) if held is not None else None
     mapped = isinstance(around, ast.keyword) and around.arg == "map_location"
@@ -213,7 +212,7 @@ def keyword_for_storage(site: Site) -> str:
 
 
 def number_of(site: Site, device: ast.expr) -> str:
-    """`.cuda(None)` and `.cuda("cuda:1")` say what the helper is told by nothing and by 1."""
+    """Return the number for the helper: none for `.cuda(None)`, 1 for `.cuda("cuda:1")`, else the value's own text."""
     if is_none(device):
         return ""
     index = device_number(site, device) if head(device) is not None else None

@@ -1,7 +1,7 @@
-"""Name what is asked of torch.cuda and is not known to exist on the card.
+"""Report names of torch.cuda that are not known to exist on the card.
 
-Nothing is promised that was not read in the plug-in's sources: such a name stays as written and needs manual review.
-Where the nearest thing is known, the finding says what it is.
+A name that was not found in the plug-in's sources stays as written and needs manual review. Where the nearest
+counterpart is known, the finding says what it is.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ HINTS = {
 
 @rule.call("torch.cuda.*")
 @rule.reference("torch.cuda.*")
-def unknown(site: Site) -> None:
+def report_unknown(site: Site) -> None:
     """Report a name of torch.cuda that the card is not known to have."""
     name = site.name[len("torch.cuda.") :]
     if name == "OutOfMemoryError" and site.options.to == "npu":
-        stays(site)
+        advise_memory_error(site)
     elif counterpart(name, card(site.options)) is None and name.partition(".")[0] not in ELSEWHERE:
-        report(site, name)
+        report_name(site, name)
 
 
 @rule.call("torch.npu.*", "torch.mlu.*")
@@ -52,10 +52,10 @@ def report_moved(site: Site) -> None:
     name = site.name[len(target.root) + 1 :]
     first = name.partition(".")[0]
     if site.name.startswith(f"{target.root}.") and first in CUDA - ELSEWHERE and counterpart(name, target) is None:
-        report(site, name)
+        report_name(site, name)
 
 
-def stays(site: Site) -> None:
+def advise_memory_error(site: Site) -> None:
     """torch_npu raises torch's own class, and torch.cuda has it in builds without CUDA as well."""
     site.advice(
         "torch.cuda.OutOfMemoryError may stay: the NPU raises the same class (torch.OutOfMemoryError since torch 2.5)",
@@ -63,7 +63,7 @@ def stays(site: Site) -> None:
     )
 
 
-def report(site: Site, name: str) -> None:
+def report_name(site: Site, name: str) -> None:
     """Report the name with a hint at what it was for."""
     target = card(site.options)
     hint, hint_zh = HINTS.get(name.partition(".")[0], ("see whether it is needed", "请确认是否需要"))

@@ -1,4 +1,4 @@
-"""Say of every DataParallel that the accelerator has none, or take it off with `--data-parallel unwrap`.
+"""Report DataParallel, which the accelerator does not have, or remove it with `--data-parallel unwrap`.
 
      import torch
      model = torch.nn.Linear(2, 2)
@@ -8,7 +8,7 @@
     +torch.save(model.state_dict(), "model.pt")
 
 DataParallel is one process that drives all cards; the accelerators' plug-ins do not support it. On one card the model
-does without. For several, `--data-parallel ddp` makes it DistributedDataParallel where the script's shape allows it.
+does without. For several, `--data-parallel ddp` makes it DistributedDataParallel where the script allows that.
 With `--to any` it stays, so that a run on CUDA does what it did, and is reported.
 """
 
@@ -108,7 +108,8 @@ def report(site: Site) -> None:
         f"DistributedDataParallel({name}, device_ids=[LOCAL_RANK]), a DistributedSampler with set_epoch in the "
         f"training loader, saving on rank 0, destroy_process_group() at the end",
         zh=f"{chosen.title} 不支持 DataParallel。单卡:直接使用 {name}(--data-parallel unwrap)。"
-        f'多卡:用 torchrun 每卡一个进程(--data-parallel ddp 可自动改写):init_process_group("{chosen.backend}")、'
+        "多卡:用 torchrun 每卡一个进程(--data-parallel ddp 可在条件允许时自动改写):"
+        f'init_process_group("{chosen.backend}")、'
         f"torch.{chosen.device}.set_device(LOCAL_RANK)、DistributedDataParallel({name}, device_ids=[LOCAL_RANK])、"
         f"训练数据使用 DistributedSampler 并调用 set_epoch、仅 rank 0 保存、最后 destroy_process_group()",
         risk="high",
@@ -131,15 +132,15 @@ def unwrap(site: Site, model: ast.expr) -> None:
     if ("unwrapped",) not in site.work.seen:
         site.work.seen[("unwrapped",)] = None
         reach_directly(site)
-        name_checkpoints(site)
+        report_checkpoints(site)
 
 
 def reach_directly(site: Site) -> None:
-    """`model.module` is the model itself; one that asks first finds no wrapper and is right as it is."""
-    for node, own in wrapped.through(site):
+    """Remove `.module` of unwrapped models; one under a test for the wrapper is right as it is."""
+    for node, is_unwrapped in wrapped.module_accesses(site):
         if wrapped.is_guarded(site, node) or site.source.in_f_string(node):
             continue
-        if own:
+        if is_unwrapped:
             site.edit.delete(site.source.span(node.value)[1], site.source.span(node)[1])
             site.changed("nothing is wrapped: .module is removed", zh="不再有包装:去掉 .module", node=node)
         else:
@@ -150,12 +151,12 @@ def reach_directly(site: Site) -> None:
             )
 
 
-def name_checkpoints(site: Site) -> None:
-    """Files from before have `module.` before every key; those that are saved from now on have not."""
+def report_checkpoints(site: Site) -> None:
+    """Report code that deals with checkpoints of the wrapped model, whose keys begin with `module.`."""
     saved = {ast.unparse(call.args[1]) for call in site.work.index.calls.get("torch.save", []) if len(call.args) > 1}
     for call in site.work.index.methods.get("load_state_dict", []):
         if isinstance(call.func, ast.Attribute) and not NO_MODEL.search(site.text(call.func.value)):
-            name_loading(site, call, saved)
+            report_loading(site, call, saved)
     for node in site.source.of_kind(ast.Subscript):
         if isinstance(node, ast.Subscript) and cuts_module(site, node):
             site.manual(
@@ -168,7 +169,7 @@ def name_checkpoints(site: Site) -> None:
             )
 
 
-def name_loading(site: Site, call: ast.Call, saved: set[str]) -> None:
+def report_loading(site: Site, call: ast.Call, saved: set[str]) -> None:
     """Report a loaded checkpoint whose keys may begin with `module.`."""
     given = site.values.origin(call.args[0]) if call.args else None
     if isinstance(given, ast.Call) and getattr(given.func, "attr", "") == "state_dict":

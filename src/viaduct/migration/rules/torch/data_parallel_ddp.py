@@ -30,10 +30,10 @@
          main(range(8))
     +    dist.destroy_process_group()
 
-The batch of all cards together stays what it was, so the learning rate fits; each rank has its share of the samples, in
-a new order every epoch; rank 0 saves. Every step is done, or none: a script whose shape does not allow one of them is
-left as it is, and the finding names the condition that failed. Evaluation is done by every rank on all its data, and
-every rank prints.
+The batch of all cards together stays the same where the number of ranks divides it, so the learning rate fits; each
+rank has its share of the samples, and a shuffled loader a new order every epoch; rank 0 saves. All of these edits are
+made, or none: a script that does not allow one of them is left as it is, and the finding names the condition that
+failed. Every rank evaluates all data, and every rank prints.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ import re
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._entry import main_guard
 from viaduct.migration.rules.torch import _wrapped as wrapped
-from viaduct.migration.rules.torch._ddp_conditions import Refused, Shape, ranks, shape_of
+from viaduct.migration.rules.torch._ddp_conditions import Plan, Refused, count_cards, plan_edits
 from viaduct.migration.rules.torch._ddp_edits import Writer
 from viaduct.migration.targets import card
 
@@ -70,25 +70,26 @@ def distribute(site: Site) -> None:
     if not calls:
         return
     try:
-        shape = shape_of(site)
-        writer = Writer(site, shape)
+        plan = plan_edits(site)
+        writer = Writer(site, plan)
         writer.check()
     except Refused as refused:
         refuse(site, refused, calls[0])
         return
     writer.write()
     report_ddp(site, calls)
-    name_files(site, shape)
+    report_shared_files(site, plan)
 
 
 def refuse(site: Site, refused: Refused, call: ast.Call) -> None:
     """Report the condition that failed, with what to do by hand."""
     line = getattr(refused.node, "lineno", 0)
     at = f" (line {site.work.lines[line - 1]})" if line else ""
+    at_zh = f"(第 {site.work.lines[line - 1]} 行)" if line else ""
     english, chinese = recipe(site) if refused.recipe else ("", "")
     site.manual(
         f"DataParallel is left: {refused.message}{at}{english}",
-        zh=f"保留 DataParallel:{refused.zh}{chinese}",
+        zh=f"保留 DataParallel:{refused.zh}{at_zh}{chinese}",
         risk="high" if refused.recipe else "medium",
         node=call,
     )
@@ -111,16 +112,16 @@ def recipe(site: Site) -> tuple[str, str]:
 
 def report_ddp(site: Site, calls: list[ast.Call]) -> None:
     """Say how to start the rewritten script."""
-    count = ranks(calls[0])
+    count = count_cards(calls[0])
     line = f"torchrun --nproc_per_node={count or 'N'} {site.work.path}"
-    number = "" if count else ", N being the number of cards"
+    number, number_zh = ("", "") if count else (", N being the number of cards", ",N 为加速卡数量")
     for call in calls:
         site.changed(
             f"one process a card instead of DataParallel: start it with `{line}`{number}. The batch of all cards "
             "together is what it was if it divides by the number of ranks, and must not be smaller than that; every "
             "rank evaluates all data and prints what it sees",
-            zh=f"由 DataParallel 改为每卡一个进程:用 `{line}` 启动。batch_size 须能被 rank 数整除(且不小于 rank 数),"
-            "此时全局 batch 不变;每个 rank 都评估全部数据并打印",
+            zh=f"由 DataParallel 改为每卡一个进程:用 `{line}` 启动{number_zh}。"
+            "batch_size 须能被 rank 数整除(且不小于 rank 数),此时全局 batch 不变;每个 rank 都评估全部数据并打印",
             risk="medium",
             node=call,
         )
@@ -158,9 +159,9 @@ def advise(site: Site, calls: list[ast.Call]) -> None:
         )
 
 
-def name_files(site: Site, shape: Shape) -> None:
+def report_shared_files(site: Site, plan: Plan) -> None:
     """Report files that every rank writes or clears away: saving is rank 0's, this is not."""
-    done = {node for held in (*shape.saves, *shape.savers) for node in ast.walk(held)}
+    done = {node for held in (*plan.saves, *plan.savers) for node in ast.walk(held)}
     for call in site.source.of_kind(ast.Call):
         if isinstance(call, ast.Call) and call not in done and writes(site, call):
             text = site.text(call)
@@ -185,7 +186,7 @@ def writes(site: Site, call: ast.Call) -> bool:
 
 
 def condition(site: Site, call: ast.Call) -> ast.expr | None:
-    """Under which the model is wrapped, if it is about something else than the cards that there are."""
+    """Return the condition under which the model is wrapped, if it is not about the available cards."""
     function = site.source.function(call)
     for parent in site.source.ancestors(call):
         if parent is function:

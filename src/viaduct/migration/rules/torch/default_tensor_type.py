@@ -1,4 +1,4 @@
-"""Point out a default tensor type of CUDA's.
+"""Report a default tensor type of CUDA's.
 
 `torch.set_default_tensor_type` does not take the NPU's types (its vendor's table says so), and nothing promises the
 MLU's, so the line stays as it is. What it was for takes two calls today: `torch.set_default_dtype` and
@@ -30,7 +30,7 @@ def report(site: Site) -> None:
         dtype = DTYPES.get(texts[0].rpartition(".")[2].removesuffix("Tensor"), "float32")
         recipe = f'torch.set_default_dtype(torch.{dtype}) and torch.set_default_device("{target.device}")'
         site.manual(
-            f"{DEFAULT_TENSOR_TYPE[target.name][0]}: say {recipe}, and see what the data loader makes",
+            f"{DEFAULT_TENSOR_TYPE[target.name][0]}: write {recipe}, and check what the data loader makes",
             zh=f"{DEFAULT_TENSOR_TYPE[target.name][1]}:请改用 {recipe.replace(' and ', ' 与 ')},并检查数据加载部分",
             risk="high",
         )

@@ -8,7 +8,7 @@
     +parser.add_argument("--device", default="npu", choices=["cpu", "npu"], help="cuda or cpu")
 
 Default, const, choices and possible values of options that are called device, or whose value is used as one; of
-argparse, click, typer and absl. Help texts stay as they are. Choices that hold the accelerator already stay too.
+argparse, click and absl. Help texts stay as they are. Choices that hold the accelerator already stay too.
 """
 
 from __future__ import annotations

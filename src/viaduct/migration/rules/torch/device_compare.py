@@ -7,7 +7,8 @@
     +    return x.device.type == "npu"
 
 Equal and unequal, `in`, `startswith` and its like, and `match`, where the other side is a device, its type or its text.
-A lookup table by the type of a device is told of by `device_key`.
+A comparison whose other side is not seen to be a device is reported. A lookup table by the type of a device is reported
+by `device_key`.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def compare_sides(site: Site, devices: Devices, node: ast.Compare) -> None:
 
 
 def ask_for_both(site: Site, node: ast.Compare, device: ast.expr) -> bool:
-    """`device.type == "cuda"` in a file that serves both cards asks for either; False where it is asked otherwise."""
+    """Let `device.type == "cuda"`, in a file that serves both cards, ask for either; False where that is wrong."""
     if len(node.ops) != 1 or not isinstance(node.ops[0], ast.Eq | ast.NotEq) or site.source.in_f_string(node):
         return False
     if site.work.is_served(node) or not (isinstance(device, ast.Attribute) and device.attr == "type"):

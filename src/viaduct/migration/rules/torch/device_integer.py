@@ -7,7 +7,7 @@
          x = torch.zeros(3, device=0)
 
 A number means CUDA in stock PyTorch, and the plug-in's card once torch_npu or torch_mlu is imported: `.to(0)`,
-`device=rank` and `torch.device(args.gpu)` stay as they are, and nothing but that import is asked for. A number is a
+`device=rank` and `torch.device(args.gpu)` stay as they are, and only the import is added. A number is a
 literal, an int(), a rank of torch.distributed, an option of type int, the worker's number of mp.spawn, a name that is
 only ever one of these, and by habit `local_rank`, `rank`, `gpu`, `gpu_id`.
 """

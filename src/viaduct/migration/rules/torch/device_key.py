@@ -1,4 +1,4 @@
-"""Point out tables that are looked up by the kind of a device.
+"""Report tables that are looked up by the type of a device.
 
      import torch
      BACKENDS = {"cuda": "nccl", "cpu": "gloo"}
@@ -6,8 +6,8 @@
          return BACKENDS[device.type]
 
 Keys of dictionaries are a script's own and stay. Where such a table is asked with a device's type, the accelerator's
-type is not among its keys: a KeyError, or with `get` a default that nobody meant. What belongs under the new key only
-a person knows.
+type is not among its keys: a KeyError, or with `get` a default that was not meant. A rule cannot know what belongs
+under the new key, so each needs manual review.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Name texts that look like a CUDA device and that no other rule has explained.
+"""Report texts that look like a CUDA device and that no other rule has dealt with.
 
      import torch
      KINDS = ("cuda", "cpu")
      names = "cuda:0,cuda:1".split(",")
 
 Whether such a text becomes a device is not seen: it is left as it is. Keys, words that are printed or compared, and
-what belongs to other libraries are not named.
+texts for other libraries are not reported.
 """
 
 from __future__ import annotations
@@ -79,6 +79,6 @@ def within(node: ast.AST, held: ast.AST) -> bool:
 
 
 def is_named(site: Site) -> bool:
-    """A finding of another rule stands on this line, or one of this rule."""
+    """Return True if a finding other than advice stands on this line already."""
     line = site.work.lines[site.node.lineno - 1]
     return any(finding.line == line and finding.status != "advice" for finding in site.work.findings)

@@ -9,8 +9,8 @@
 
 A string is a device where PyTorch takes one (`.to`, `device=`, `torch.device`, `map_location=` …) or gets there
 through names, parameters, defaults, attributes and dictionaries; and where it is given to something called device.
-Messages, help texts, paths, keys of dictionaries and names of kernels stay. What looks like a device but is not seen to
-be used as one is left, and named.
+Messages, help texts, paths, keys of dictionaries and names of kernels stay. A text that looks like a device but is not
+seen to be used as one is left and reported.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import ast
 from viaduct.migration.predicates import imports_torch
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._device_texts import is_exact, rename
-from viaduct.migration.rules.torch._devices import find_devices, name_the_rest
+from viaduct.migration.rules.torch._devices import find_devices, report_possible_device
 from viaduct.migration.rules.torch._options import is_default_of_option
 from viaduct.migration.targets import card
 
@@ -45,4 +45,4 @@ def name_devices(site: Site) -> None:
             site.changed(f"the device is {device}", zh=f"设备改为 {device}", node=literal)
     for node in site.source.of_kind(ast.Constant):
         if isinstance(node, ast.Constant) and is_exact(node) and node not in devices.found:
-            name_the_rest(site, node, device, devices)
+            report_possible_device(site, node, device, devices)

@@ -1,8 +1,8 @@
-"""Point out double precision on the card.
+"""Report double precision on the card.
 
 float64 is unsupported on the NPU or nearly so, and few operators of the MLU have it. The vendors' run-time patches put
-single precision in its place without a word; here a person decides: float32 on the card, or float64 on the CPU, as for
-metrics that are summed up over an epoch.
+single precision in its place silently. This rule changes nothing and needs manual review: float32 on the card, or
+float64 on the CPU, as for metrics that are summed up over an epoch.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ OTHER_NUMBERS = {"float", "half", "bfloat16", "int", "long", "short", "char", "b
 
 @rule.call(*TYPES)
 @rule.reference(*TYPES)
-def old_types(site: Site) -> None:
+def report_old_type(site: Site) -> None:
     """Report the old tensor types of double precision."""
     report(site, "high")
 
 
 @rule.call("torch.set_default_dtype")
-def default(site: Site) -> None:
+def report_default(site: Site) -> None:
     """Report double precision as the default dtype."""
     dtype = site.argument("d", 0)
     if dtype is not None and site.qualified(dtype) in DOUBLE:
@@ -37,7 +37,7 @@ def default(site: Site) -> None:
 
 
 @rule.call("torch.*")
-def made_on_the_card(site: Site) -> None:
+def report_made(site: Site) -> None:
     """`torch.zeros(3, dtype=torch.float64, device=device)`."""
     dtype, device = site.argument("dtype"), site.argument("device")
     if dtype is not None and device is not None and site.qualified(dtype) in DOUBLE and not is_cpu(device):
@@ -45,12 +45,12 @@ def made_on_the_card(site: Site) -> None:
 
 
 @rule.method("to", "type", "double", *CARDS)
-def moved_or_cast(site: Site) -> None:
+def report_method(site: Site) -> None:
     """Report a move or a cast to double precision."""
     if is_move(site.node):
         report_moved(site)
     elif casts_to_double(site, site.node) and not is_moved_next(site):
-        cast(site)
+        report_cast(site)
 
 
 def report_moved(site: Site) -> None:
@@ -59,7 +59,7 @@ def report_moved(site: Site) -> None:
         report(site, "medium")
 
 
-def cast(site: Site) -> None:
+def report_cast(site: Site) -> None:
     """`x.cuda().double()`, `x.to(torch.float64)`; silent where x is on the CPU."""
     location = place_of(site, site.node.func.value)
     if location == "card":
@@ -101,7 +101,7 @@ def is_moved_next(site: Site) -> bool:
 
 
 def report_doubtful(site: Site) -> None:
-    """A parameter, as a rule: nobody can see where it comes from."""
+    """Report a cast of a tensor, mostly a parameter, of which it is not seen where it is."""
     titles = " or ".join(target.title for target in cards(site.options))
     site.manual(
         f"double precision: if this is on the {titles}, where it is unsupported or very limited, use float32, or move "

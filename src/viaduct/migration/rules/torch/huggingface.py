@@ -1,10 +1,10 @@
-"""Name options of transformers, diffusers and peft that choose a package for NVIDIA cards.
+"""Report options of Hugging Face's libraries that choose a package for NVIDIA cards.
 
     from transformers import TrainingArguments
     settings = TrainingArguments("out", tf32=True, optim="adamw_bnb_8bit")
 
-The libraries know both cards and find them by themselves. What an option names by a text or a flag is loaded when the
-script runs: no import shows it.
+The libraries (transformers, diffusers, peft, trl, accelerate) know both cards and find them by themselves. A package
+that an option names by a text or a flag is loaded when the script runs: no import shows it.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ def name_option(site: Site) -> None:
 
 
 def package_of(site: Site, keyword: ast.keyword) -> str:
-    """Return what an option loads or turns on that is NVIDIA's; transformers has an attention of its own for
-    the NPU.
+    """Return the package or format of NVIDIA's that an option turns on; "" if there is none.
+
+    transformers has a flash attention of its own for the NPU.
     """
     value = keyword.value.value if isinstance(keyword.value, ast.Constant) else None
     if keyword.arg in FLAGS:
@@ -55,8 +56,8 @@ def report_option(site: Site, package: str, node: ast.AST | None = None) -> None
     names = " and ".join(card.title for card in cards(site.options))
     what = site.text(node) if node is not None else site.text(site.node.func)
     site.manual(
-        f"`{what}` chooses {package}, which is for NVIDIA cards: leave it out on the {names}, or take what it has "
-        "instead",
+        f"`{what}` chooses {package}, which is for NVIDIA cards: leave it out on the {names}, or use its "
+        "counterpart there",
         zh=f"`{what}` 选用仅支持 NVIDIA 设备的 {package}:在 {names} 上请去掉,或改用其对应实现",
         risk="high",
         node=node,

@@ -30,7 +30,7 @@ def move_names(site: Site) -> None:
         return
     if site.node.names[0].name == "*":
         if module != "torch":
-            left_to_a_person(site)
+            report_star_import(site)
         return
     for old, new in imports.move(site, lambda name: home(site, name)):
         site.changed(f"{old} is imported as {new}", zh=f"{old} 改为从 {new} 导入")
@@ -45,7 +45,7 @@ def move_modules(site: Site) -> None:
             site.edit.node(alias, f"{new} as {alias.asname}")
             site.changed(f"{alias.name} is imported as {new}", zh=f"{alias.name} 改为从 {new} 导入")
         elif new:
-            only_torch(site, alias)
+            reduce_to_torch(site, alias)
 
 
 def home(site: Site, name: str) -> str | None:
@@ -57,7 +57,7 @@ def home(site: Site, name: str) -> str | None:
     return f"{package}.{known}" if known else None
 
 
-def only_torch(site: Site, alias: ast.alias) -> None:
+def reduce_to_torch(site: Site, alias: ast.alias) -> None:
     """`import torch.cuda` binds torch, and torch is all that the rest of the file will need."""
     statement = site.node
     bound = site.work.names.lookup("torch", site.work.names.scope_of(statement)) or []
@@ -70,7 +70,7 @@ def only_torch(site: Site, alias: ast.alias) -> None:
     site.changed(f"nothing is left to import from {alias.name}", zh=f"不再需要导入 {alias.name}")
 
 
-def left_to_a_person(site: Site) -> None:
+def report_star_import(site: Site) -> None:
     """Report a star import, whose names are not known."""
     title, package = card(site.options).title, card(site.options).package
     site.manual(

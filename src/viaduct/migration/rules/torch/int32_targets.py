@@ -66,7 +66,7 @@ def target_of(site: Site) -> ast.Name | None:
 
 
 def within(site: Site, target: ast.Name) -> Iterator[ast.AST]:
-    """Yield what stands in the same function."""
+    """Yield the nodes of the function around the target, or of the file."""
     home = site.source.function(target)
     return ast.walk(home if home is not None else site.source.tree)
 
@@ -83,7 +83,7 @@ def find_moves(site: Site, target: ast.Name) -> Iterator[ast.Call]:
 
 
 def is_cast(site: Site, call: ast.Call) -> bool:
-    """Return True for a call that casts to int32."""
+    """Return True for a call with a name of torch as argument, such as a dtype: it is a cast already."""
     values = [*call.args, *(keyword.value for keyword in call.keywords if keyword.arg == "dtype")]
     return any((site.qualified(value) or "").startswith("torch.") for value in values)
 

@@ -7,7 +7,7 @@
     +    return x.is_npu
 
 Both plug-ins give tensors and storages such a property. A field of that name that the project itself defines or assigns
-(`self.is_cuda = …`, `args.is_cuda` of an option) is somebody's own and stays; where both could be meant, the place is
+(`self.is_cuda = …`, `args.is_cuda` of an option) stays; where both could be meant, the place is
 listed as unresolved.
 """
 

@@ -1,10 +1,10 @@
-"""Name CUDA kernels that the project builds itself, and how the accelerator builds its own.
+"""Report CUDA kernels that the project builds itself.
 
 CUDAExtension and cpp_extension's load and load_inline call nvcc. A kernel cannot be carried over by its text: on the
 NPU it is written anew in Ascend C, on the MLU in BANG C, or replaced by operators of PyTorch. Sources of the project
 that end in .cu or .cuh are listed as well (`migration/manifests.py`). A compiled module that is imported (`import
-correlation_cuda`) is named too, unless the script goes on without it. An extension of C++ alone is built again as it
-is.
+correlation_cuda`) is reported too, unless it stands in a `try` with a handler. An extension of C++ alone is advised to
+be built again on the target.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ COMPILED = re.compile(r"(?:^|\.)\w+_cuda(?:_ext|_lib|_kernels?|_binding)?$")
 
 
 @rule.call(f"{HOME}.CUDAExtension")
-def extension(site: Site) -> None:
+def report_extension(site: Site) -> None:
     """Report an extension that is compiled for CUDA."""
     report_kernel(site, "CUDAExtension")
 
 
 @rule.call(f"{HOME}.load", f"{HOME}.load_inline")
-def built_at_run_time(site: Site) -> None:
+def report_loaded(site: Site) -> None:
     """Report kernels that are compiled when the script runs."""
     inline = site.keyword("cuda_sources")
     sources = cuda_sources(site.node)
     if inline is not None or sources or site.keyword("with_cuda") is not None:
         report_kernel(site, ", ".join(sources) or f"{site.name.rpartition('.')[2]}(cuda_sources=…)")
     else:
-        built_again(site)
+        advise_rebuild(site)
 
 
 @rule.call(f"{HOME}.CppExtension")
-def plain_extension(site: Site) -> None:
+def advise_extension(site: Site) -> None:
     """Report an extension of C++ alone."""
-    built_again(site)
+    advise_rebuild(site)
 
 
 @rule.node(ast.Import, ast.ImportFrom, words=("_cuda",))
-def compiled_module(site: Site) -> None:
+def report_compiled(site: Site) -> None:
     """`import correlation_cuda`, of which the project has no source in Python."""
     modules = imported_modules(site.node)
     named = [name for name in modules if COMPILED.search(name) and not is_own_module(site, name)]
@@ -74,7 +74,7 @@ def report_kernel(site: Site, what: str) -> None:
     site.manual(f"{what} is compiled for CUDA: {english}", zh=f"{what} 为 CUDA 编译:{chinese}", risk="high")
 
 
-def built_again(site: Site) -> None:
+def advise_rebuild(site: Site) -> None:
     """Advise to build a C++ extension again on the target."""
     site.advice(
         "an extension in C++ only: build it again on the target; it works there if it calls PyTorch's operators only",

@@ -1,4 +1,4 @@
-"""Name commands that ask or start NVIDIA's cards.
+"""Advise on commands that query NVIDIA's cards.
 
     import subprocess
     import torch
@@ -51,7 +51,7 @@ def on_monitor(to: str) -> tuple[str, str]:
     """Return what to say of nvidia-smi on a target."""
     if to in MONITORS:
         like = MONITORS[to]
-        return f"{MONITOR} knows NVIDIA's cards only; here it is `{like}`, with another output", (
+        return f"{MONITOR} knows NVIDIA's cards only; use `{like}` here, which has another output", (
             f"{MONITOR} 只认识 NVIDIA 设备;此处请用 `{like}`,其输出格式不同"
         )
     likes = " and ".join(f"`{like}`" for like in MONITORS.values())

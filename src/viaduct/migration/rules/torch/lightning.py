@@ -1,11 +1,11 @@
-"""Name trainers of Lightning, which knows no accelerator of these vendors.
+"""Report trainers of Lightning, which has no accelerator of these vendors.
 
     import pytorch_lightning as pl
     trainer = pl.Trainer(accelerator="gpu", devices=8, strategy="ddp")
 
 Lightning chooses the device itself: `gpu` and `gpus=` mean CUDA, and `auto`, also by default, finds the CPU where there
-is no CUDA, so that a script would train there without a word. A trainer for the CPU or a TPU needs nothing, and neither
-does one that is given an accelerator of the card.
+is no CUDA, so that a script would silently train there. A trainer that names another accelerator (the CPU, a TPU, mps,
+hpu, ipu) needs nothing, and neither does one whose accelerator is named for the card.
 """
 
 from __future__ import annotations

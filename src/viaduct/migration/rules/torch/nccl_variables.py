@@ -1,4 +1,4 @@
-"""Name variables of the environment that speak to NCCL or CUDA alone.
+"""Report environment variables that only NCCL or CUDA reads.
 
     import os
     import torch

@@ -1,4 +1,4 @@
-"""Point out marks for NVIDIA's profiler.
+"""Report marks for NVIDIA's profiler.
 
 On the MLU `torch.cuda.nvtx` becomes `torch.mlu.cnpx` with all others, since its functions have the same names. On the
 NPU the nearest is `torch.npu.mstx`, whose ranges are started and ended by a number instead of being pushed and popped:

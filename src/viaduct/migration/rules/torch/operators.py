@@ -1,4 +1,4 @@
-"""Say what the vendor documents of operators that are missing or limited.
+"""Report operators that the vendor documents as missing or limited.
 
 For instance, the NPU's table for torch 2.6 has `grid_sample` and `scatter_reduce` as unsupported, and no `kthvalue` for
 int64. A finding names the table it comes from; where a newer release is used, that is the place to look. What works on
@@ -60,7 +60,10 @@ def report_limits(site: Site, name: str) -> None:
 
 
 def is_concerned(site: Site, limit: Limit) -> bool:
-    """A limit of one argument speaks only where it is given, and not given as False."""
+    """Return True if a limit applies: one of a keyword does where that is given, and not as False or None.
+
+    The limit of `sorted` applies to sorted=False.
+    """
     if not limit.keyword:
         return True
     given = site.keyword(limit.keyword)

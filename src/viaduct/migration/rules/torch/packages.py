@@ -1,9 +1,9 @@
-"""Name packages that speak to NVIDIA cards, and what the accelerator has in their place.
+"""Report packages for NVIDIA cards, and what the accelerator has in their place.
 
 triton, flash_attn, NVIDIA DALI, cupy, pycuda, xformers, bitsandbytes, TensorRT, pynvml and the like: what is imported,
 and what setup.py asks to install. Lists of requirements, environments and images of the project are looked through too
 (`migration/manifests.py`). Nothing is changed: another package is another package. Only what has been published is
-named as a stand-in; of the rest it is said that nothing is known.
+named as a replacement; for the others the finding says that none is known.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ WORDS = tuple(
     sorted({name.partition(".")[0] for name in by_import()} - {"cuda", "apex"} | {"import cuda", "from cuda"})
 )
 REQUIREMENT = re.compile(r"\s*([A-Za-z0-9][\w.-]*)")
-OF_TENSORFLOW = ("cupy", "cupyx", "pynvml", "nvidia")  # in a TensorFlow file another rule speaks of these
 
 
 @rule.node(ast.Import, ast.ImportFrom, words=WORDS)

@@ -1,4 +1,4 @@
-"""Name what the vendor's run-time patch cannot fix (`--mode patch`).
+"""Report code that the vendor's run-time patch cannot fix (`--mode patch`).
 
 A patch replaces functions of PyTorch. It does not see what the script does with strings of its own: comparisons with
 "cuda" or "nccl", the keys of a map_location dict, environment variables. It switches torch.jit.script off, since
@@ -36,25 +36,23 @@ WITHOUT = {  # on both, else on the one named
 
 
 @rule.node(ast.Compare, words=("cuda",))
-def comparison(site: Site) -> None:
+def report_comparison(site: Site) -> None:
     """Report a comparison with CUDA that the patch cannot change."""
     sides = [site.node.left, *site.node.comparators]
     named = any(is_cuda(element) for side in sides for element in getattr(side, "elts", [side]))
     if named and any(tells_device(site, side) for side in sides):
-        say_string(site)
+        report_string(site)
 
 
 @rule.method("startswith")
-def beginning(site: Site) -> None:
+def report_startswith(site: Site) -> None:
     """Report `startswith("cuda")` on a device."""
     if site.node.args and is_cuda(site.node.args[0]) and tells_device(site, site.node.func.value):
-        say_string(site)
+        report_string(site)
 
 
 def tells_device(site: Site, side: ast.expr) -> bool:
-    """Return True for what PyTorch says of a device: `x.device.type`, `str(device)`; not a string of the
-    script's own.
-    """
+    """Return True for an attribute `type`, as in `x.device.type`, and for `str(…)`; not for a string of the script."""
     made = site.values.origin(side)
     if isinstance(made, ast.Call) and getattr(made.func, "id", "") == "str":
         return True
@@ -67,7 +65,7 @@ def is_cuda(node: ast.AST) -> bool:
     return isinstance(text, str) and (text == "cuda" or text.startswith("cuda:"))
 
 
-def say_string(site: Site) -> None:
+def report_string(site: Site) -> None:
     """Report a device text that the patch renames."""
     device = card(site.options).device
     site.manual(
@@ -78,20 +76,20 @@ def say_string(site: Site) -> None:
 
 
 @rule.call("torch.load")
-def checkpoint(site: Site) -> None:
+def report_map_location(site: Site) -> None:
     """Report a table of places, which the patch does not see."""
     value = site.argument("map_location", 1)
     if value is not None and isinstance(site.values.origin(value), ast.Dict):
         site.manual(
-            "the keys of this map_location name CUDA devices, and the patch does not look into a dict: "
-            "map_location='cpu' serves all",
-            zh="map_location 字典的键为 CUDA 设备,补丁不会处理:请改用 map_location='cpu'",
+            "the patch does not look into a dict: if the keys of this map_location name CUDA devices, use "
+            "map_location='cpu'",
+            zh="补丁不会处理字典:若此 map_location 的键为 CUDA 设备,请改用 map_location='cpu'",
             risk="high",
         )
 
 
 @rule.node(ast.Constant, words=("CUDA_VISIBLE_DEVICES",))
-def variable(site: Site) -> None:
+def report_variable(site: Site) -> None:
     """Report the variable of visible devices, which the patch does not rename."""
     if site.node.value == "CUDA_VISIBLE_DEVICES":
         visible = card(site.options).visible
@@ -112,7 +110,7 @@ def report_scripted(site: Site) -> None:
 
 
 @rule.reference("torch.channels_last")
-def layout(site: Site) -> None:
+def report_layout(site: Site) -> None:
     if site.options.to == "npu":
         site.manual(
             "the patch does not support channels_last: use contiguous()",
@@ -122,7 +120,7 @@ def layout(site: Site) -> None:
 
 @rule.call(*WITHOUT)
 @rule.reference(*WITHOUT)
-def missing(site: Site) -> None:
+def report_missing(site: Site) -> None:
     found = next(name for name in WITHOUT if site.name == name or site.name.startswith(name.removesuffix("*")))
     if WITHOUT[found] in ("", site.options.to):
         module = card(site.options).module

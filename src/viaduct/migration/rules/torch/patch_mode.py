@@ -7,8 +7,8 @@
 
 The patch turns torch.cuda, `.cuda()` and device strings into the accelerator's while the script runs, so it has to come
 right behind torch's import, before anything else could use them. It goes into the scripts that are started: the one
-that `--entry` names, those with a main guard, else those that no other file imports. What a patch cannot reach is told
-by other rules.
+that `--entry` names; without it those with a main guard, and those that run statements and are imported by no other
+file. setup.py, conftest.py and `__init__.py` are not meant. Code that a patch cannot reach is reported by other rules.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Point out tensors that are pinned where there may be no card.
+"""Advise on tensors that are pinned where there may be no card.
 
      import torch
      batch = batch.pin_memory()
 
 A tensor's own `pin_memory()` is refused by newer torch where there is no card; outside a branch that asks for one, that
-is said. A DataLoader needs nothing: it pins for the accelerator that is there, and its argument for another device is
-deprecated.
+is mentioned. A DataLoader needs nothing: it pins for the accelerator that is there, and its argument for another device
+is deprecated.
 """
 
 from __future__ import annotations

@@ -57,7 +57,10 @@ def add_import(site: Site) -> None:
 
 
 def is_imported(site: Site, target: Card, statements: list[Import], place: ast.stmt) -> bool:
-    """At top level, or in the function that imports torch, before any use; and by its name, where that is used."""
+    """Return True if the plug-in is imported at top level, or in the function that imports torch, before any use.
+
+    False if the file uses the plug-in by its name and has not bound that.
+    """
     lines = [getattr(sign, "lineno", 1) for sign in signs(site, target) if is_with(site, sign, place)]
     used = min((line for line in lines if line > place.lineno), default=len(site.source.starts))
     before = [statement for statement in statements if is_of(statement, (target.module,)) and statement.lineno <= used]
@@ -70,7 +73,10 @@ def is_imported(site: Site, target: Card, statements: list[Import], place: ast.s
 
 
 def is_used_with(site: Site, target: Card, statement: ast.stmt) -> bool:
-    """A rule that asks for the import does not say where it is needed: then it is needed wherever torch is imported."""
+    """Return True if the card is used where the statement imports torch.
+
+    A rule that asks for the import does not say where: then it is needed wherever torch is imported.
+    """
     asked = target.module in site.work.effects
     return asked or any(is_with(site, sign, statement) for sign in signs(site, target))
 
@@ -104,11 +110,10 @@ def only_for_checkers(site: Site, statement: ast.stmt) -> bool:
 
 
 def migrated_elsewhere(site: Site, target: Card) -> bool:
-    """Nothing was changed here, and another file of the project imports the plug-in: somebody has seen to it.
+    """Return True for a file without changes that needs no import.
 
-    So has somebody where the file has branches for both cards: an import at its top would end its use with CUDA.
-
-    With --only and nothing changed, this rule was not meant.
+    Another file of the project imports the plug-in; or this file has branches for both cards, and an import at its top
+    would end its use with CUDA; or --only names other rules.
     """
     asked = target.module in site.work.effects
     if asked or any(

@@ -1,4 +1,4 @@
-"""Point out device properties that the card does not have.
+"""Report device properties that the card does not have.
 
 Every card's properties have `name` and `total_memory`. The NPU's have no `major` and `minor`; the MLU's have them, and
 they count MLU generations. Numbers of processors and the like are CUDA's way of describing a card.
@@ -42,7 +42,7 @@ def report(site: Site) -> None:
 
 
 def is_properties(site: Site, value: ast.expr) -> bool:
-    """A call of get_device_properties, or a name or field that was given one and nothing else."""
+    """Return True for a call of get_device_properties, a name that holds nothing else, or a field that gets one."""
     if isinstance(value, ast.Call):
         return site.qualified(value.func) in GETTERS
     if isinstance(value, ast.Name):

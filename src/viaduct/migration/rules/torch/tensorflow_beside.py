@@ -1,4 +1,4 @@
-"""Point out TensorFlow sessions in a PyTorch file.
+"""Advise on TensorFlow sessions in a PyTorch file.
 
      import tensorflow as tf
      import torch

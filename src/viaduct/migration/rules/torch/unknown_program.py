@@ -1,4 +1,4 @@
-"""Name CUDA code in a file of which nobody sees that it is PyTorch's.
+"""Report CUDA code in a file that is not seen to be PyTorch's.
 
 A file that imports no framework belongs to the programs that import it, and is migrated with them. Where none of the
 files that were given imports PyTorch, it is left as it is and named.

@@ -6,7 +6,7 @@
      scaler = accelerator.GradScaler()
 
 What the helper has taken over need not be imported. An import that other files may fetch from here, of an `__init__.py`
-or named in `__all__`, stays: it works on every machine.
+or whose name stands in quotes in the file (as in `__all__`), stays: it works on every machine.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ def is_spare(site: Site, alias: ast.alias) -> bool:
     name = alias.asname or alias.name
     if site.node.module == "torch" and alias.name != "cuda":
         return False
-    return alias.name != "*" and name not in used_names(site.work) and f'"{name}"' not in site.source.text
+    quoted = any(f"{quote}{name}{quote}" in site.source.text for quote in "\"'")
+    return alias.name != "*" and name not in used_names(site.work) and not quoted
 
 
 def uses_helper(site: Site) -> bool:

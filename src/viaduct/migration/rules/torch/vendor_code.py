@@ -1,4 +1,4 @@
-"""Name code for one vendor's card in a source that is to run on every machine.
+"""Report code for one vendor's card in a source that is to run on every machine.
 
     import torch
     import torch_npu

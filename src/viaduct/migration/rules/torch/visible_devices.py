@@ -6,12 +6,12 @@
     +os.environ["ASCEND_RT_VISIBLE_DEVICES"] = "0,1"
 
 Where the environment is read or set, where a child process gets one, and in commands for a shell. The NPU's variable
-takes numbers in strictly ascending order, else no device is seen: a list such as `1,0` stays and is named. A list that
-is put together at run time is carried over with a word of warning. Shell scripts of a project are treated in the same
+takes numbers in strictly ascending order, else no device is seen: a list such as `1,0` stays and is reported. A list
+that is composed at run time is carried over with an advice. Shell scripts of a project are treated in the same
 way.
 
-With `--to any` each card's own variable is set; a variable of another card disturbs nobody. Where it is only read, it
-needs manual review:
+With `--to any` each card's own variable is set; a variable of another card does no harm. Where the variable is only
+read, or set otherwise than by an assignment, the others are mentioned:
 
      from os import environ
      import torch
