@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from cluster.rank_tables import table_1
-from viaduct.cluster.drawing import draw_table, spans
+from viaduct.cluster.drawing import draw_table, format_spans
 from viaduct.cluster.ranktable import parse_table
 
 
@@ -56,5 +56,5 @@ def test_many_servers_are_a_line_each() -> None:
 
 
 def test_numbers_in_a_row_are_a_span() -> None:
-    assert spans([0, 1, 2, 3, 6]) == "0-3, 6"
-    assert spans([5]) == "5"
+    assert format_spans([0, 1, 2, 3, 6]) == "0-3, 6"
+    assert format_spans([5]) == "5"

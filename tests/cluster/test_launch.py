@@ -776,6 +776,8 @@ def test_a_secret_that_others_may_read_is_refused(tmp_path: Path) -> None:
     assert f"chmod 600 {file}" in str(caught.value)
     file.chmod(0o600)
     assert find_secret(file) == "0123456789abcdef"
+    file.write_text("密" * 1024 + "\n", encoding="utf-8")
+    assert find_secret(file) == "密" * 1024
     for text in ("", "short", "x" * 2000):
         file.write_text(text)
         with pytest.raises(BadValue, match="has 16 to 1024 printable characters"):

@@ -278,7 +278,7 @@ def test_fp32_and_mixed_precision_train_into_directories_of_their_own(tmp_path: 
     ]
 
 
-@pytest.mark.parametrize("form", [["--run", "my runs/a"], ["--run=my runs/a"]])
+@pytest.mark.parametrize("form", [["--run", "my runs/a"], ["--run=my runs/a"], ["--run=old", "--run", "my runs/a"]])
 def test_a_run_directory_of_the_command_is_kept_apart_too(tmp_path: Path, form: list[str]) -> None:
     folder = written(tmp_path / "scripts", command=["viaduct", "train", "mine.py", *form], kind="npu")
     assert echoed(tmp_path, folder / "run_1p_fp32.sh")[-2:] == ["--run", "my runs/a_fp32"]

@@ -53,7 +53,7 @@ def test_a_copy_has_everything_and_the_project_stays_as_it_was(project: Path) ->
 
 def test_a_copy_can_link_to_data_and_never_to_a_script(project: Path) -> None:
     (project / "sets" / "deep").mkdir(parents=True)
-    for number in range(writing.MANY + 1):
+    for number in range(writing.MANY_FILES + 1):
         (project / "sets" / "deep" / f"{number}.txt").write_text("x")
     (project / "data" / "few.txt").write_text("x")
     with (project / "data" / "model.ckpt").open("wb") as file:

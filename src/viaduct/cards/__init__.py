@@ -4,9 +4,9 @@
     NPU.backend                  "hccl"
     CARDS["mlu"].visible         "MLU_VISIBLE_DEVICES"
 
-`npu.py`, `mlu.py` and `cuda.py` hold the names; `torch_api.py` and `tensorflow_api.py` say which module of a vendor's
-package defines what; `operators.py`, `environment.py`, `packages.py`, `limits.py` and `advice.py` say what does not
-work, why, and what to use instead, in English and Chinese; `shell.py` has the bash that sets up a vendor's software.
+`npu.py`, `mlu.py` and `cuda.py` hold the names; `torch_api.py` and `tensorflow_api.py` hold the names that the vendors'
+packages define; `operators.py`, `environment.py`, `packages.py`, `limits.py` and `advice.py` say what does not work,
+why, or what to use instead, in English and Chinese; `shell.py` has the bash that sets up a vendor's software.
 Nothing here imports torch: migration, rehearsal, cluster and devices read it.
 """
 

@@ -1,6 +1,6 @@
 """Sentences on what each card offers in place of a feature of CUDA or NVIDIA, in English and Chinese.
 
-The key `any` is the advice for a source that serves every card.
+The keys are the cards. Some tables also have the key `any`: advice for a script that is to run on every card.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from viaduct.cards.packages import Words
 
 @dataclass(frozen=True)
 class Remark:
-    """Sentence about one card, and how much it matters if nothing is changed."""
+    """Sentence about one card, and the risk if the script is not changed."""
 
     english: str
     chinese: str
@@ -29,12 +29,12 @@ CAPABILITY = {
         "medium",
     ),
 }
-"""get_device_capability."""
+"""What torch.npu and torch.mlu return in place of torch.cuda.get_device_capability()."""
 SCRIPTING = {
     "npu": Remark("scripting of device code is limited on the NPU", "NPU 对设备代码的脚本化支持有限"),
     "mlu": Remark("the MLU's run-time patch switches scripting off", "MLU 的运行时补丁会关闭脚本化"),
 }
-"""torch.jit.script."""
+"""torch.jit.script on each card."""
 COMPILING: dict[str, Words] = {
     "npu": (
         'the NPU needs a backend of its own: "npugraphs" from torch 2.6 on, or torchair.get_npu_backend()',
@@ -42,7 +42,7 @@ COMPILING: dict[str, Words] = {
     ),
     "mlu": (f"the MLU needs a build of {MLU.module} with a compiler", f"MLU 需要带编译器的 {MLU.module} 版本"),
 }
-"""torch.compile."""
+"""torch.compile on each card."""
 DEFAULT_TENSOR_TYPE: dict[str, Words] = {
     "npu": ("set_default_tensor_type takes none of the NPU's types", "set_default_tensor_type 不接受 NPU 的张量类型"),
     "mlu": ("nothing is known of default tensor types on the MLU", "MLU 是否支持默认张量类型未知"),

@@ -14,7 +14,7 @@ class Card:
     vendor: str
     backend: str  # of collectives: the name that torch.distributed.init_process_group takes
     visible: str  # the environment variable that lists the devices a process may use
-    hiding: tuple[str, ...] = ()  # every variable that hides devices, in the order in which they are read
+    hiding: tuple[str, ...] = ()  # all variables that limit the visible devices, in the order in which they are read
     interface: str = ""  # the variable that names the network interface of its collectives
     device_choice: str = ""  # the variable that gives a TensorFlow 1 process its device
     rank_table: str = ""  # the variable that holds the path of the rank table
@@ -25,12 +25,12 @@ class Card:
     tool: str = ""  # the command that lists the cards and the driver
     device_files: str = ""  # pattern of the cards' files in /dev
     resource: str = ""  # what Kubernetes calls one card
-    activity: str = ""  # torch.profiler.ProfilerActivity.NPU
-    graph: str = ""  # the class of captured graphs: torch.npu.NPUGraph
-    marks: str = ""  # the module of ranges for the profiler: torch.npu.mstx
+    activity: str = ""  # its name in torch.profiler.ProfilerActivity: NPU
+    graph: str = ""  # the class of captured graphs, below torch.npu: NPUGraph
+    marks: str = ""  # the module of ranges for the profiler, below torch.npu: mstx
     tensorflow_modules: tuple[str, ...] = ()  # top-level modules of the vendor's TensorFlow 1 adapter
-    dtypes: tuple[str, ...] = ()  # that its matrix units compute in; some of them on newer models only
-    ascending: bool = False  # the list of visible devices must ascend strictly, else no device is seen
+    dtypes: tuple[str, ...] = ()  # the types that its matrix units compute in; some of them on newer models only
+    ascending: bool = False  # the list of visible devices must be strictly ascending, else no device is visible
 
     @property
     def device(self) -> str:
@@ -44,7 +44,7 @@ class Card:
 
     @property
     def is_attr(self) -> str:
-        """Attribute of tensors that are on the card: tensor.is_npu."""
+        """Attribute that is True for tensors on the card: tensor.is_npu."""
         return f"is_{self.name}"
 
     @property
@@ -54,5 +54,5 @@ class Card:
 
     @property
     def package(self) -> str:
-        """The same module within the plug-in, which can be imported before torch knows of it."""
+        """Module of the plug-in that becomes `root` of torch: torch_npu.npu, which can be imported by its own name."""
         return f"{self.module}.{self.device}"

@@ -1,4 +1,4 @@
-"""NVIDIA GPU: where the scripts that are migrated come from."""
+"""NVIDIA GPU: the device that the scripts to migrate were written for."""
 
 from __future__ import annotations
 

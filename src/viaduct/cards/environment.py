@@ -11,7 +11,8 @@ VISIBLE = CUDA.visible
 NCCL = re.compile(r"(?:TORCH_)?NCCL_[A-Z0-9_]+")
 LIST = re.compile(r"\d+(?:\s*,\s*\d+)*")
 NONE_VISIBLE = ("", "-1")
-# (English, Chinese): read from the vendors' documents and from scripts that use them.
+"""Lists of visible devices that hide all of them."""
+# Variables of each card's collectives, in English and Chinese: from the vendors' documents and scripts that use them.
 HINTS = {
     "npu": (
         "HCCL has its own: HCCL_CONNECT_TIMEOUT for waiting, HCCL_IF_IP or HCCL_SOCKET_IFNAME for the network, "
@@ -28,12 +29,18 @@ COUNTERPARTS = {
     "CUDA_LAUNCH_BLOCKING": {"npu": "ASCEND_LAUNCH_BLOCKING"},
     "PYTORCH_CUDA_ALLOC_CONF": {"npu": "PYTORCH_NPU_ALLOC_CONF", "mlu": "PYTORCH_MLU_ALLOC_CONF"},
 }
+"""Variables of CUDA with a counterpart on some cards."""
 WITHOUT = ("CUDA_DEVICE_ORDER", "CUBLAS_WORKSPACE_CONFIG", "CUDNN_DETERMINISTIC", "CUDA_DEVICE_MAX_CONNECTIONS")
+"""Variables of CUDA without a counterpart on any card."""
 OTHERS = (*COUNTERPARTS, *WITHOUT)
+"""Variables of CUDA besides the list of visible devices and those of NCCL."""
 
 
 def can_be_carried(value: str, target: Card) -> bool:
-    """Return True if a list of visible devices means the same on the target; names of GPUs mean nothing there."""
+    """Return True if a value of CUDA_VISIBLE_DEVICES can be used on the target: numbers in an order that it takes.
+
+    So can a value that hides all devices. UUIDs of GPUs (`GPU-8932f937…`) cannot.
+    """
     text = value.strip()
     if text in NONE_VISIBLE:
         return True
@@ -44,7 +51,7 @@ def can_be_carried(value: str, target: Card) -> bool:
 
 
 def why_not(value: str, target: Card) -> tuple[str, str]:
-    """Return the sentences that say why a list of visible devices cannot be kept."""
+    """Return the sentences, in English and Chinese, that say why a list of visible devices cannot be kept."""
     return (
         f"the devices {value} cannot be carried over: {target.visible} takes numbers"
         + (", strictly ascending; else no device is seen" if target.ascending else ", not names of GPUs"),
@@ -54,7 +61,7 @@ def why_not(value: str, target: Card) -> tuple[str, str]:
 
 
 def on_nccl(name: str, target: Card) -> tuple[str, str]:
-    """Return what to say of a variable of NCCL on one card."""
+    """Return the message about a variable of NCCL in a script for one card, in English and Chinese."""
     english, chinese = HINTS[target.name]
     return (
         f"{name} affects NCCL only and has no effect here. {english}",
@@ -63,7 +70,7 @@ def on_nccl(name: str, target: Card) -> tuple[str, str]:
 
 
 def on_nccl_alone(name: str) -> tuple[str, str]:
-    """Return what to say of a variable of NCCL in a source that serves every card."""
+    """Return the message about a variable of NCCL in a script for every card, in English and Chinese."""
     return (
         f"{name} affects NCCL only: it stays for CUDA. On an NPU {HINTS['npu'][0]}; on an MLU {HINTS['mlu'][0]}",
         f"{name} 仅对 NCCL 有效,在 CUDA 上保留。NPU 上 {HINTS['npu'][1]};MLU 上 {HINTS['mlu'][1]}",
@@ -71,7 +78,7 @@ def on_nccl_alone(name: str) -> tuple[str, str]:
 
 
 def on_other(name: str, target: Card) -> tuple[str, str]:
-    """Return what to say of another variable of CUDA: its counterpart, or that it has no effect."""
+    """Return the message about a variable of `OTHERS`: its counterpart, or that it has no effect; English, Chinese."""
     counterpart = COUNTERPARTS.get(name, {}).get(target.name, "")
     if counterpart:
         return f"{name} has no effect on the {target.title}; its counterpart is {counterpart}", (

@@ -1,7 +1,7 @@
-"""Documented limits of the accelerators: which framework meets each, and why, in English and Chinese.
+"""Documented limits of the accelerators: the frameworks that each concerns, and its reason, in English and Chinese.
 
-`viaduct rehearse` enforces them (`rehearsal/limits.py` says how); the table of docs/rehearse.md is made from them. What
-to change instead depends on the script, and is said where the limit is met.
+`viaduct rehearse` enforces them (`rehearsal/limits.py` says how); the table of docs/rehearse.md is made from them. The
+remedy depends on the script, so the message of a rehearsal names it, not this table.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from viaduct.cards import MLU, NPU
 
 Stage = Literal["torch", "tf1", "both"]
 Risk = Literal["high", "medium", "low"]
-"""How much a finding about a limit matters if nothing is changed."""
+"""How much a finding matters if nothing is changed."""
 
 
 @dataclass(frozen=True)

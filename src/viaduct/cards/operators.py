@@ -1,8 +1,8 @@
-"""Operators that the vendors' own tables list as missing, or as limited to some types of data.
+"""Operators that are missing on a card, limited (types, arguments, sizes), or may run on the CPU.
 
-Read from Ascend's table of native API for torch 2.6 and from the list of supported API in torch_mlu's repository. Only
-what is a likely stumbling block in training is here; an operator that is not listed is neither promised nor refused.
-Later releases may have more, so a finding is something to check, not an error.
+The NPU's are from Ascend's table of native API for torch 2.6. The MLU's are those that the list of supported API in
+torch_mlu's repository does not have. Only operators that are likely in training are here: one that is not listed here
+may or may not work. Later releases may support more, so a finding is something to check, not an error.
 """
 
 from __future__ import annotations
@@ -86,5 +86,5 @@ OPERATORS: dict[str, dict[str, Limit]] = {
     "npu": dict.fromkeys(NPU_MISSING, MISSING) | dict.fromkeys(NPU_ON_CPU, ON_CPU) | NPU_LIMITS,
     "mlu": {name: Limit("it is not listed as supported", "未列为支持") for name in MLU_MISSING},
 }
-# Methods of tensors that nothing else has: they stand for the function of the same name.
+# Names that only tensors have as a method: `x.kthvalue(…)` is taken for torch.kthvalue if x may be a tensor.
 METHODS = ("scatter_reduce", "unique_consecutive", "kthvalue", "heaviside", "nanquantile", "repeat_interleave")

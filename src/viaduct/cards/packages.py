@@ -1,7 +1,7 @@
-"""Packages that speak to NVIDIA cards, and what is known to stand in for each on the accelerators.
+"""Packages that need NVIDIA cards, and the known replacement of each on the accelerators.
 
-Only what a vendor or the package itself has published is named; where nothing was found, that is what is said. A
-package is known by what is imported (`imports`) and by what is installed (`dists`).
+Only replacements that a vendor or the package itself has published are named; else the text says that none is known. A
+package is recognised by the modules that are imported (`imports`) and the distributions that are installed (`dists`).
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from viaduct.cards import CARDS, MLU, NPU
 from viaduct.cards.limits import Risk
 
 Words = tuple[str, str]
-"""English and Chinese."""
+"""A text in English and in Chinese."""
 NOTHING: Words = ("no replacement known", "尚未发现替代品")
 
 
 @dataclass(frozen=True)
 class Package:
-    """A package for NVIDIA cards: how it is recognised, what it does, and what takes its place on each card."""
+    """A package for NVIDIA cards: how it is recognised, what it does, and what replaces it on each card."""
 
     name: str
-    what: Words
+    what: Words  # what it is or does
     imports: tuple[str, ...] = ()
     dists: tuple[str, ...] = ()
     npu: Words = NOTHING
     mlu: Words = NOTHING
     risk: Risk = "high"
-    own: tuple[str, ...] = field(default=())  # rules that deal with its imports themselves
+    own: tuple[str, ...] = field(default=())  # migration rules that report its imports, so that torch.packages does not
 
     def replacement_on(self, target: str) -> Words:
-        """Return what there is on `npu` or `mlu`; of `any`, on both."""
+        """Return the replacement on `npu` or `mlu`; for the target `any`, those on both."""
         if target != "any":
             return self.npu if target == "npu" else self.mlu
         return f"NPU: {self.npu[0]}; MLU: {self.mlu[0]}", f"NPU:{self.npu[1]};MLU:{self.mlu[1]}"
@@ -190,7 +190,7 @@ PACKAGES = (
 
 @lru_cache(maxsize=1)
 def by_import() -> dict[str, Package]:
-    """Return the packages by each module name that belongs to one."""
+    """Return the packages by the module names that belong to them."""
     return {name: package for package in PACKAGES for name in package.imports}
 
 
@@ -203,23 +203,26 @@ def by_dist() -> list[tuple[re.Pattern[str], Package]]:
 
 
 def find_imported(name: str) -> Package | None:
-    """Return the package that a dotted module name belongs to."""
+    """Return the package that a dotted module name belongs to, by its longest prefix in the table; else None."""
     parts = name.split(".")
     for length in range(len(parts), 0, -1):
-        found = by_import().get(".".join(parts[:length]))
-        if found is not None:
-            return found
+        package = by_import().get(".".join(parts[:length]))
+        if package is not None:
+            return package
     return None
 
 
 def find_installed(name: str) -> Package | None:
-    """Return the package that a distribution's name, in any of its spellings, belongs to."""
-    plain = re.sub(r"[-_.]+", "-", name).lower()
-    return next((package for pattern, package in by_dist() if pattern.fullmatch(plain)), None)
+    """Return the package that a distribution's name, in any of its spellings, belongs to; else None."""
+    normalized = re.sub(r"[-_.]+", "-", name).lower()
+    return next((package for pattern, package in by_dist() if pattern.fullmatch(normalized)), None)
 
 
 def describe_package(package: Package, target: str, name: str = "") -> Words:
-    """Return the sentences that say what a package is for and what replaces it on the target."""
+    """Return the sentence about a package: what it is for and what replaces it on the target.
+
+    `name` is the name that the user wrote, where it is another than the package's.
+    """
     english, chinese = package.replacement_on(target)
     title = CARDS[target].title if target in CARDS else ""
     where, wo = (f"on the {title}: ", f"{title} 上:") if title else ("", "")

@@ -1,14 +1,17 @@
 """Bash for each card: the environment that its software needs, and what a container of it mounts.
 
-The variables' defaults can be overridden from outside. The start scripts that viaduct writes (`cluster/scripts.py`)
-are made of these texts.
+The start scripts that viaduct writes (`cluster/scripts.py`, `tf1_scripts.py`, `torch_scripts.py`) contain these texts.
+They are sourced under `set -eu`. A variable that the user has set keeps its value, but lists of paths are extended.
+
+A single backslash at the end of a line joins two lines in Python, so bash sees one long line. A double backslash
+becomes a line continuation in the script.
 """
 
 from __future__ import annotations
 
 ENVIRONMENTS: dict[str, str] = {
     "npu": """\
-# Ascend: CANN's own set_env.sh knows its paths; where there is none, those of an older installation are set here.
+# Ascend: CANN's set_env.sh sets its own paths. Older installations have no such file: their paths are set here.
 ASCEND_INSTALL_PATH="${ASCEND_INSTALL_PATH:-/usr/local/Ascend}"
 if [ -f "$ASCEND_INSTALL_PATH/ascend-toolkit/set_env.sh" ]; then
     set +u # it reads variables that need not be set
@@ -25,14 +28,14 @@ $nnae/fwkacllib/python/site-packages"
     export ASCEND_OPP_PATH="${ASCEND_OPP_PATH:-$nnae/opp}"
 fi
 export HCCL_CONNECT_TIMEOUT="${HCCL_CONNECT_TIMEOUT:-600}" # seconds that the ranks wait for one another at the start
-export HCCL_EXEC_TIMEOUT="${HCCL_EXEC_TIMEOUT:-1800}"      # and within a collective
-export HCCL_WHITELIST_DISABLE="${HCCL_WHITELIST_DISABLE:-1}"
+export HCCL_EXEC_TIMEOUT="${HCCL_EXEC_TIMEOUT:-1800}"      # seconds that they wait within a collective
+export HCCL_WHITELIST_DISABLE="${HCCL_WHITELIST_DISABLE:-1}" # 1: ranks need no white list of each other's addresses
 export ASCEND_GLOBAL_LOG_LEVEL="${ASCEND_GLOBAL_LOG_LEVEL:-3}" # 0 debug, 1 info, 2 warning, 3 error
-export ASCEND_SLOG_PRINT_TO_STDOUT="${ASCEND_SLOG_PRINT_TO_STDOUT:-0}"
+export ASCEND_SLOG_PRINT_TO_STDOUT="${ASCEND_SLOG_PRINT_TO_STDOUT:-0}" # 0: CANN's log goes to its files
 export GLOG_v="${GLOG_v:-2}"
-# Cards that may be used; left unset: all. In ascending order.
+# The cards to use, in ascending order. Unset means all.
 # export ASCEND_RT_VISIBLE_DEVICES=0,1,2,3
-# Slurm gives cards to a job under the name gpu, and tells CUDA alone which.
+# Slurm counts these cards as GPUs, but sets only CUDA_VISIBLE_DEVICES: take its choice over.
 slurm_cards="${SLURM_STEP_GPUS:-${SLURM_JOB_GPUS:-}}"
 if [ -z "${ASCEND_RT_VISIBLE_DEVICES:-}" ] && [ -n "$slurm_cards" ]; then
     export ASCEND_RT_VISIBLE_DEVICES="$slurm_cards"
@@ -43,29 +46,29 @@ fi
 export NEUWARE_HOME="${NEUWARE_HOME:-/usr/local/neuware}"
 export PATH="$NEUWARE_HOME/bin:$PATH"
 export LD_LIBRARY_PATH="$NEUWARE_HOME/lib64:${LD_LIBRARY_PATH:-}"
-# CNCL keeps memory for one communicator only, unless told; training and its evaluation may have several.
+# By default CNCL pools memory for one communicator; training and its evaluation may have several.
 export CNCL_MEM_POOL_MULTI_CLIQUE_ENABLE="${CNCL_MEM_POOL_MULTI_CLIQUE_ENABLE:-1}"
-# Cards that may be used; left unset: all.
+# The cards to use. Unset means all.
 # export MLU_VISIBLE_DEVICES=0,1,2,3
-# Slurm gives cards to a job under the name gpu, and tells CUDA alone which.
+# Slurm counts these cards as GPUs, but sets only CUDA_VISIBLE_DEVICES: take its choice over.
 slurm_cards="${SLURM_STEP_GPUS:-${SLURM_JOB_GPUS:-}}"
 if [ -z "${MLU_VISIBLE_DEVICES:-}" ] && [ -n "$slurm_cards" ]; then
     export MLU_VISIBLE_DEVICES="$slurm_cards"
 fi
 """,
     "cuda": """\
-# NVIDIA: nothing must be set, and Slurm sets CUDA_VISIBLE_DEVICES itself; a collective that fails shall say so instead
-# of hanging.
+# NVIDIA: nothing is required, and Slurm sets CUDA_VISIBLE_DEVICES itself. These two make a failing collective report an
+# error instead of hanging.
 export TORCH_NCCL_ASYNC_ERROR_HANDLING="${TORCH_NCCL_ASYNC_ERROR_HANDLING:-1}"
 export NCCL_DEBUG="${NCCL_DEBUG:-WARN}"
-# Cards that may be used; left unset: all.
+# The cards to use. Unset means all.
 # export CUDA_VISIBLE_DEVICES=0,1,2,3
 """,
     "cpu": """\
-# The CPU: nothing must be set. viaduct shares the cores out among the ranks unless OMP_NUM_THREADS says otherwise.
+# The CPU: nothing needs to be set. `viaduct launch` divides the cores among the ranks unless OMP_NUM_THREADS is set.
 """,
 }
-"""Lines that set up the vendor's software and its collectives."""
+"""Lines that set up the vendor's software and its collectives, by kind of device."""
 MOUNTS: dict[str, str] = {
     "npu": """\
 for device in /dev/davinci[0-9]* /dev/davinci_manager /dev/devmm_svm /dev/hisi_hdc; do
@@ -87,7 +90,7 @@ if [ -e /usr/bin/cnmon ]; then options+=(-v /usr/bin/cnmon:/usr/bin/cnmon:ro); f
 }
 """Lines that add the card's device files and tools to `options`, the arguments of `docker run`."""
 TF_PLUGIN = """\
-# The TensorFlow adapter (npu_bridge) and hccl.
+# The TensorFlow adapter (npu_bridge) and hccl. Without a set_env.sh, the paths are those of Ascend's migration guide.
 tfplugin="$ASCEND_INSTALL_PATH/tfplugin"
 if [ -f "$tfplugin/set_env.sh" ]; then
     set +u
@@ -98,8 +101,8 @@ else
     export PYTHONPATH="${PYTHONPATH:+$PYTHONPATH:}$tfplugin/latest/tfplugin/python/site-packages:\\
 $tfplugin/latest/python/site-packages:$ASCEND_INSTALL_PATH/fwkacllib/python/site-packages/hccl"
 fi
-export JOB_ID="${JOB_ID:-10087}" # NPUEstimator refuses to start without one
-# The chip for which graphs are compiled; `npu-smi info` names it: Ascend910, or such as Ascend910B1.
+export JOB_ID="${JOB_ID:-10087}" # NPUEstimator refuses to start without one; 10087 is the example of that guide
+# The chip for which graphs are compiled, as `npu-smi info` names it: Ascend910, Ascend910B1 and so on.
 export SOC_VERSION="${SOC_VERSION:-Ascend910}"
 """
 """Lines that set up the TensorFlow 1 adapter of the NPU, after ENVIRONMENTS."""

@@ -1,6 +1,6 @@
 """Modules in which the names of the NPU's TensorFlow 1 adapter are defined: a rule needs to know only the name.
 
-Read from the adapter's public source (TensorFlow 1.15); what the star import of npu_init binds is STAR_NAMES.
+Read from the adapter's public source (TensorFlow 1.15).
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from viaduct.cards import NPU, PLUGINS
 
 BRIDGE, HCCL = NPU.tensorflow_modules
-"""Top-level modules of the adapter: npu_bridge, and the collectives' own."""
+"""Top-level modules of the adapter: npu_bridge, and hccl for the collectives."""
 ESTIMATOR = f"{BRIDGE}.estimator.npu"
 INIT = f"{BRIDGE}.npu_init"
 """Module whose star import binds most names of the adapter."""
@@ -60,9 +60,10 @@ HOME = {name: module for module, names in MODULES.items() for name in names}
 """Module that defines each name."""
 NOT_STARRED = {"ExperimentalConfig", "GraphMemoryOptimizeConfig", "NpuExecutePlacement", "allreduce", "NPUShutDownHook"}
 NOT_STARRED |= {"npu_convert_dropout", "npu_dynamic_rnn"}
+# Names that a file may take from `from npu_bridge.npu_init import *`.
 STAR_NAMES = {name: f"{module}.{name}" for name, module in HOME.items() if name not in NOT_STARRED}
 STAR_NAMES |= {"tf": "tensorflow", "os": "os"}
-# All that it binds, also what nobody asks for: names of the file that it would overwrite.
+# All names that the star import binds: it would overwrite those that a file has already.
 STAR_BINDS = STAR_NAMES | {
     "session": "tensorflow.python.client.session",
     "session_run_hook": "tensorflow.python.training.session_run_hook",
@@ -71,9 +72,9 @@ STAR_BINDS = STAR_NAMES | {
     "npu_embedding": f"{BRIDGE}.embedding.npu_embedding",
 }
 MIGRATED = (BRIDGE, HCCL, *PLUGINS)
-"""A file that imports one of them was migrated before."""
+"""Top-level modules of the NPU's and the MLU's software: a file that imports one of them counts as migrated."""
 
 
 def full_name(name: str) -> str:
-    """Return the qualified name of something that the adapter defines: `NPURunConfig`, `npu_plugin`."""
+    """Return the qualified name of a name in `HOME`, such as `NPURunConfig` or `npu_plugin`."""
     return f"{HOME[name]}.{name}"

@@ -1,7 +1,6 @@
-"""Names of torch.cuda that a card has under its own name: the public API of torch_npu.npu and torch_mlu.mlu.
+"""Names of torch.cuda that torch.npu or torch.mlu has too, under the same or another name.
 
-Read from the plug-ins' public sources; only what stands there is listed. A name that is in no table is neither promised
-nor refused: rules leave it as written and say so.
+Read from the public sources of torch_npu and torch_mlu. Rules leave a name that is in no table as it is, and report it.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from viaduct.cards import CUDA as CUDA_CARD
 from viaduct.cards import MLU, Card
 
 NUMBERS = ("Float", "Half", "BFloat16", "Int", "Long", "Short", "Char", "Byte", "Bool")
+# Names that torch.npu and torch.mlu both have.
 BOTH = {
     *("is_available", "is_initialized", "init", "device_count", "current_device", "set_device", "device", "device_of"),
     *("synchronize", "get_device_name", "get_device_properties", "can_device_access_peer", "is_bf16_supported"),
@@ -23,6 +23,7 @@ BOTH = {
     *("caching_allocator_alloc", "caching_allocator_delete", "change_current_allocator", "utilization"),
     *(f"{number}{kind}" for number in NUMBERS for kind in ("Tensor", "Storage")),
 }
+# Further names of one card.
 OWN: dict[str, set[str]] = {
     "npu": {
         *("get_per_process_memory_fraction", "set_sync_debug_mode", "get_sync_debug_mode", "current_blas_handle"),
@@ -34,6 +35,7 @@ OWN: dict[str, set[str]] = {
         "check_error",
     },
 }
+# Names that a card has under another name.
 RENAMED: dict[str, dict[str, str]] = {
     "npu": {"CUDAPluggableAllocator": "NPUPluggableAllocator"},
     "mlu": {
@@ -44,7 +46,7 @@ RENAMED: dict[str, dict[str, str]] = {
         "cudart": "cnrt",
     },
 }
-# What stands in a submodule of torch.cuda: the submodules that both have, and their names beyond those above.
+# Submodules of torch.cuda that both cards have, and the names in each.
 SUBMODULES: dict[str, set[str]] = {
     "amp": {"autocast", "GradScaler", "custom_fwd", "custom_bwd"},
     "amp.autocast_mode": {"autocast", "custom_fwd", "custom_bwd"},
@@ -54,14 +56,15 @@ SUBMODULES: dict[str, set[str]] = {
     "streams": {"Stream", "Event"},
 }
 NVTX = {"range_push", "range_pop", "range_start", "range_end", "mark", "range"}
+# Submodules that one card has, with the names of torch.cuda; RENAMED has the card's name of the submodule.
 INNER: dict[str, dict[str, set[str]]] = {"npu": {}, "mlu": {"nvtx": NVTX, "nccl": {"version"}}}
 MATMUL_TF32, CONV_TF32 = "torch.backends.cuda.matmul.allow_tf32", "torch.backends.cudnn.allow_tf32"
 TF32_SWITCHES: dict[str, dict[str, str]] = {
     "npu": {MATMUL_TF32: "torch.npu.matmul.allow_hf32", CONV_TF32: "torch.npu.conv.allow_hf32"},
     "mlu": {MATMUL_TF32: "torch.backends.mlu.matmul.allow_tf32", CONV_TF32: "torch.backends.cnnl.allow_tf32"},
 }
-"""Switches of the shorter float32 of each card, by those of CUDA."""
-# Public names of torch.cuda (2.13) that some card lacks: how a name is known to be CUDA's where a file says torch.npu.
+"""CUDA's switches of TF32, and each card's switch of its reduced float32 (HF32 on the NPU)."""
+# Public names of torch.cuda (2.13) that the NPU or the MLU lacks: `torch.npu.X` with one of them was written for CUDA.
 CUDA = {
     *("CUDAGraph", "CudaError", "DeferredCudaCallError", "ExternalStream", "GreenContext", "MemPool", "use_mem_pool"),
     *("ComplexDoubleStorage", "ComplexFloatStorage", "DoubleStorage", "DoubleTensor", "OutOfMemoryError"),
@@ -74,7 +77,7 @@ CUDA = {
     *("nvtx", "power_draw", "profiler", "reset_accumulated_host_memory_stats", "reset_peak_host_memory_stats"),
     *("set_sync_debug_mode", "sparse", "temperature", "tunable", "cutlass"),
 }
-# Of these another rule speaks.
+# Names of CUDA that rules other than `cuda_unknown` report.
 ELSEWHERE = {
     *("DoubleTensor", "DoubleStorage", "get_device_capability", "nvtx"),
     *("CUDAGraph", "graph", "graphs", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables"),
@@ -82,16 +85,17 @@ ELSEWHERE = {
 
 
 def counterpart(name: str, card: Card) -> str | None:
-    """Return the name below `torch.npu` for one below `torch.cuda`; None if no table has it.
+    """Return the name below `torch.npu` or `torch.mlu` for one below `torch.cuda`; None if no table has it.
 
-    A name may go on behind what is known, as in `FloatTensor.type`.
+    The first part must be in a table, or the submodule and its member: `FloatTensor.type` is found by FloatTensor.
     """
-    for known in (SUBMODULES, INNER[card.name]):
-        module = max((module for module in known if f"{name}.".startswith(f"{module}.")), key=len, default=None)
+    for members_by_module in (SUBMODULES, INNER[card.name]):
+        modules = (module for module in members_by_module if f"{name}.".startswith(f"{module}."))
+        module = max(modules, key=len, default=None)
         if module is not None:
             member = name[len(module) + 1 :].partition(".")[0]
             renamed = RENAMED[card.name].get(module, module)
-            return renamed + name[len(module) :] if not member or member in known[module] else None
+            return renamed + name[len(module) :] if not member or member in members_by_module[module] else None
     first, dot, members = name.partition(".")
     if first in BOTH or first in OWN[card.name]:
         return name

@@ -1,4 +1,4 @@
-"""HCCL rank tables in both templates, hostfiles, the variables of each process.
+"""Rank tables, hostfiles, the variables of each process; launching ranks; start scripts; scaling.
 
     from viaduct.cluster import read
     table = read("rank_table_16p.json")
@@ -6,8 +6,9 @@
 
 `jsontext` and `draft` parse a file, `findings` and `rules` check it, `ranktable` is the checked table. `generate` and
 `device_ips` make one, `convert` changes its form, `drawing` prints it, `environment` builds the variables of its
-processes. `launch` starts them, through `agent` and `rendezvous`, the only modules that import torch, and `links`,
-which knows this machine's network; `scripts` writes start scripts; `plan` predicts how a job scales.
+processes. `launch` starts them, through `agent` and `rendezvous`, the only modules that import torch; `links` knows
+this machine's network, `secret` the job's secret. `scripts`, `slurm`, `tf1_scripts` and `torch_scripts` write start
+scripts. `plan` predicts how a job scales, `layout` where its classifier should lie.
 """
 
 from __future__ import annotations

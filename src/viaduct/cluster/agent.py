@@ -1,13 +1,15 @@
-"""torch's elastic agent, told what we want of it: it starts the ranks of this machine, watches and restarts them.
+"""torch's elastic agent, adapted: it starts the ranks of this machine, watches and restarts them.
 
-This file and `rendezvous.py` import torch; `launch.py` imports them when ranks are really started. What is ours:
+This file and `rendezvous.py` import torch; `launch.py` imports them when ranks are really started. It differs from
+torch's agent in these points:
 
-- a rank's own variables (HCCL's, from a rank table) beside those of torchrun;
-- exit code 2 is a person's mistake, which no restart mends: it ends the job;
+- each rank gets further variables (HCCL's, from a rank table) besides those of torchrun;
+- exit code 2 is a user's mistake, which no restart mends: it ends the job;
 - exit code 128 + SIGINT, SIGTERM or SIGHUP is a rank that was asked to stop and did: it ends the job too;
 - Ctrl-C or SIGTERM that arrives while ranks are being ended kills them; SIGHUP does not, since a terminal that is
   closed sends it twice;
-- SIGHUP that is ignored (`nohup`) stays so, here and in the ranks.
+- a signal that was ignored at the start (SIGHUP under `nohup`, Ctrl-C in a background job) stays ignored, here and in
+  the ranks.
 """
 
 from __future__ import annotations
@@ -30,21 +32,25 @@ from viaduct.cluster.rendezvous import JobEnded, ServerRendezvous
 from viaduct.signals import ignored_signals
 
 MISTAKE = 2
-"""The exit code of a person's mistake: ours, argparse's, most programs'."""
+"""The exit code of a user's mistake: viaduct's, argparse's, most programs'."""
 LOST = 75
-"""The exit code of a rank of ours that lost another one: a consequence, not a cause."""
+"""The exit code of a rank of `viaduct train` that lost another rank: a consequence, not a cause."""
 SHUTDOWN_S = 30
-"""Ranks that do not end within it, when told to, are killed."""
+"""Ranks that have not ended so long after they were told to are killed."""
 HANGING_S = 10
-"""The same for ranks that cannot end, because another machine is gone."""
+"""The same for ranks that hang in a collective, because another machine is gone."""
 EXIT_BARRIER_S = 300.0
 """How long servers that have finished wait for the others."""
 KILLERS = (signal.SIGINT, signal.SIGTERM)
+"""Signals that kill the ranks at once if they arrive while the ranks are being ended."""
 STOPPED = {128 + number: number for number in (*KILLERS, signal.SIGHUP)}
-"""The exit codes of ranks that were asked to stop, and did so by themselves."""
-TAKEN = (*KILLERS, signal.SIGHUP, signal.SIGQUIT)
+"""Exit code -> signal, of ranks that were asked to stop by a signal and ended by themselves."""
+HANDLED_SIGNALS = (*KILLERS, signal.SIGHUP, signal.SIGQUIT)
+"""The signals for which torch's agent installs its own handlers."""
 SIGNALS = "TORCHELASTIC_SIGNALS_TO_HANDLE"
-"""Variable with the signals that the agent takes over; torch before 2.9 takes all of `TAKEN`."""
+"""Variable that limits them; torch before 2.9 does not read it and handles all of `HANDLED_SIGNALS`."""
+RankVariables = Callable[[Mapping[str, str]], dict[str, str]]
+"""Returns further variables of a rank, given those that torch gives it."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +61,9 @@ class Failure:
     exit_code: int
     """Negative: the signal that ended it."""
     stderr: str
-    """The file with what it said; empty where that went to the screen."""
+    """Path of the file with its stderr; empty if that went to the terminal."""
     stdout: str = ""
-    """The same of what it printed."""
+    """Path of the file with its stdout; empty if that went to the terminal."""
 
 
 @dataclass
@@ -65,38 +71,42 @@ class Outcome:
     """End of a job on this machine: success, failed ranks, or a signal."""
 
     failures: list[Failure] = field(default_factory=list)
-    """The one to blame first."""
+    """In the order of blame: the most likely cause first."""
     signal: int = 0
-    """To this process, or to a rank which then stopped all."""
+    """The signal that ended the job: it came to this process, or to a rank whose end stopped all others."""
     by_ranks: bool = False
-    """Whether the ranks have stopped by themselves, together."""
+    """True if the signal came to a rank, not to this process."""
     lost: str = ""
-    """Why this machine gave up although its ranks had not failed: another one is gone, or has given up."""
+    """Why this machine gave up although its ranks had not failed: another machine is gone, or has given up."""
 
 
 class RankLogs(DefaultLogsSpecs):
-    """Log files of the ranks, and the variables that each start adds to their environment."""
+    """Log files of the ranks, and the variables that each start adds to their environment.
 
-    def __init__(self, log_dir: str, ranks: int, show_all: bool, own: Callable[[Mapping[str, str]], dict[str, str]]):
+    Without `show_all` the first rank of this machine writes to the terminal, the others to files. With it all write to
+    both.
+    """
+
+    def __init__(self, log_dir: str, ranks: int, show_all: bool, get_variables: RankVariables):
         redirects = Std.NONE if show_all else dict.fromkeys(range(1, ranks), Std.ALL)
         super().__init__(log_dir, redirects=redirects, tee=Std.ALL if show_all else Std.NONE)
-        self._own = own
+        self._get_variables = get_variables
 
     def reify(self, envs: dict[int, dict[str, str]]) -> LogsDest:
         """Add our variables to each rank's environment, then open its log files."""
         for variables in envs.values():
-            variables.update({LAUNCHER: str(os.getpid()), **self._own(variables)})
+            variables.update({LAUNCHER: str(os.getpid()), **self._get_variables(variables)})
         return super().reify(envs)
 
 
 class Agent(LocalElasticAgent):
-    """Knows which failures are final, and says what it does about the others."""
+    """Elastic agent that ends the job after a final failure, and reports every restart with `tell`."""
 
     def __init__(self, spec: WorkerSpec, logs: RankLogs, tell: Callable[[str], None], show_all: bool):
         prefix = "[rank ${rank}] " if show_all else None
         super().__init__(spec, logs, exit_barrier_timeout=EXIT_BARRIER_S, log_line_prefix_template=prefix)
         self._tell = tell
-        self._patience_s = SHUTDOWN_S
+        self._shutdown_limit_s = SHUTDOWN_S
         self.failures: list[Failure] = []
         self.stopped = 0
 
@@ -104,27 +114,28 @@ class Agent(LocalElasticAgent):
         try:
             result: RunResult = super()._invoke_run(role)
         except JobEnded:  # the ranks hang in a collective that nobody will answer
-            self._patience_s = HANGING_S
+            self._shutdown_limit_s = HANGING_S
             raise
         return result
 
     def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
         ignored = ignored_signals()
         if ignored:
-            os.environ.setdefault(SIGNALS, ",".join(number.name for number in TAKEN if number not in ignored))
+            handled = (number.name for number in HANDLED_SIGNALS if number not in ignored)
+            os.environ.setdefault(SIGNALS, ",".join(handled))
         started: dict[int, Any] = super()._start_workers(worker_group)
-        for number in ignored:  # a torch that does not know the variable has put its own handler there
+        for number in ignored:  # a torch that does not know the variable has installed its own handler
             signal.signal(number, signal.SIG_IGN)
         return started
 
     def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
         result: RunResult = super()._monitor_workers(worker_group)
         if result.state is WorkerState.FAILED:
-            self._look_at(result)
+            self._judge_failures(result)
         return result
 
     def _exit_barrier(self) -> None:
-        """Wait for the other servers' ranks to finish; not for those of a job that has ended meanwhile."""
+        """Wait for the other servers' ranks to finish; raise JobEnded if another server ends the job meanwhile."""
         handler = self._worker_group.spec.rdzv_handler
         wait: Callable[[], None] = super()._exit_barrier
         if isinstance(handler, ServerRendezvous):
@@ -132,7 +143,8 @@ class Agent(LocalElasticAgent):
         else:
             wait()
 
-    def _look_at(self, result: RunResult) -> None:
+    def _judge_failures(self, result: RunResult) -> None:
+        """Record the failures, and allow no restart after a mistake or a rank that was asked to stop."""
         self.failures = sorted(self._failures_of(result), key=order_of_blame)
         self.stopped = STOPPED.get(self.failures[0].exit_code, 0)
         if self.stopped or self.failures[0].exit_code == MISTAKE:
@@ -143,24 +155,24 @@ class Agent(LocalElasticAgent):
             self._tell(f"{describe_end(self.failures[0])}; starting all ranks again ({number} of {allowed}).")
 
     def _failures_of(self, result: RunResult) -> Iterator[Failure]:
-        talk, output = (self._pcontext.stderrs, self._pcontext.stdouts) if self._pcontext else ({}, {})
+        stderrs, stdouts = (self._pcontext.stderrs, self._pcontext.stdouts) if self._pcontext else ({}, {})
         for rank, failure in result.failures.items():
             local = failure.local_rank
-            yield Failure(rank, failure.exitcode, talk.get(local, ""), output.get(local, ""))
+            yield Failure(rank, failure.exitcode, stderrs.get(local, ""), stdouts.get(local, ""))
 
     def _shutdown(self, death_sig: signal.Signals = signal.SIGTERM, *args: Any, **options: Any) -> None:
-        """End the ranks within our own time limit, then let torch do the rest.
+        """End the ranks within `_shutdown_limit_s`, then let torch do the rest.
 
-        What else torch hands over depends on its release: `is_restart` in 2.4, nothing in 2.11, `timeout` in 2.13.
+        The further arguments depend on torch's release: `is_restart` in 2.4, none in 2.11, `timeout` in 2.13.
         """
         with self._second_signal_kills():
             if self._pcontext:
-                self._pcontext.close(death_sig, self._patience_s)
+                self._pcontext.close(death_sig, self._shutdown_limit_s)
             super()._shutdown(death_sig, *args, **options)
         self._close_logs()
 
     def _close_logs(self) -> None:
-        """torch closes the files of ranks that it has ended, not of those that ended by themselves."""
+        """Close the log files of ranks that ended by themselves: torch closes only those of ranks that it has ended."""
         for handler in getattr(self._pcontext, "subprocess_handlers", {}).values():
             for file in (handler._stdout, handler._stderr):
                 if file is not None:
@@ -168,6 +180,8 @@ class Agent(LocalElasticAgent):
 
     @contextmanager
     def _second_signal_kills(self) -> Iterator[None]:
+        """Let Ctrl-C and SIGTERM kill the ranks within the block, and ignore SIGHUP."""
+
         def kill(number: int, frame: Any) -> None:
             for pid in self._pcontext.pids().values() if self._pcontext else ():
                 signal_process_group(pid, signal.SIGKILL)
@@ -189,8 +203,11 @@ def signal_process_group(pid: int, number: signal.Signals) -> None:
 
 
 def order_of_blame(failure: Failure) -> tuple[int, int]:
-    """Return the order of blame among ranks that ended almost together: a mistake first, then a kill, an error, a lost
-    peer, a stopped rank, a terminated rank."""
+    """Return the sort key of ranks that ended almost together, the most likely cause first.
+
+    The order: a user's mistake, a rank killed by a signal, any other exit code, a rank that lost another, one that was
+    asked to stop and did, one ended by SIGTERM.
+    """
     late = {LOST: 3, **dict.fromkeys(STOPPED, 4), -signal.SIGTERM: 5}
     if failure.exit_code == MISTAKE:
         return 0, failure.rank
@@ -208,7 +225,7 @@ def describe_end(failure: Failure) -> str:
 
 
 def silence_agent_logs() -> None:
-    """Silence the logs of torch's agent, which viaduct sums up in one line; LOGLEVEL brings them back."""
+    """Silence the logs of torch's agent, which viaduct sums up in one line; a variable LOGLEVEL keeps them."""
     if "LOGLEVEL" not in os.environ:
         for name in list(logging.root.manager.loggerDict):
             if name.startswith("torch.distributed.elastic"):
@@ -216,9 +233,9 @@ def silence_agent_logs() -> None:
 
 
 @contextmanager
-def handlers_restored() -> Iterator[None]:
-    """The agent takes over signals, and leaves its handlers behind."""
-    before = {number: signal.getsignal(number) for number in TAKEN}
+def restore_signal_handlers() -> Iterator[None]:
+    """Restore the signal handlers at the end of the block: torch's agent installs its own and leaves them behind."""
+    before = {number: signal.getsignal(number) for number in HANDLED_SIGNALS}
     try:
         yield
     finally:
@@ -234,10 +251,13 @@ def conduct(
     max_restarts: int,
     log_dir: str,
     show_all: bool,
-    own: Callable[[Mapping[str, str]], dict[str, str]],
+    own: RankVariables,
     tell: Callable[[str], None],
 ) -> Outcome:
-    """Start `ranks` processes of the command, and stay until they have ended."""
+    """Start `ranks` processes of the command, wait until they have ended, and return how; may raise JobEnded.
+
+    `own` returns further variables of a rank, given those that torch gives it.
+    """
     silence_agent_logs()
     spec = WorkerSpec(
         role="rank",
@@ -250,7 +270,7 @@ def conduct(
     )
     agent = Agent(spec, RankLogs(log_dir, ranks, show_all, own), tell, show_all)
     try:
-        with handlers_restored():
+        with restore_signal_handlers():
             result = agent.run()
     except SignalException as stop:
         return Outcome(signal=int(stop.sigval))

@@ -1,7 +1,7 @@
-"""One form into another: template 1, template 2, and the hostfiles that torchrun's and MPI's launchers read.
+"""Conversion between rank tables of template 1, of template 2, and hostfiles as the launchers of MPI read them.
 
-A hostfile has a line `HOST slots=N` per server, in the order of ranks. It knows neither device numbers nor their
-addresses: on the way back the devices are 0 to N-1 and the addresses come from `--device-ips`.
+A hostfile has a line `HOST slots=N` per server, in the order of ranks. It has neither device numbers nor their
+addresses: a table made from one has devices 0 to N-1, and their addresses come from `--device-ips`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ HOST_LINE = re.compile(
 
 
 def read_any(path: Path, device_ips: Sequence[str], card: Card = DEFAULT_CARD, addressed: bool = True) -> RankTable:
-    """A rank table or a hostfile; `addressed` says whether the devices' addresses are needed."""
+    """Read a rank table or a hostfile; raise BadData or BadValue.
+
+    `addressed`: the devices of a hostfile need addresses, from `device_ips`; without it they get empty ones.
+    """
     data = read_bytes(path)
     try:
         text = decode(data)

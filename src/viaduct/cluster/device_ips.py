@@ -5,7 +5,7 @@ The plan (`auto`): device d of the s-th server, counting from 0, gets
     BASE.(4 * (s // 64) + d % 4).(2 + 2 * (s % 64) + d // 4)        netmask 255.255.255.0
 
 so devices i and i+4 share a subnet, 0 to 3 are in four, and no address is given twice. BASE is the first of 192.168,
-172.31 and 10.255 in which no server is.
+172.31 and 10.255 with which no server's name begins.
 """
 
 from __future__ import annotations
@@ -30,7 +30,11 @@ Addresses = dict[tuple[str, int], str]
 
 
 def read_addresses(servers: Sequence[str], devices: int, source: Sequence[str]) -> Addresses:
-    """Return the addresses of all devices of each server, from `auto`, a folder of SERVER.conf or files."""
+    """Return the addresses of devices by server and number, planned (`auto`) or read.
+
+    `source` is `auto`, one folder of SERVER.conf files, hccn.conf files in the order of the servers, or CSV files. The
+    files may lack some devices, or have others.
+    """
     if list(source) == [AUTO]:
         return plan_addresses(servers, devices)
     if not source:
@@ -67,7 +71,7 @@ def plan_addresses(servers: Sequence[str], devices: int) -> Addresses:
 
 
 def plan_address(position: int, device: int) -> str:
-    """Return the last two numbers of a planned address."""
+    """Return the last two numbers of the planned address of a device; `position` counts servers from 0."""
     block, index = divmod(position, SERVERS_A_SUBNET)
     return f"{4 * block + device % 4}.{2 + 2 * index + device // 4}"
 
@@ -134,7 +138,7 @@ def add_address(found: Addresses, key: tuple[str, int], address: str, where: str
 
 
 def lines_of(path: Path) -> Iterator[tuple[int, str]]:
-    """Numbered lines, without those that are blank or a comment."""
+    """Yield the lines of a file with their numbers, without blank lines and comments."""
     try:
         text = read_bytes(path, SOURCES).decode("utf-8-sig")
     except UnicodeDecodeError as error:

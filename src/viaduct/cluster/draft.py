@@ -1,6 +1,6 @@
-"""A rank table as it was written, right or wrong: which strings stand where in either template.
+"""A rank table as it was written, right or wrong: the strings of either template, with their paths in the file.
 
-The shape is checked on the way (keys, types, empty lists); `rules.py` looks at what the strings say.
+Reading checks the structure (keys, types, empty lists); `rules.py` checks the values.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ GROUP_KEYS = ("group_name", "instance_count", "device_count", "instance_list")
 SERVER_KEYS = {1: ("server_id", "device"), 2: ("pod_name", "server_id", "devices")}
 DEVICE_KEYS = {1: ("device_id", "device_ip", "rank_id"), 2: ("device_id", "device_ip")}
 SERVER_EXTRAS = ("host_ip", "host_nic_ip")
-"""Keys that tools add and that mean nothing wrong."""
+"""Optional keys that some tools write."""
 SUPER_POD_TABLE = ("super_pod_list",)
 SUPER_POD_DEVICE = ("super_device_id", "device_port", "backup_device_ip", "backup_device_port", "host_port")
 SUPER_POD = "1.2"
+"""Version of the table format of super-pods."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +46,12 @@ class DraftServer:
 
 
 class Count(NamedTuple):
-    """Number that a table states, and the number counted in it."""
+    """Number that a table states, the number counted in it, and the rule that both are the same."""
 
     rule: str
     field: Field
     actual: int
-    of: str
+    of: str  # what is counted: "servers in server_list"
 
 
 @dataclass
@@ -64,7 +65,7 @@ class Draft:
     group_names: list[Field] = field(default_factory=list)
     servers: list[DraftServer] = field(default_factory=list)
     is_complete: bool = True
-    """No list is missing or broken, so that counting devices means something."""
+    """False if a list is missing, empty or has an entry of the wrong type: then devices cannot be counted."""
 
     @property
     def super_pod(self) -> bool:
@@ -77,63 +78,66 @@ class Draft:
         return [device for server in self.servers for device in server.devices]
 
 
-def draft(document: object) -> tuple[Draft | None, list[Finding]]:
-    """The strings of a table and what is wrong with its shape; no draft if it is neither template."""
+def read_draft(document: object) -> tuple[Draft | None, list[Finding]]:
+    """Return a table's draft, and the findings about its structure; no draft if it is neither template."""
     reader = Reader()
-    table = reader.entries(document, "$")
-    template = reader.template(table) if table is not None else None
+    table = reader.read_object(document, "$")
+    template = reader.find_template(table) if table is not None else None
     if table is None or template is None:
         return None, reader.findings
-    result = reader.table_1(table) if template == 1 else reader.table_2(table)
+    result = reader.read_table_1(table) if template == 1 else reader.read_table_2(table)
     result.is_complete = reader.is_complete
     return result, reader.findings
 
 
 class Reader:
-    """Walks down the JSON with the path in hand; what is not as the template has it becomes a finding."""
+    """Reads the parsed JSON from the top down; each deviation from the template becomes a finding with its path."""
 
     def __init__(self) -> None:
         self.findings: list[Finding] = []
         self.is_complete = True
 
-    def template(self, table: Entries) -> Template | None:
-        """Return the template that the keys show."""
+    def find_template(self, table: Entries) -> Template | None:
+        """Return the template by its list key; report a table with both or neither."""
         first, second = "server_list" in table, "group_list" in table
         if first != second:
             return 1 if first else 2
         wrong = "has both server_list and group_list" if first else "has neither server_list nor group_list"
-        self.find("template", "$", None, wrong, "Template 1 has server_list, template 2 has group_list.")
+        self.add_finding("template", "$", None, wrong, "Template 1 has server_list, template 2 has group_list.")
         return None
 
-    def table_1(self, table: Entries) -> Draft:
+    def read_table_1(self, table: Entries) -> Draft:
         """Read a table of template 1."""
-        result = Draft(1, status=self.text(table, "status", ""), version=self.text(table, "version", ""))
-        self.known(table, "", (*TABLE_KEYS[1], *(SUPER_POD_TABLE if result.super_pod else ())))
-        count, servers = self.text(table, "server_count", ""), self.items(table, "server_list", "")
+        result = Draft(1, status=self.read_text(table, "status", ""), version=self.read_text(table, "version", ""))
+        self.report_unknown_keys(table, "", (*TABLE_KEYS[1], *(SUPER_POD_TABLE if result.super_pod else ())))
+        count, servers = self.read_text(table, "server_count", ""), self.read_list(table, "server_list", "")
         if count and servers:
             result.counts.append(Count("server-count", count, len(servers), "servers in server_list"))
-        result.servers = [self.server(1, entries, path, result.super_pod) for path, entries in self.objects(servers)]
+        result.servers = [
+            self.read_server(1, entries, path, result.super_pod) for path, entries in self.read_objects(servers)
+        ]
         return result
 
-    def table_2(self, table: Entries) -> Draft:
+    def read_table_2(self, table: Entries) -> Draft:
         """Read a table of template 2."""
-        result = Draft(2, status=self.text(table, "status", ""))
-        self.known(table, "", TABLE_KEYS[2])
-        count, groups = self.text(table, "group_count", ""), self.items(table, "group_list", "")
+        result = Draft(2, status=self.read_text(table, "status", ""))
+        self.report_unknown_keys(table, "", TABLE_KEYS[2])
+        count, groups = self.read_text(table, "group_count", ""), self.read_list(table, "group_list", "")
         if count and groups:
             result.counts.append(Count("group-count", count, len(groups), "groups in group_list"))
-        for path, group in self.objects(groups):
-            self.group(group, path, result)
+        for path, group in self.read_objects(groups):
+            self.read_group(group, path, result)
         return result
 
-    def group(self, group: Entries, path: str, result: Draft) -> None:
+    def read_group(self, group: Entries, path: str, result: Draft) -> None:
         """Read one group of template 2."""
-        self.known(group, path, GROUP_KEYS)
-        name = self.text(group, "group_name", path)
+        self.report_unknown_keys(group, path, GROUP_KEYS)
+        name = self.read_text(group, "group_name", path)
         result.group_names += [name] if name else []
-        instance_count, device_count = self.text(group, "instance_count", path), self.text(group, "device_count", path)
-        instances = self.items(group, "instance_list", path)
-        servers = [self.server(2, entries, where) for where, entries in self.objects(instances)]
+        instance_count = self.read_text(group, "instance_count", path)
+        device_count = self.read_text(group, "device_count", path)
+        instances = self.read_list(group, "instance_list", path)
+        servers = [self.read_server(2, entries, where) for where, entries in self.read_objects(instances)]
         result.servers += servers
         if instance_count and instances:
             result.counts.append(Count("instance-count", instance_count, len(instances), "instances in instance_list"))
@@ -141,92 +145,101 @@ class Reader:
             devices = sum(len(server.devices) for server in servers)
             result.counts.append(Count("device-count", device_count, devices, "devices in the group"))
 
-    def server(self, template: Template, server: Entries, path: str, super_pod: bool = False) -> DraftServer:
+    def read_server(self, template: Template, server: Entries, path: str, super_pod: bool = False) -> DraftServer:
         """Read one server."""
         keys = SERVER_KEYS[template]
-        self.known(server, path, (*keys, *SERVER_EXTRAS))
+        self.report_unknown_keys(server, path, (*keys, *SERVER_EXTRAS))
         if template == 2:
-            self.text(server, "pod_name", path)
-        server_id = self.text(server, "server_id", path)
-        host_ip = self.text(server, "host_ip", path) if "host_ip" in server else None
-        found = self.objects(self.items(server, keys[-1], path))
-        devices = tuple(self.device(template, entries, where, super_pod) for where, entries in found)
+            self.read_text(server, "pod_name", path)
+        server_id = self.read_text(server, "server_id", path)
+        host_ip = self.read_text(server, "host_ip", path) if "host_ip" in server else None
+        found = self.read_objects(self.read_list(server, keys[-1], path))
+        devices = tuple(self.read_device(template, entries, where, super_pod) for where, entries in found)
         return DraftServer(path, server_id, host_ip, devices)
 
-    def device(self, template: Template, device: Entries, path: str, super_pod: bool) -> DraftDevice:
+    def read_device(self, template: Template, device: Entries, path: str, super_pod: bool) -> DraftDevice:
         """Read one device."""
-        self.known(device, path, (*DEVICE_KEYS[template], *(SUPER_POD_DEVICE if super_pod else ())))
-        rank = self.text(device, "rank_id", path) if template == 1 else None
-        return DraftDevice(path, self.text(device, "device_id", path), self.text(device, "device_ip", path), rank)
+        self.report_unknown_keys(device, path, (*DEVICE_KEYS[template], *(SUPER_POD_DEVICE if super_pod else ())))
+        rank_id = self.read_text(device, "rank_id", path) if template == 1 else None
+        device_id, device_ip = self.read_text(device, "device_id", path), self.read_text(device, "device_ip", path)
+        return DraftDevice(path, device_id, device_ip, rank_id)
 
     # One value each
 
-    def entries(self, value: object, path: str) -> Entries | None:
-        """Return an object, or report that it is none."""
+    def read_object(self, value: object, path: str) -> Entries | None:
+        """Return a value that is an object, and report its repeated keys; report any other value and return None."""
         if isinstance(value, Entries):
             for key in value.repeated:
                 wrong = f"{key!r} is given more than once; most readers take the last"
-                self.find("duplicate-key", join_path(path, key), show_value(value[key]), wrong, "Remove all but one.")
+                self.add_finding(
+                    "duplicate-key", join_path(path, key), show_value(value[key]), wrong, "Remove all but one."
+                )
             return value
-        self.wrong_type(value, path, "an object, {…},")
+        self.report_wrong_type(value, path, "an object, {…},")
         return None
 
-    def objects(self, items: list[tuple[str, object]]) -> list[tuple[str, Entries]]:
-        """Return the objects of a list and report other items."""
-        found = [(path, self.entries(value, path)) for path, value in items]
+    def read_objects(self, items: list[tuple[str, object]]) -> list[tuple[str, Entries]]:
+        """Return the objects of a list with their paths, and report other items."""
+        found = [(path, self.read_object(value, path)) for path, value in items]
         self.is_complete = self.is_complete and all(entries is not None for _, entries in found)
         return [(path, entries) for path, entries in found if entries is not None]
 
-    def items(self, holder: Entries, key: str, path: str) -> list[tuple[str, object]]:
-        """Return the items of a list with their paths, or report that there are none."""
+    def read_list(self, holder: Entries, key: str, path: str) -> list[tuple[str, object]]:
+        """Return the items of a list with their paths; report a list that is missing, empty or no list."""
         where = join_path(path, key)
         value = holder.get(key)
         if isinstance(value, list) and value:
             return [(f"{where}[{position}]", item) for position, item in enumerate(value)]
         self.is_complete = False
         if key not in holder:
-            self.missing(where, key)
+            self.report_missing(where, key)
         elif isinstance(value, list):
-            self.find("empty-list", where, "[]", "the list is empty", "List at least one.")
+            self.add_finding("empty-list", where, "[]", "the list is empty", "List at least one.")
         else:
-            self.wrong_type(value, where, "a list, […],")
+            self.report_wrong_type(value, where, "a list, […],")
         return []
 
-    def text(self, holder: Entries, key: str, path: str) -> Field | None:
-        """Return a text field, or report that it is missing or no text."""
+    def read_text(self, holder: Entries, key: str, path: str) -> Field | None:
+        """Return a string with its path; report a missing one or another type. A bare number is reported and used."""
         where = join_path(path, key)
         value = holder.get(key)
         if key not in holder:
-            self.missing(where, key)
+            self.report_missing(where, key)
         elif isinstance(value, Bare):
             wrong = f"{value} is a number; in a rank table numbers are strings"
-            self.find("number-as-string", where, str(value), wrong, f'Write "{value}", with quotes.')
+            self.add_finding("number-as-string", where, str(value), wrong, f'Write "{value}", with quotes.')
         elif not isinstance(value, str):
-            self.wrong_type(value, where, "a string")
+            self.report_wrong_type(value, where, "a string")
         return Field(where, str(value)) if isinstance(value, str) else None
 
-    def known(self, holder: Entries, path: str, keys: tuple[str, ...]) -> None:
+    def report_unknown_keys(self, holder: Entries, path: str, keys: tuple[str, ...]) -> None:
         """Report keys that the template does not have."""
         for key in holder:
             if key not in keys:
                 close = difflib.get_close_matches(key, [key for key in keys if key not in holder], n=1)
                 fix = f"Is it {close[0]!r}?" if close else "Remove it, if nothing of yours reads it."
-                self.find("unknown-key", join_path(path, key), show_value(holder[key]), "nothing reads this key", fix)
+                self.add_finding(
+                    "unknown-key", join_path(path, key), show_value(holder[key]), "nothing reads this key", fix
+                )
 
     # What was found
 
-    def find(self, rule: str, path: str, value: str | None, wrong: str, fix: str) -> None:
+    def add_finding(self, rule: str, path: str, value: str | None, wrong: str, fix: str) -> None:
         """Add a finding."""
         self.findings.append(Finding(rule, path, value, wrong, fix))
 
-    def missing(self, path: str, key: str) -> None:
+    def report_missing(self, path: str, key: str) -> None:
         """Report a missing key."""
-        self.find("missing-key", path, None, f"{key!r} is missing", "Add it; `viaduct ranktable make` writes it.")
+        self.add_finding(
+            "missing-key", path, None, f"{key!r} is missing", "Add it; `viaduct ranktable make` writes it."
+        )
 
-    def wrong_type(self, value: object, path: str, expected: str) -> None:
+    def report_wrong_type(self, value: object, path: str, expected: str) -> None:
         """Report a value of another type."""
         wrong = f"{expected} is expected, not {name_type(value)}"
-        self.find("wrong-type", path, show_value(value), wrong, "Compare with what `viaduct ranktable make` writes.")
+        self.add_finding(
+            "wrong-type", path, show_value(value), wrong, "Compare with what `viaduct ranktable make` writes."
+        )
 
 
 def join_path(path: str, key: str) -> str:
@@ -244,7 +257,7 @@ def name_type(value: object) -> str:
 
 
 def show_value(value: object) -> str:
-    """A value in brief: what a message can show of it."""
+    """Return a value as a message shows it: strings and numbers as they are, lists and objects in brief."""
     if isinstance(value, str):
         return str(value)
     words = {True: "true", False: "false", None: "null"}

@@ -1,4 +1,4 @@
-"""Drawing of a rank table in the terminal: a box per server, its devices in their two networks of four."""
+"""Drawing of a rank table in the terminal: a box per server, its devices in rows of four (0-3 and 4-7 are networks)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from viaduct.terminal import print_table
 
 BOXES_LIMIT = 16
 """More servers than this are drawn as a line each."""
-A_ROW = 4
+DEVICES_A_ROW = 4
 
 
 def draw_table(table: RankTable, console: Console) -> None:
@@ -40,21 +40,24 @@ def write_headline(table: RankTable) -> str:
 
 def draw_server(table: RankTable, server: Server) -> Panel:
     """Return the box of one server."""
-    grid = Table(*(Column(overflow="fold") for _ in range(A_ROW)), box=box.SQUARE, show_header=False, show_lines=True)
-    for row in rows(server):
+    columns = (Column(overflow="fold") for _ in range(DEVICES_A_ROW))
+    grid = Table(*columns, box=box.SQUARE, show_header=False, show_lines=True)
+    for row in build_rows(server):
         grid.add_row(*row)
-    return Panel.fit(grid, title=Text(write_title(table, server)), subtitle=Text(f"ranks {spans(server.ranks)}"))
+    return Panel.fit(grid, title=Text(write_title(table, server)), subtitle=Text(f"ranks {format_spans(server.ranks)}"))
 
 
-def rows(server: Server) -> list[list[Text]]:
-    """Devices 0-3 above 4-7; a row without any is left out, a device that is not used is a dot."""
+def build_rows(server: Server) -> list[list[Text]]:
+    """Return the cells of a server, four devices a row; a row without a used device is left out."""
     devices = {device.device_id: device for device in server.devices}
-    starts = sorted({number // A_ROW * A_ROW for number in devices})
-    return [[draw_device(number, devices.get(number)) for number in range(start, start + A_ROW)] for start in starts]
+    starts = sorted({number // DEVICES_A_ROW * DEVICES_A_ROW for number in devices})
+    return [
+        [draw_device(number, devices.get(number)) for number in range(start, start + DEVICES_A_ROW)] for start in starts
+    ]
 
 
 def draw_device(number: int, device: Device | None) -> Text:
-    """Return the cell of one device."""
+    """Return the cell of one device; a dot for a device that the table does not use."""
     if device is None:
         return Text(f"device {number}\n·", style="dim")
     return Text.assemble(f"device {number}\n", (f"rank {device.rank}", "bold"), f"\n{device.device_ip}")
@@ -69,15 +72,15 @@ def list_servers(table: RankTable) -> Table:
     """Return a table with one line a server."""
     lines = Table("node", "server", "ranks", "devices", "addresses", box=None, pad_edge=False)
     for node, server in enumerate(table.servers):
-        numbers = spans(sorted(device.device_id for device in server.devices))
+        numbers = format_spans(sorted(device.device_id for device in server.devices))
         others = len(server.devices) - 1
         addresses = server.devices[0].device_ip + (f" and {others} more" if others else "")
-        lines.add_row(str(node), Text(server.server_id), spans(server.ranks), numbers, addresses)
+        lines.add_row(str(node), Text(server.server_id), format_spans(server.ranks), numbers, addresses)
     return lines
 
 
-def spans(numbers: list[int]) -> str:
-    """0, 1, 2, 3, 6 as 0-3, 6."""
+def format_spans(numbers: list[int]) -> str:
+    """Format numbers in ascending order with their gaps: 0, 1, 2, 3, 6 as `0-3, 6`."""
     pieces: list[list[int]] = []
     for number in numbers:
         if pieces and pieces[-1][-1] + 1 == number:

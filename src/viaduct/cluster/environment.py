@@ -1,6 +1,6 @@
 """Environment variables of a process, or of torchrun on a server, made from a rank table.
 
-torchrun numbers ranks node by node, so its variables exist only for tables whose servers have consecutive ranks.
+torchrun numbers ranks node by node, so a table in which a server's ranks are not consecutive is refused.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 Target = Literal["npu", "cuda", "mlu"]
 VISIBLE = {card.name: card.visible for card in (NPU, CUDA, MLU)}
-"""With these LOCAL_RANK i is the i-th listed device, whatever its number."""
+"""Variables that list the visible devices. LOCAL_RANK i is then the i-th listed device, whatever its number."""
 DEFAULT_PORT = 29500
-"""torchrun's own; a rank table has no port."""
+"""torchrun's default; a rank table has no port."""
 LAUNCHER = "VIADUCT_LAUNCHER"
-"""Says to a rank which process has started it."""
+"""Variable with the process id of the `viaduct launch` that started a rank."""
 DEFAULT_JOB = "viaduct"
 SIZES = ("RANK_SIZE", "WORLD_SIZE")
 RANKS = ("RANK_ID", "RANK")
@@ -32,17 +32,17 @@ RANKS = ("RANK_ID", "RANK")
 def build_rank_variables(table: RankTable, rank: int, *, port: int, job: str, target: Target | None) -> dict[str, str]:
     """Return the environment variables of one rank."""
     seat = table.seat(rank)
-    own = {"RANK_ID": rank, "DEVICE_ID": seat.device.device_id, "RANK": rank, "LOCAL_RANK": seat.local}
+    of_rank = {"RANK_ID": rank, "DEVICE_ID": seat.device.device_id, "RANK": rank, "LOCAL_RANK": seat.local}
     return {
         **build_node_variables(table, seat.server, port, job, target),
-        **{name: str(value) for name, value in own.items()},
+        **{name: str(value) for name, value in of_rank.items()},
     }
 
 
 def build_server_variables(
     table: RankTable, server_id: str, *, port: int, job: str, target: Target | None
 ) -> dict[str, str]:
-    """Return the environment variables of one server, for torchrun."""
+    """Return the environment variables of one server, for torchrun; refuse servers with unequal numbers of devices."""
     server = table.server(server_id)
     sizes = {each_server.server_id: len(each_server.devices) for each_server in table.servers}
     if len(set(sizes.values())) > 1:
@@ -58,7 +58,7 @@ def build_node_variables(
     table: RankTable, server: Server, port: int, job: str, target: Target | None
 ) -> dict[str, str]:
     """Return the variables that all processes of a server share."""
-    refuse_unusable_table(table, port, job)
+    refuse_unusable_table(table, port, job, target)
     shared = {
         NPU.rank_table: table.path.resolve() if table.path else None,
         "JOB_ID": job,
@@ -74,13 +74,25 @@ def build_node_variables(
     return {name: str(value) for name, value in shared.items() if value is not None}
 
 
-def refuse_unusable_table(table: RankTable, port: int, job: str) -> None:
-    """Refuse a table whose ranks torchrun cannot number, and an invalid port or job name."""
+def refuse_unusable_table(table: RankTable, port: int, job: str, target: Target | None = None) -> None:
+    """Refuse a table whose ranks torchrun cannot number or whose devices the target cannot list, a bad port or job.
+
+    The NPU sees no device at all if the list of visible devices is not ascending.
+    """
     if table.is_interleaved:
         raise BadValue(
             f"the ranks of {table.name} change between servers; torchrun numbers them server by server.",
             f"`viaduct ranktable convert {table.path or 'FILE'} --to 1 --renumber --out NEW` numbers them so.",
         )
+    for server in table.servers if target == NPU.name else ():
+        devices = [device.device_id for device in server.devices]
+        if devices != sorted(devices):
+            listed = ",".join(map(str, devices))
+            raise BadValue(
+                f"in the order of ranks, the devices of server {server.server_id} of {table.name} are {listed}; "
+                f"{NPU.visible} must be ascending, else no device is visible.",
+                "Give the ranks of each server in the order of its devices.",
+            )
     check_port(port)
     check_job(job)
 
@@ -97,8 +109,12 @@ def check_job(job: str) -> None:
         raise BadValue(f"{job!r} cannot be a JOB_ID.", "It has letters, digits, - and _ only.")
 
 
-def check(table: RankTable, variables: Mapping[str, str]) -> None:
-    """Refuse RANK_SIZE, RANK_ID, DEVICE_ID, and torchrun's WORLD_SIZE and RANK, where the table says otherwise."""
+def check_variables(table: RankTable, variables: Mapping[str, str]) -> None:
+    """Refuse variables that contradict the table, as far as they are set.
+
+    RANK_SIZE and WORLD_SIZE must be its number of devices, RANK_ID and RANK one of its ranks, DEVICE_ID the device of
+    RANK_ID.
+    """
     size = format_count(table.size, "device")
     for name in SIZES:
         if name in variables and variables[name] != str(table.size):
@@ -129,5 +145,5 @@ def check_device(table: RankTable, variables: Mapping[str, str]) -> None:
 
 
 def exports(variables: Mapping[str, str]) -> str:
-    """Lines that a shell can source."""
+    """Return `export` lines that a shell can source."""
     return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())

@@ -1,4 +1,8 @@
-"""Rules of a rank table by name, and findings, each of which is one violation of a rule."""
+"""Rules of a rank table by name, and findings, each of which is one violation of a rule.
+
+The rules on the numbers of devices and servers, on subnets and on device ids above 7 are for certain cards; rules.py
+tests which.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +74,7 @@ RULES = {
 
 
 class Field(NamedTuple):
-    """A string of the table, and where it stands."""
+    """A string of the table, and its path in the file."""
 
     path: str
     text: str

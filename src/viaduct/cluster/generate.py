@@ -1,4 +1,4 @@
-"""A rank table from a list of servers and their devices; what the rules refuse is not written."""
+"""Making of a rank table from a list of servers and their devices; a table with errors is refused."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from viaduct.cluster.rules import DEFAULT_CARD, Card, examine
 from viaduct.errors import BadData, BadValue
 
 DEVICES_LIMIT = 1024
-"""More on one server is a slip of the keyboard."""
+"""More devices on one server are taken for a typing error."""
 
 
 def server_names(text: str) -> list[str]:
-    """The servers of `--servers`, each once."""
+    """Return the servers of `--servers`; refuse an empty or repeated name."""
     names = [name.strip() for name in text.split(",")]
     if not all(names):
         raise BadValue(f"--servers {text!r} has an empty name.", "Write it as 10.0.0.10,10.0.0.11.")
@@ -31,13 +31,14 @@ def server_names(text: str) -> list[str]:
 
 
 def device_numbers(text: str) -> list[int]:
-    """The devices of `--devices`: 4 are the first four, 4,5,6,7 and 4-7 are these."""
+    """Return the devices of `--devices`: a single number N means 0 to N-1, `4,5,6,7` and `4-7` mean these."""
     numbers: list[int] = []
-    for part in text.split(","):
-        match = re.fullmatch(r"\s*([0-9]{1,4})(?:-([0-9]{1,4}))?\s*", part)
+    for entry in text.split(","):
+        match = re.fullmatch(r"\s*([0-9]{1,4})(?:-([0-9]{1,4}))?\s*", entry)
         if match is None or int(match[2] or 0) > DEVICES_LIMIT or int(match[1]) > DEVICES_LIMIT:
             raise BadValue(
-                f"--devices {text!r} names no devices.", "Write 8, or 4,5,6,7, or 4-7; device 5 alone is 5-5."
+                f"--devices {text!r}: {entry.strip()!r} is neither a number up to {DEVICES_LIMIT} nor a range.",
+                "Write 8, or 4,5,6,7, or 4-7; device 5 alone is 5-5.",
             )
         numbers += range(int(match[1]), int(match[2] or match[1]) + 1)
     counted = list(range(numbers[0])) if re.fullmatch(r"\s*[0-9]+\s*", text) else numbers
@@ -56,38 +57,38 @@ def make_table(
     present: int | None = None,
     template: Template = 1,
 ) -> str:
-    """The text of a table: every server with the same devices, ranks counted through."""
-    known = read_addresses(servers, max(devices) + 1, device_ips)
-    table = number_ranks(dict.fromkeys(servers, devices), known)
+    """Return the text of a table in which every server has the same devices; refuse one with errors."""
+    addresses = read_addresses(servers, max(devices) + 1, device_ips)
+    table = number_ranks(dict.fromkeys(servers, devices), addresses)
     return check_text(render_table(table, template), card, present)
 
 
-def number_ranks(servers: Mapping[str, Sequence[int]], known: Addresses) -> RankTable:
-    """Ranks in the order of the servers and, within each, of the devices."""
+def number_ranks(servers: Mapping[str, Sequence[int]], addresses: Addresses) -> RankTable:
+    """Return a table with ranks in the order of the servers and, within each, of its devices."""
     entries = []
     rank = 0
-    for server, devices in servers.items():
-        found = []
-        for device in devices:
-            found.append(Device(device, find_address(server, device, known), rank))
+    for server, numbers in servers.items():
+        devices = []
+        for number in numbers:
+            devices.append(Device(number, find_address(server, number, addresses), rank))
             rank += 1
-        entries.append(Server(server, tuple(found)))
+        entries.append(Server(server, tuple(devices)))
     return RankTable(tuple(entries))
 
 
-def find_address(server: str, device: int, known: Addresses) -> str:
-    """Return the address of a device; refuse one that is not given."""
-    if (server, device) not in known:
-        servers = ", ".join(sorted({name for name, _ in known})[:4]) or "no server"
+def find_address(server: str, device: int, addresses: Addresses) -> str:
+    """Return the address of a device; raise BadData if there is none."""
+    if (server, device) not in addresses:
+        servers = ", ".join(sorted({name for name, _ in addresses})[:4]) or "no server"
         raise BadData(
             f"--device-ips has no address for device {device} of server {server!r}.",
-            f"It has {format_count(len(known), 'device')}, of {servers}.",
+            f"It has {format_count(len(addresses), 'device')}, of {servers}.",
         )
-    return known[server, device]
+    return addresses[server, device]
 
 
 def check_text(text: str, card: Card, present: int | None = None) -> str:
-    """The text itself, if no rule is violated."""
+    """Return the text of a table unchanged; refuse one with errors."""
     examined = examine(text, card, present)
     if examined.errors:
         fixes = dict.fromkeys(finding.fix for finding in examined.errors[:3])
@@ -101,7 +102,7 @@ def list_warnings(text: str, card: Card) -> list[str]:
 
 
 def write(text: str, path: Path, force: bool) -> None:
-    """The whole file or none of it, and nobody's file without being told."""
+    """Write a file as a whole or not at all; refuse a folder, and an existing file unless `force`."""
     if os.path.isdir(path):
         raise BadValue(f"{path} is a folder.", "Name the file to write.")
     if os.path.exists(path) and not force:

@@ -1,4 +1,4 @@
-"""JSON as people write it: comments, repeated keys and numbers without quotes are noticed, not lost."""
+"""JSON as people write it: comments are stripped and counted, repeated keys and bare numbers are kept for findings."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import NamedTuple
 TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 """A string, which may have slashes in it, or a comment."""
 FULL_WIDTH = "“”‘’，：；【】｛｝"
-"""What an input method writes in place of JSON's own marks."""
+"""Full-width characters that an input method writes in place of JSON's quotes, commas, colons and brackets."""
 
 
 class Bare(str):
-    """A number without quotes, as it was written: no precision is lost, and none is too long."""
+    """A number without quotes, as the text that was written, so that no digit is lost."""
 
     __slots__ = ()
 
 
 class Entries(dict[str, object]):
-    """An object, and which of its keys were given more than once."""
+    """A JSON object, which remembers the keys that were given more than once."""
 
     repeated: tuple[str, ...] = ()
 
@@ -42,7 +42,7 @@ class Stripped(NamedTuple):
 
 
 def strip_comments(text: str) -> Stripped:
-    """The text with blanks in place of comments, so that lines and columns stay what they were."""
+    """Replace comments with blanks, so that lines and columns stay the same."""
     lines = []
 
     def blank(match: re.Match[str]) -> str:
@@ -55,7 +55,7 @@ def strip_comments(text: str) -> Stripped:
 
 
 def decode(data: bytes) -> str:
-    """Decode UTF-8, with or without a byte order mark."""
+    """Decode UTF-8, with or without a byte order mark; raise NotJson."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -64,7 +64,7 @@ def decode(data: bytes) -> str:
 
 
 def parse(text: str) -> object:
-    """Objects as `Entries`, numbers as `Bare`."""
+    """Parse JSON, with objects as `Entries` and numbers as `Bare`; raise NotJson."""
     try:
         return json.loads(text, object_pairs_hook=collect, parse_int=Bare, parse_float=Bare, parse_constant=Bare)
     except json.JSONDecodeError as error:
@@ -86,7 +86,7 @@ def collect(pairs: list[tuple[str, object]]) -> Entries:
 
 
 def comma_before(text: str, position: int) -> int:
-    """Return the position of a comma before a closing bracket; Python before 3.13 points at the bracket."""
+    """Return the position of a syntax error; of a comma before a closing bracket the comma's, as Python 3.13 has it."""
     before = text[:position].rstrip()
     return len(before) - 1 if before.endswith(",") and text[position : position + 1] in ("]", "}") else position
 

@@ -1,10 +1,10 @@
-"""Start the ranks of this machine under torch's elastic agent, and say in one place what became of them.
+"""Start the ranks of this machine under torch's elastic agent, and report how they ended.
 
     run_local(["train", "resnet50_cifar10"], ranks=8)
-    run_cluster(["python", "my_script.py"], from_table(read("rank_table_16p.json")))
+    run_cluster(["python", "my_script.py"], share_from_table(read_table("rank_table_16p.json")))
 
-The exit codes: 0 all ranks finished; 1 a rank failed, and was started again in vain; 2 a person's mistake; 128 + the
-signal that ended the job. torch is imported only when ranks are really started.
+The exit codes: 0 all ranks of this machine finished; 1 a rank failed and no restart is left, or another machine ended
+the job; 2 a user's mistake; 128 + the signal that ended the job. torch is imported only when ranks are really started.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import tempfile
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,21 +43,25 @@ MAX_RESTARTS = 3
 CPP_LOG = "TORCH_CPP_LOG_LEVEL"
 """Read by torch when it is imported."""
 LAST_LINES = 15
+"""Lines of a failed rank's stderr and stdout that are shown."""
 TIMEOUT_S = 300.0
-HCCL = ("RANK_ID", "RANK_SIZE", "DEVICE_ID", NPU.rank_table, "JOB_ID")
+HCCL_VARIABLES = ("RANK_ID", "RANK_SIZE", "DEVICE_ID", NPU.rank_table, "JOB_ID")
 IFNAMES = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", CUDA.interface, NPU.interface)
-"""Collectives that may choose among several networks choose the one of the rank table."""
+"""Variables that tie the collectives to one network interface: the one that has this machine's address of the job."""
 LOCAL_IFNAMES = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
+"""Those of them that are set to loopback where all ranks are on this machine."""
 Show = Literal["first", "all"]
-Own = Callable[[Mapping[str, str]], dict[str, str]]
-"""From the variables that torch gives a rank, those which we add."""
+"""Ranks whose output is shown: the first of this machine, or all."""
 
 
 # The command
 
 
 def resolve_command(argv: Sequence[str]) -> list[str]:
-    """The command to run: `train …` is ours; `python` is the one that runs viaduct, for it has torch."""
+    """Return the command to run: `train …` and `evaluate …` are verbs of viaduct, `x.py` is run with python.
+
+    `python` is the interpreter that runs viaduct, since that one has torch. Raises BadValue or BadData.
+    """
     if not argv:
         raise BadValue("nothing to launch.", "Write it after --: `… -- train RECIPE` or `… -- python my_script.py`.")
     first, *arguments = argv
@@ -79,7 +83,7 @@ def resolve_command(argv: Sequence[str]) -> list[str]:
 
 
 def check_script(words: Sequence[str]) -> None:
-    """Is the script there that python is asked to run? -m and -c are python's own business."""
+    """Refuse a python command without a script, or with a script that does not exist; `-m` and `-c` are not checked."""
     script = next(iter(words), "")
     if not script:
         raise BadValue(
@@ -99,31 +103,35 @@ class NodeShare:
     """This machine's share of a job: its ranks, its number, the rendezvous."""
 
     ranks: int
-    """On this machine."""
+    """Number of ranks on this machine."""
     host: str = ""
-    """Where the servers meet; empty: there is only this one."""
+    """Address of the rendezvous; empty if this is the only machine."""
     port: int = DEFAULT_PORT
     hosts_store: bool = False
+    """True if this machine serves the rendezvous store."""
     node: int | None = 0
+    """Number of this machine; None: the next free one."""
     names: tuple[str, ...] = ("",)
+    """Names of all machines, by their numbers."""
     name: str = ""
     address: str = "127.0.0.1"
     job: str = DEFAULT_JOB
     facts: str = ""
+    """Settings that must be the same on all machines."""
     table: RankTable | None = None
     target: Target | None = None
     shared: Mapping[str, str] = field(default_factory=dict)
-    """Variables of all ranks here."""
+    """Variables of all ranks on this machine."""
     secret: str = ""
-    """The job's; empty: the user has given none."""
+    """The job's secret; empty if the user has given none."""
 
     def variables(self, rank: int) -> dict[str, str]:
         """Return the variables of one rank, besides those of torchrun."""
         if self.table is None:
             return dict(self.shared)
-        wanted = (*HCCL, *((VISIBLE[self.target],) if self.target else ()))
-        known = self.table.environment(rank, port=self.port, job=self.job, target=self.target)
-        return {**self.shared, **{name: known[name] for name in wanted if name in known}}
+        wanted = (*HCCL_VARIABLES, *((VISIBLE[self.target],) if self.target else ()))
+        of_table = self.table.environment(rank, port=self.port, job=self.job, target=self.target)
+        return {**self.shared, **{name: of_table[name] for name in wanted if name in of_table}}
 
 
 def share_from_table(
@@ -136,7 +144,7 @@ def share_from_table(
     secret: str = "",
 ) -> NodeShare:
     """Return this machine's share of a job with a rank table; without `server` it is found by its addresses."""
-    refuse_unusable_table(table, port, job)
+    refuse_unusable_table(table, port, job, target)
     check_environment(table, os.environ)
     mine = table.server(server) if server else find_server(table)
     node = table.servers.index(mine)
@@ -145,7 +153,7 @@ def share_from_table(
     if node == 0 and not links.is_port_free(port):
         raise BadValue(
             f"port {port} is in use on this machine, the first server of {table.name}.",
-            "Another job, perhaps, or the rest of one. Take another on all servers: --port.",
+            "Perhaps another job runs, or one has not ended yet. Take another port on all servers: --port.",
         )
     digest = hashlib.sha256(render_table(table).encode()).hexdigest()[:12]
     return NodeShare(
@@ -168,7 +176,7 @@ def share_from_table(
 
 
 def find_server(table: RankTable) -> Server:
-    """Return the table's server that is this machine."""
+    """Return the table's server that is this machine; raise BadValue if none or several are."""
     found = [server for server in table.servers if links.is_mine(server.address)]
     if len(found) == 1:
         return found[0]
@@ -185,7 +193,7 @@ def find_server(table: RankTable) -> Server:
 
 
 def interface_variables(address: str) -> dict[str, str]:
-    """Unless somebody has chosen already."""
+    """Return the variables that tie collectives to the interface of an address; without those that are set already."""
     try:
         name = links.find_interface(socket.gethostbyname(address))
     except OSError:
@@ -194,7 +202,7 @@ def interface_variables(address: str) -> dict[str, str]:
 
 
 def loopback_variables() -> dict[str, str]:
-    """Ranks that are all on this machine speak to one another through it alone, unless somebody has chosen already."""
+    """Return the variables that tie collectives to loopback, for a job on one machine; without those that are set."""
     return {
         variable: "lo" for variable in LOCAL_IFNAMES if variable not in os.environ and "lo" in links.list_interfaces()
     }
@@ -208,8 +216,8 @@ def share_from_nodes(
     check_job(job)
     if nodes == 1:
         return NodeShare(ranks, job=job)
-    named, port = links.parse_endpoint(rdzv or "", DEFAULT_PORT)
-    host = links.find_meeting_address(named)
+    given_host, port = links.parse_endpoint(rdzv or "", DEFAULT_PORT)
+    host = links.find_meeting_address(given_host)
     address = links.find_address_towards(host, port)
     return NodeShare(
         ranks=ranks,
@@ -250,7 +258,10 @@ def run_local(
     show: Show = "first",
     variables: Mapping[str, str] | None = None,
 ) -> int:
-    """All ranks on this machine. `variables` are added to the environment of each."""
+    """Run a command as `ranks` ranks on this machine, and return the exit code.
+
+    `variables` are added to the environment of each rank.
+    """
     check_numbers(ranks, max_restarts)
     return run_cluster(
         argv, NodeShare(ranks, shared=variables or {}), max_restarts=max_restarts, log_dir=log_dir, show=show
@@ -266,13 +277,16 @@ def run_cluster(
     show: Show = "first",
     timeout: float = TIMEOUT_S,
 ) -> int:
-    """This machine's ranks of a job; those of the other machines are started there, with the same command."""
+    """Run this machine's ranks of a job, and return the exit code.
+
+    The ranks of other machines are started there, with the same command.
+    """
     command = resolve_command(argv)
     check_numbers(share.ranks, max_restarts)
     if log_dir is not None:
         check_log_dir(log_dir)
     if share.host and not share.hosts_store:
-        links.wait_for(share.host, share.port, timeout, print_note)
+        links.wait_for_port(share.host, share.port, timeout, print_note)
     logs = str(log_dir) if log_dir else tempfile.mkdtemp(prefix="viaduct_launch_")
     failed = False
     try:
@@ -287,7 +301,7 @@ def run_cluster(
 
 
 def check_log_dir(log_dir: Path) -> None:
-    """It is made here: whether one can be made is not known before."""
+    """Create the log directory; raise BadValue if it cannot be created or written to."""
     try:
         log_dir.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=log_dir):
@@ -310,7 +324,10 @@ def check_numbers(ranks: int, max_restarts: int) -> None:
 def start_ranks(
     command: list[str], share: NodeShare, max_restarts: int, logs: str, show_all: bool, timeout: float
 ) -> Outcome:
-    """Start the ranks under the elastic agent and wait for them."""
+    """Start the ranks under the elastic agent, wait for them, and tell the other machines how they ended.
+
+    Raises JobEnded if another machine ends the job before a round of ranks has begun.
+    """
     with quiet_import():
         from viaduct.cluster.agent import Outcome, conduct, describe_end
         from viaduct.cluster.rendezvous import LINGER_S, JobEnded, LocalRendezvous, ServerRendezvous
@@ -318,10 +335,10 @@ def start_ranks(
     meeting = ServerRendezvous(build_member(share), timeout, print_note) if share.host else None
     secret = share.secret if meeting else make_secret()
 
-    def own(given: Mapping[str, str]) -> dict[str, str]:
-        restarts = {"TORCHELASTIC_RESTART_COUNT": str(meeting.round)} if meeting else loopback_variables()
-        kept = {VARIABLE: secret} if secret else {}
-        return {**threads(share.ranks), **restarts, **kept, **share.variables(int(given["RANK"]))}
+    def get_variables(given: Mapping[str, str]) -> dict[str, str]:
+        of_job = {"TORCHELASTIC_RESTART_COUNT": str(meeting.round)} if meeting else loopback_variables()
+        of_secret = {VARIABLE: secret} if secret else {}
+        return {**threads(share.ranks), **of_job, **of_secret, **share.variables(int(given["RANK"]))}
 
     handler = meeting or LocalRendezvous(uuid.uuid4().hex)
     release_streams()  # torch copies the ranks' output to them
@@ -333,14 +350,14 @@ def start_ranks(
             max_restarts=max_restarts,
             log_dir=logs,
             show_all=show_all,
-            own=own,
+            own=get_variables,
             tell=print_note,
         )
     except JobEnded as end:
-        if meeting is None or meeting.round < 0:  # it never began
+        if meeting is None or meeting.round < 0:  # no rank was started
             raise
         return Outcome(lost=str(end))
-    if meeting and outcome.by_ranks:  # those of the other servers are ending too, and shall say so themselves
+    if meeting and outcome.by_ranks:  # the ranks of other servers are ending too: let their servers report it first
         time.sleep(LINGER_S)
     if meeting and (outcome.failures or outcome.signal):
         meeting.leave(describe_end(outcome.failures[0]) if outcome.failures else "was interrupted")
@@ -351,7 +368,7 @@ def start_ranks(
 
 @contextmanager
 def quiet_import() -> Iterator[None]:
-    """A lost connection is told in our words, not as a stack of C++; the ranks' own torch speaks as it likes."""
+    """Import torch with its C++ log off: viaduct reports a lost connection itself. Ranks keep the user's setting."""
     chosen = CPP_LOG in os.environ
     os.environ.setdefault(CPP_LOG, "FATAL")
     try:
@@ -380,13 +397,16 @@ def build_member(share: NodeShare) -> Member:
 
 
 def threads(ranks: int) -> dict[str, str]:
-    """The cores shared out: ranks that each take all of them slow each other down."""
+    """Return OMP_NUM_THREADS, this process's cores divided by the ranks; nothing if the user has set it.
+
+    Ranks that each use all cores slow each other down.
+    """
     if "OMP_NUM_THREADS" in os.environ:
         return {}
     return {"OMP_NUM_THREADS": str(max(1, len(os.sched_getaffinity(0)) // ranks))}
 
 
-# What became of them
+# The end
 
 
 def report_outcome(outcome: Outcome, max_restarts: int, logs: str) -> int:
@@ -405,7 +425,7 @@ def report_outcome(outcome: Outcome, max_restarts: int, logs: str) -> int:
 
 
 def print_failure(failures: list[Failure], max_restarts: int, logs: str) -> None:
-    """Print the rank that failed, how it ended, and its last lines."""
+    """Print the rank to blame, how it ended, its last lines, and which other ranks failed."""
     from viaduct.cluster.agent import MISTAKE, describe_end
 
     first, *others = failures
@@ -414,10 +434,10 @@ def print_failure(failures: list[Failure], max_restarts: int, logs: str) -> None
     print_quoted("The last that it said:", read_last_lines(first.stderr))
     print_quoted("The last that it printed:", read_last_lines(first.stdout))
     if not first.stderr:
-        print("  What it said is above.", file=sys.stderr)
+        print("  Its output is above.", file=sys.stderr)
     if others and first.exit_code != MISTAKE:
         print(f"  Then {'; '.join(describe_end(other) for other in others[:8])}.", file=sys.stderr)
-    print(f"  All that the ranks wrote is in {logs}", file=sys.stderr, flush=True)
+    print(f"  The output of the ranks that did not write to this terminal is in {logs}", file=sys.stderr, flush=True)
 
 
 def print_quoted(title: str, lines: list[str]) -> None:
@@ -428,7 +448,7 @@ def print_quoted(title: str, lines: list[str]) -> None:
 
 
 def read_last_lines(path: str) -> list[str]:
-    """Return the last lines of a log file."""
+    """Return the last lines of a log file; none if there is no file."""
     if not path or not os.path.isfile(path):
         return []
     with open(path, errors="replace") as file:

@@ -1,9 +1,9 @@
-"""Layout of a classifier of many classes: complete on every rank, or split over them.
+"""Layout of a classifier of many classes: complete on every rank (`data`), or its classes split over them (`hybrid`).
 
 Like `plan`, this is arithmetic: nothing is run and torch is not imported. With C classes, F features, B images in a
-global batch worked through in k parts, R ranks, and s numbers that the optimizer keeps for each weight:
+global batch accumulated in k parts, R ranks, and s fp32 numbers for each weight besides itself and its gradient:
 
-    memory      of the classifier: C (F+1) x 4 x (2 + s) bytes with data, a rank's rows of it with hybrid
+    memory      of the classifier: C (F+1) x 4 x (2 + s) bytes with data; with hybrid that of C/R classes
     logits      of a part: B/(kR) x C x 4 bytes with data, B/k x C/R x 4 with hybrid: the same
     data sends  an all-reduce of C (F+1) gradients in every step
     hybrid      in each part an all-gather of the features and a reduce-scatter of their gradients (together the volume
@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from viaduct.cluster.plan import INNER_LATENCY_S, LATENCY_S, MASTER_BYTES, Cluster, all_reduce_seconds
 
 WORTH_BYTES = 64 << 20
-"""Below this, the memory of a classifier is no reason to share it out."""
+"""A classifier that takes less memory is never split."""
 MESSAGES = 5
-"""Of each part, beside the features: labels and their shares, the largest logit, the sums, the best class."""
+"""Small messages of each part: labels, their shares, the largest logit, the sums, the best class."""
 NUMBERS = 6
-"""For each image in these messages."""
+"""Numbers for each image in these messages together."""
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,9 @@ class Classifier:
     global_batch: int
     accumulate: int = 1
     gradient_bytes: int = 4
-    """Of one number of a gradient on its way: 2 with compression."""
+    """Bytes of one number of a gradient when it is sent: 2 with compression."""
     kept: int = 3
-    """fp32 numbers for each weight: itself, its gradient, the optimizer's, averages."""
+    """fp32 numbers in memory for each weight: itself, its gradient, the optimizer's, averages."""
 
     @property
     def weights(self) -> int:
@@ -57,11 +57,11 @@ class Comparison:
 
     @property
     def is_hybrid_better(self) -> bool:
-        """True if the hybrid layout saves enough memory and takes less time."""
+        """True if the classifier takes `WORTH_BYTES` or more on each rank, and hybrid takes less time to send."""
         return self.data_bytes >= WORTH_BYTES and self.hybrid_seconds < self.data_seconds
 
     def reasons(self) -> list[str]:
-        """The figures, for a person."""
+        """Return the figures as sentences."""
         enough = "" if self.data_bytes >= WORTH_BYTES else f", less than {format_bytes(WORTH_BYTES)}"
         return [
             f"the classifier takes {format_bytes(self.data_bytes)} of each rank with data{enough}, "
@@ -75,10 +75,10 @@ def compare_layouts(work: Classifier, cluster: Cluster) -> Comparison:
     """Compare the data-parallel and the hybrid layout."""
     rows = -(-work.classes // cluster.ranks)
     images = -(-work.global_batch // work.accumulate)
-    held = MASTER_BYTES * work.kept
+    weight_bytes = MASTER_BYTES * work.kept
     return Comparison(
-        data_bytes=work.weights * held,
-        hybrid_bytes=rows * (work.features + 1) * held,
+        data_bytes=work.weights * weight_bytes,
+        hybrid_bytes=rows * (work.features + 1) * weight_bytes,
         logits_bytes=images * rows * MASTER_BYTES,
         data_seconds=all_reduce_seconds(work.weights * work.gradient_bytes, cluster),
         hybrid_seconds=work.accumulate * estimate_part_seconds(work, images, cluster),
@@ -90,7 +90,7 @@ def estimate_part_seconds(work: Classifier, images: int, cluster: Cluster) -> fl
     features = all_reduce_seconds(images * work.features * MASTER_BYTES, cluster)
     sums = all_reduce_seconds(images * NUMBERS * MASTER_BYTES, cluster)
     latency = 2 * (cluster.devices - 1) * INNER_LATENCY_S + 2 * (cluster.servers - 1) * LATENCY_S
-    return features + sums + (MESSAGES - 1) * latency
+    return features + sums + (MESSAGES - 1) * latency  # `sums` has the latency of one message
 
 
 def format_bytes(count: float) -> str:

@@ -19,7 +19,7 @@ CONNECT_S = 3.0
 
 
 def list_interfaces() -> dict[str, str]:
-    """Interface -> its first IPv4 address, of those that have one."""
+    """Return the first IPv4 address of each network interface that has one."""
     found = {}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for _, name in socket.if_nameindex():
@@ -33,12 +33,15 @@ def list_interfaces() -> dict[str, str]:
 
 
 def list_own_addresses() -> list[str]:
-    """Return this machine's addresses, for a message; second addresses of an interface are missing."""
+    """Return the first address of each of this machine's interfaces, without loopback."""
     return [address for name, address in list_interfaces().items() if name != "lo"]
 
 
 def is_mine(host: str) -> bool:
-    """Is this name or address this machine? Only its own addresses can be bound."""
+    """Return True if a name or address is this machine's: only own addresses can be bound.
+
+    A name that cannot be resolved is compared with this machine's name.
+    """
     try:
         address = socket.gethostbyname(host)
     except (OSError, UnicodeError):
@@ -54,21 +57,21 @@ def is_mine(host: str) -> bool:
 def open_listening_socket(address: str, port: int = 0) -> socket.socket:
     """Return a socket that listens at one of this machine's addresses, and at no other."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM)
+    listener = socket.socket(family, socket.SOCK_STREAM)
     try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind((address, port))
-        made.listen(BACKLOG)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((address, port))
+        listener.listen(BACKLOG)
     except OSError:
-        made.close()
+        listener.close()
         raise
-    return made
+    return listener
 
 
 def find_meeting_address(host: str) -> str:
-    """Return the address at which the others reach this machine under that name, if it is this machine's; else it.
+    """Return the address at which other machines reach this one, if `host` is this machine; else `host` itself.
 
-    /etc/hosts may call this machine 127.0.1.1, where nobody else finds it.
+    /etc/hosts may give this machine's name the address 127.0.1.1, which no other machine can reach.
     """
     if not is_mine(host):
         return host
@@ -82,17 +85,17 @@ def find_meeting_address(host: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Does it mean this machine on every machine?"""
+    """Return True for `localhost` and 127.x: on every machine they mean that machine."""
     return host == "localhost" or host.startswith("127.")
 
 
 def find_interface(address: str) -> str | None:
-    """Return the interface that has an address."""
-    return next((name for name, own in list_interfaces().items() if own == address), None)
+    """Return the interface whose first address this is; None if there is none."""
+    return next((name for name, own_address in list_interfaces().items() if own_address == address), None)
 
 
 def find_address_towards(host: str, port: int) -> str:
-    """Our own address on the way to that machine; nothing is sent."""
+    """Return the address from which this machine would send to another; nothing is sent. Raises BadValue."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect((socket.gethostbyname(host), port))
@@ -104,12 +107,12 @@ def find_address_towards(host: str, port: int) -> str:
         address: str = probe.getsockname()[0]
     if not address.startswith("127.") or is_loopback(host):
         return address
-    # The meeting place is this machine under a name that means another one elsewhere; the others need a real one.
+    # `host` is a name of this machine that resolves to loopback here: other machines need its network address.
     return next(iter(list_own_addresses()), address)
 
 
 def is_port_free(port: int) -> bool:
-    """Return True if nothing listens on a port of this machine."""
+    """Return True if nothing listens on a port of this machine; raise BadValue if users may not open the port."""
     with socket.socket(socket.AF_INET6 if socket.has_ipv6 else socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -118,14 +121,16 @@ def is_port_free(port: int) -> bool:
             if error.errno == errno.EADDRINUSE:
                 return False
             if error.errno in (errno.EACCES, errno.EPERM):
-                raise BadValue(f"port {port} is not for users.", "Take one above 1023: --port 29500.") from error
+                raise BadValue(
+                    f"you may not open port {port} on this machine.", "Take one above 1023: --port 29500."
+                ) from error
             if error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
                 raise
     return True
 
 
 def parse_endpoint(text: str, default_port: int) -> tuple[str, int]:
-    """HOST:PORT, or HOST with the usual port."""
+    """Parse HOST:PORT, or HOST with the default port; raise BadValue."""
     host, colon, digits = text.strip().rpartition(":")
     if not colon:
         host, digits = text.strip(), str(default_port)
@@ -134,8 +139,11 @@ def parse_endpoint(text: str, default_port: int) -> tuple[str, int]:
     return host, int(digits)
 
 
-def wait_for(host: str, port: int, timeout: float, waiting: Callable[[str], None]) -> None:
-    """Wait until something listens there; `waiting` gets one message if that is not at once."""
+def wait_for_port(host: str, port: int, timeout: float, report: Callable[[str], None]) -> None:
+    """Wait until something listens on a port; raise BadValue after `timeout` seconds.
+
+    `report` gets one message if the first try fails.
+    """
     end = time.monotonic() + timeout
     has_reported = False
     while True:
@@ -149,13 +157,13 @@ def wait_for(host: str, port: int, timeout: float, waiting: Callable[[str], None
                 "--timeout SECONDS waits longer.",
             )
         if not has_reported:
-            waiting(f"waiting for {host}:{port} ({why})")
+            report(f"waiting for {host}:{port} ({why})")
             has_reported = True
         time.sleep(RETRY_S)
 
 
 def connect(host: str, port: int, timeout: float) -> str | None:
-    """Return None if something listens there, else the reason."""
+    """Try to connect; return None if something listens there, else why not."""
     try:
         with socket.create_connection((host, port), timeout=timeout):
             return None

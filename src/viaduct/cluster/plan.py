@@ -1,11 +1,11 @@
-"""Scaling on paper: what a step would take on so many devices, from sizes, the bucket schedule and link speeds.
+"""Prediction of a step's time on a number of devices, from layer sizes, the bucket schedule and link speeds.
 
 Nothing is run and torch is not imported; a `Workload` is a handful of numbers. The formulas are in docs/launch.md:
 
-    compute      as measured (step_ms), or 6 x multiplications x images / TFLOPs: a third forward, the rest backward
-    gradient     of a layer is there when the backward pass has done its share of multiplications, last layer first
+    compute      as measured (step_ms), or 6 x multiplications x images of a device / TFLOPs: a third of it forward
+    gradient     of a layer is ready when the backward pass, from the last layer on, has done its multiplications
     bucket       closed once it has bucket_mb; its all-reduce begins when it is full and the one before has ended
-    all-reduce   2 (n-1)/n x bytes over the ring; two levels with several servers: within each, between all, within
+    all-reduce   2 (n-1)/n x bytes over a ring of the n devices of a server, then of each device's piece between servers
     step         the later of the end of computing and the end of the last all-reduce
 """
 
@@ -22,11 +22,16 @@ DEFAULT_LINK = 12.5
 DEFAULT_INNER_LINK = 30.0
 """GB/s of a device within its server: one HCCS or PCIe 4 path."""
 DEFAULT_TFLOPS = 60.0
+"""Assumed speed of a device where no step was measured."""
 INNER_LATENCY_S = 10e-6
+"""Assumed time of one message within a server, whatever its size."""
 LATENCY_S = 30e-6
+"""Assumed time of one message between servers, whatever its size."""
 MIB = 2**20
 MASTER_BYTES = 4
+"""Bytes of an fp32 number: weights, gradients and the optimizer's state are kept in fp32."""
 BACKWARD_SHARE = 2 / 3
+"""Share of the compute time that is the backward pass."""
 FLOPS_A_MULTIPLICATION = 6
 """Multiply and add, once forward and twice backward."""
 
@@ -38,7 +43,7 @@ class Layer:
     parameters: int
     multiplications: int
     outputs: int
-    """Numbers that it gives for one image; kept for the backward pass."""
+    """Numbers that it outputs for one image; kept for the backward pass."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +55,9 @@ class Workload:
     global_batch: int
     accumulate: int = 1
     gradient_bytes: int = 4
-    """Of one number on its way: 2 with compression."""
+    """Bytes of one number of a gradient when it is sent: 2 with compression."""
     compute_bytes: int = 4
-    """Of one number in computing: 2 with bf16 and fp16."""
+    """Bytes of one number in computing: 2 with bf16 and fp16."""
     optimizer_slots: int = 1
     """fp32 numbers that the optimizer keeps for each parameter."""
     half_copy: bool = False
@@ -76,10 +81,13 @@ class Cluster:
 
     servers: int = 1
     devices: int = 8
-    """Of each server."""
+    """Devices of each server."""
     link: float = DEFAULT_LINK
+    """GB/s out of a server each way."""
     inner_link: float = DEFAULT_INNER_LINK
+    """GB/s of a device within its server."""
     step_ms: float | None = None
+    """Measured compute time of a step on one device; None: it is estimated from `tflops`."""
     tflops: float = DEFAULT_TFLOPS
 
     @property
@@ -98,7 +106,7 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Bucket:
-    """One message of gradients: its bytes, and in milliseconds after the step's begin when it is full, sent, done."""
+    """One all-reduce of gradients: its bytes; when it is full, begins and ends, in ms after the step's begin."""
 
     bytes: int
     ready_ms: float
@@ -116,9 +124,9 @@ class Plan:
     batch_per_device: int
     compute_ms: float
     communication_ms: float
-    """All all-reduces, as if alone."""
+    """Sum of the times of all all-reduces."""
     exposed_ms: float
-    """What of it is not hidden behind the backward pass."""
+    """Time of the step after computing has ended: the communication that the backward pass does not hide."""
     step_ms: float
     images_per_second: float
     efficiency: float
@@ -141,6 +149,7 @@ class Plan:
 
 
 def predict_step(work: Workload, cluster: Cluster) -> Plan:
+    """Predict the times, traffic and memory of one step; raise BadValue if some devices would have no image."""
     share = batch_share(work, cluster.ranks)
     compute = compute_seconds(work, cluster, share)
     buckets = tuple(schedule_buckets(work, cluster, compute))
@@ -167,6 +176,7 @@ def predict_step(work: Workload, cluster: Cluster) -> Plan:
 
 
 def batch_share(work: Workload, ranks: int) -> int:
+    """Return the images of one device, rounded up; raise BadValue if some devices would have none."""
     if ranks > work.global_batch:
         raise BadValue(
             f"{ranks} devices for a global batch of {work.global_batch}: some would have no image.",
@@ -176,6 +186,7 @@ def batch_share(work: Workload, ranks: int) -> int:
 
 
 def compute_seconds(work: Workload, cluster: Cluster, share: int) -> float:
+    """Return the compute time of a step with `share` images a device: as measured, or from the device's speed."""
     if cluster.step_ms is not None:
         return cluster.step_ms / 1000
     return FLOPS_A_MULTIPLICATION * work.multiplications * share / (cluster.tflops * 1e12)
@@ -185,24 +196,27 @@ def compute_seconds(work: Workload, cluster: Cluster, share: int) -> float:
 
 
 def sent_within(size: float, cluster: Cluster) -> float:
-    """Bytes of one device to its neighbours: reduce-scatter and all-gather over the devices of a server."""
+    """Return the bytes that a device sends to devices of its server: in a reduce-scatter and an all-gather."""
     return 2 * (cluster.devices - 1) / cluster.devices * size
 
 
 def sent_between(size: float, cluster: Cluster) -> float:
-    """Bytes of one device to other servers: the all-reduce of its own piece, a 1/devices of the whole."""
+    """Return the bytes that a device sends to other servers: in the all-reduce of its piece, 1/devices of the whole."""
     return 2 * (cluster.servers - 1) / cluster.servers * size / cluster.devices
 
 
 def all_reduce_seconds(size: float, cluster: Cluster) -> float:
-    """The devices of a server send at once, each over its own path within, all over the one link out."""
+    """Return the time of an all-reduce of `size` bytes.
+
+    The devices of a server send at the same time: each over its own path within the server, all over one link out.
+    """
     within = sent_within(size, cluster) / (cluster.inner_link * 1e9) + 2 * (cluster.devices - 1) * INNER_LATENCY_S
     outward = sent_between(size, cluster) * cluster.devices
     return within + outward / (cluster.link * 1e9) + 2 * (cluster.servers - 1) * LATENCY_S
 
 
 def schedule_buckets(work: Workload, cluster: Cluster, compute: float) -> Iterator[Bucket]:
-    """The buckets in the order in which they are sent; one device sends nothing."""
+    """Yield the buckets in the order in which they are sent; none for a single device."""
     if cluster.ranks == 1:
         return
     free = 0.0
@@ -213,24 +227,28 @@ def schedule_buckets(work: Workload, cluster: Cluster, compute: float) -> Iterat
 
 
 def fill_buckets(work: Workload, compute: float) -> Iterator[tuple[int, float]]:
-    """(bytes, second when the last gradient is there) of each bucket. With accumulation only the last part sends."""
+    """Yield (bytes to send, second at which the last gradient is ready) of each bucket.
+
+    With accumulation, gradients are sent only in the backward pass of the last part of the batch.
+    """
     last_part = compute / work.accumulate
     begin = compute - BACKWARD_SHARE * last_part
     cap = work.bucket_mb * MIB
-    held, done = 0, 0
-    all_of_them = max(1, work.multiplications)
+    bucket_bytes, done = 0, 0
+    total = max(1, work.multiplications)
     for layer in reversed(work.layers):
-        held += layer.parameters * MASTER_BYTES  # torch fills buckets by what gradients are, not by what is sent
+        bucket_bytes += layer.parameters * MASTER_BYTES  # torch fills buckets by uncompressed size
         done += layer.multiplications
-        if held >= cap:
-            yield sent_size(held, work), begin + BACKWARD_SHARE * last_part * done / all_of_them
-            held = 0
-    if held:
-        yield sent_size(held, work), compute
+        if bucket_bytes >= cap:
+            yield sent_size(bucket_bytes, work), begin + BACKWARD_SHARE * last_part * done / total
+            bucket_bytes = 0
+    if bucket_bytes:
+        yield sent_size(bucket_bytes, work), compute
 
 
-def sent_size(held: int, work: Workload) -> int:
-    return held // MASTER_BYTES * work.gradient_bytes
+def sent_size(bucket_bytes: int, work: Workload) -> int:
+    """Return the bytes that are sent for gradients of so many bytes in fp32."""
+    return bucket_bytes // MASTER_BYTES * work.gradient_bytes
 
 
 # Memory

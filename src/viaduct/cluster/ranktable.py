@@ -1,6 +1,6 @@
-"""A rank table that is right: servers, their devices, their ranks; read from either template, written as either.
+"""A checked rank table: servers, their devices, their ranks; read from either template, written as either.
 
-table = read("rank_table_16p.json")
+table = read_table("rank_table_16p.json")
 table.size, table.master, table.environment(rank=3)
 """
 
@@ -23,7 +23,7 @@ from viaduct.errors import BadData, BadValue, UnknownName
 from viaduct.path_errors import refuse_special_file
 
 SHOWN = 3
-"""So many findings are named when a table is refused; `viaduct ranktable check` shows all."""
+"""Number of findings that the refusal of a table names; `viaduct ranktable check` shows all."""
 
 
 @dataclass(frozen=True)
@@ -51,12 +51,12 @@ class Server:
 
     @property
     def address(self) -> str:
-        """Address for other servers: `server_id`, or `host_ip` if that is only a name."""
+        """Address for other servers: `server_id`; if that is a name, `host_ip` where the table has one."""
         return self.server_id if is_address(self.server_id) else self.host_ip or self.server_id
 
 
 class Seat(NamedTuple):
-    """Position of a rank: server, device, number within the server."""
+    """Position of a rank: its server and device, the server's number and the rank's number within it."""
 
     server: Server
     device: Device
@@ -102,7 +102,7 @@ class RankTable:
 
     @property
     def is_interleaved(self) -> bool:
-        """Do the ranks of a server not follow each other?"""
+        """True if the ranks of some server are not consecutive."""
         return any(server.ranks[-1] - server.ranks[0] + 1 != len(server.ranks) for server in self.servers)
 
     def seat(self, rank: int) -> Seat:
@@ -112,7 +112,7 @@ class RankTable:
         return self.seats[rank]
 
     def server(self, server_id: str) -> Server:
-        """Return a server by name or address."""
+        """Return a server by its `server_id` or address; raise UnknownName."""
         for server in self.servers:
             if server_id in (server.server_id, server.address):
                 return server
@@ -126,31 +126,31 @@ class RankTable:
     def environment(
         self, rank: int, *, port: int = DEFAULT_PORT, job: str = DEFAULT_JOB, target: Target | None = None
     ) -> dict[str, str]:
-        """The variables of the process of one rank: HCCL's and torchrun's."""
+        """Return the variables of the process of one rank: HCCL's and torchrun's."""
         return environment.build_rank_variables(self, rank, port=port, job=job, target=target)
 
     def server_environment(
         self, server_id: str, *, port: int = DEFAULT_PORT, job: str = DEFAULT_JOB, target: Target | None = None
     ) -> dict[str, str]:
-        """The variables for torchrun on one server, which starts the ranks itself."""
+        """Return the variables for torchrun on one server, which starts the ranks itself."""
         return environment.build_server_variables(self, server_id, port=port, job=job, target=target)
 
 
 def check_environment(table: RankTable, variables: Mapping[str, str]) -> None:
     """Refuse variables (`os.environ`) that contradict the table."""
-    environment.check(table, variables)
+    environment.check_variables(table, variables)
 
 
 # Reading
 
 
 def read_table(path: str | os.PathLike[str], card: Card = DEFAULT_CARD) -> RankTable:
-    """The table of a file, if no rule is violated; what is only advised against is in its `warnings`."""
+    """Read the table of a file; raise BadData if it has errors. Its `warnings` hold the other findings."""
     return parse_table(read_bytes(Path(path)), card, Path(path))
 
 
 def parse_table(source: str | bytes, card: Card = DEFAULT_CARD, path: Path | None = None) -> RankTable:
-    """Parse a rank table; refuse one that violates a rule."""
+    """Parse a rank table; refuse one with errors."""
     examined = examine(source, card)
     if examined.errors or examined.draft is None:
         hints = f"`viaduct ranktable check {path or 'FILE'}` shows all, with where and how to mend it."
@@ -162,7 +162,7 @@ def parse_table(source: str | bytes, card: Card = DEFAULT_CARD, path: Path | Non
 
 
 def read_bytes(path: Path, otherwise: str = "`viaduct ranktable make` writes a rank table.") -> bytes:
-    """A file's content; `otherwise` says what to do where there is none."""
+    """Return a file's content; raise BadData if it cannot be read. `otherwise` is the advice if there is no file."""
     try:
         refuse_special_file(path)
         return path.read_bytes()
@@ -173,14 +173,17 @@ def read_bytes(path: Path, otherwise: str = "`viaduct ranktable make` writes a r
 
 
 def summarize_errors(examined: Examined) -> str:
-    """Summarise the violated rules."""
+    """Return the number of errors and the first few of them."""
     errors = examined.errors
     more = f"\n  … and {len(errors) - SHOWN} more." if len(errors) > SHOWN else ""
     return f"{format_count(len(errors), 'violation')}.\n  " + "\n  ".join(map(str, errors[:SHOWN])) + more
 
 
 def build_servers(draft: Draft) -> tuple[Server, ...]:
-    """The containers of one server become one server; in template 2 ranks follow the order of the lists."""
+    """Return the servers of a draft without errors; containers on one server become one server.
+
+    In template 2 ranks follow the order of the lists.
+    """
     devices: dict[str, list[Device]] = defaultdict(list)
     host_ips = {get_server_name(server): server.host_ip.text for server in draft.servers if server.host_ip}
     position = 0
@@ -194,7 +197,7 @@ def build_servers(draft: Draft) -> tuple[Server, ...]:
 
 
 def sort_servers(servers: Iterable[Server]) -> tuple[Server, ...]:
-    """Devices by rank, servers by their smallest rank."""
+    """Sort the devices of each server by rank, and the servers by their smallest rank."""
     ordered = (
         Server(server.server_id, tuple(sorted(server.devices, key=lambda device: device.rank)), server.host_ip)
         for server in servers
@@ -206,7 +209,7 @@ def sort_servers(servers: Iterable[Server]) -> tuple[Server, ...]:
 
 
 def render_table(table: RankTable, template: Template = 1) -> str:
-    """The table as JSON in either template."""
+    """Return the table as JSON in either template; refuse the table of a super-pod."""
     if table.super_pod:
         raise BadValue(
             f"{table.name} is a super-pod table (version {SUPER_POD}), which cannot be written.",
@@ -234,7 +237,10 @@ def build_server_entry(server: Server) -> dict[str, Any]:
 
 
 def build_template_2(table: RankTable) -> dict[str, Any]:
-    """Ranks follow the order of the lists, so a server whose ranks do not follow each other is listed in pieces."""
+    """Return the JSON document of template 2.
+
+    Ranks follow the order of its lists, so a server whose ranks are not consecutive is listed in several instances.
+    """
     instances: list[dict[str, Any]] = []
     for server, device, node, _ in table.seats:
         if not instances or instances[-1]["server_id"] != server.server_id:

@@ -1,22 +1,26 @@
-"""Rendezvous of the servers of a job: fixed numbers, all must answer, a silent server ends the job.
+"""Rendezvous of the servers of a job: each has a fixed number, all must answer, a silent server ends the job.
 
 It is made for torch's elastic agent. torch's own `c10d` numbers servers as it likes, so ranks would not be those of
 the rank table; its `static` never forms again after a failure; and neither ends a job whose link is dead, while the
-ranks hang in their collective. Here the first server has a store for all:
+ranks hang in their collective. Here the server at the address of the rendezvous has a store for all, with these keys:
 
-    round      grows by one when a server wants all ranks started again; the others see it and come too
-    ROUND/N    server N is ready for that round; the round begins when all are
-    beat/N     server N is alive: counted up every second by a thread with its own connection; huge: it has finished
-    name/N     what people call server N
-    closed     why the job ended, written by the first server that gave up
+    round            grows by one when a server wants all ranks started again; the others see it and join
+    ROUND/N          server N is ready for that round; the round begins when all are
+    round/ROUND/…    address of the ranks' store in that round, and the keys of torch's agent
+    beat/N           server N is alive: counted up every second by a thread; from FINISHED on: it has finished
+    name/N           name of server N in messages
+    closed           why the job ended, written by the first server that gave up
+    seats            servers that asked for the next free number; claimed/N, taken/N/BEATS: who has number N
+    facts            settings that must be the same on all servers
 
-The store listens at the address where the servers meet and at no other; so does the one that rank 0's server opens for
-the ranks of each round (torch's own would listen everywhere). Keys lie under a digest of the job's secret (secret.py),
-and what is read from the store is text and numbers: nothing in it is unpickled.
+All keys but `facts` lie under a digest of the job's secret (secret.py), so that servers with different secrets can see
+that they differ. What is read from the store is text and numbers: nothing in it is unpickled. The store listens at the
+address of the rendezvous only, and the store that server 0 opens for the ranks of each round at that server's address
+only; torch's own would listen at all addresses.
 
-The agent asks `num_nodes_waiting` several times a second; it answers from what the thread last saw, so it never waits
-on the network, and what must ask the store watches that thread meanwhile. The server with the store watches all the
-others, they watch it: so 128 servers ask for little. One that was silent for `SILENCE_S` is named, and ends the job.
+The agent asks `num_nodes_waiting` several times a second; it answers from what the heartbeat thread last saw, so it
+never waits on the network. A call that must wait for the store checks that thread meanwhile. The server with the store
+watches all others, the others watch it. A server that was silent for `SILENCE_S` is named, and ends the job.
 """
 
 from __future__ import annotations
@@ -42,10 +46,12 @@ from viaduct.errors import BadValue, ViaductError
 SILENCE_S = 20.0
 BEAT_S = 1.0
 FINISHED = 2**40
+"""Added to a server's beat when its ranks have finished: more than any job's count."""
 POLL_S = 0.1
 STORE_S = 30.0
+"""Time limit of opening a store."""
 LINGER_S = 3 * BEAT_S
-"""The server with the store stays so long after the end, for the others to read why."""
+"""The server with the store stays so long after the end, so that the others can read why."""
 T = TypeVar("T")
 
 
@@ -62,25 +68,25 @@ class Member:
     """This server among the others."""
 
     node: int | None
-    """None: the next free number."""
+    """Number of this server; None: the next free one."""
     name: str
     names: Sequence[str]
-    """Of all servers, in the order of their numbers, as far as they are known."""
+    """Names of all servers by number; of a job without a rank table, placeholders until a server has joined."""
     address: str
-    """Where the others reach this one."""
+    """Address at which the others reach this server."""
     host: str
-    """Where the store is."""
+    """Address of the store."""
     port: int
     hosts_store: bool
     job: str
     facts: str
-    """What all servers must have been told alike."""
+    """Settings that must be the same on all servers."""
     key_prefix: str = ""
-    """Where the keys of the job lie; it follows from the job's secret."""
+    """Prefix of the job's keys, derived from its secret; empty: the job's name."""
 
 
 def open_store(member: Member, timeout: float, serve: bool) -> TCPStore:
-    """Serve the rendezvous store, or connect to it."""
+    """Serve the rendezvous store, or connect to it; raise BadValue, or PortTaken if the port to serve is in use."""
     if serve:
         try:
             return serve_store(member.host, member.port, timeout)
@@ -91,10 +97,10 @@ def open_store(member: Member, timeout: float, serve: bool) -> TCPStore:
                 f"{member.host}:{member.port} cannot be used here: {first_line(error)}",
                 "Take another on all servers: --port, or --rdzv HOST:PORT.",
             ) from error
-    asked = StoreCall(lambda: check_store(connect_store(member, timeout)))
-    if asked.wait(min(timeout, STORE_S)) and asked.answers:
-        return asked.answers[0]
-    why = first_line(asked.errors[0]) if asked.errors else ""
+    call = StoreCall(lambda: check_store(connect_store(member, timeout)))
+    if call.wait(min(timeout, STORE_S)) and call.answers:
+        return call.answers[0]
+    why = first_line(call.errors[0]) if call.errors else ""
     if not why or "Ping failed" in why or "response expected" in why:  # no answer, or none that torch understands
         why = "the port is used by something else"
     raise BadValue(
@@ -110,7 +116,7 @@ def connect_store(member: Member, timeout: float) -> TCPStore:
 
 def serve_store(address: str, port: int = 0, timeout: float = STORE_S) -> TCPStore:
     """Return a store that listens at this address only; torch's own listens at all that the machine has."""
-    for libuv in (True, False):  # torch 2.4's newer kind of store cannot be given a socket; its older one can
+    for libuv in (True, False):  # in torch 2.4 the libuv store cannot be given a socket; the older kind can
         listening = links.open_listening_socket(socket.gethostbyname(address), port)
         own_address, own_port = listening.getsockname()[:2]
         try:
@@ -128,19 +134,19 @@ def serve_store(address: str, port: int = 0, timeout: float = STORE_S) -> TCPSto
             if not libuv or "libuv" not in str(error):
                 raise
         else:
-            listening.detach()  # it is the store's now
+            listening.detach()  # the store closes it
             break
     return store
 
 
 def check_store(store: TCPStore) -> TCPStore:
-    """Return the store once it has answered. torch 2.4 connects to whatever listens; later releases ask themselves."""
+    """Return the store once it has answered: torch 2.4 connects to whatever listens, later releases check it."""
     store.check(["is anybody there"])
     return store
 
 
 class StoreCall(Generic[T]):
-    """Call in a thread, because torch may wait for ever."""
+    """Call of the store in a thread, because torch may wait for ever. Its result is in `answers` or `errors`."""
 
     def __init__(self, question: Callable[[], T]) -> None:
         self.answers: list[T] = []
@@ -218,7 +224,7 @@ class Heartbeat(threading.Thread):
         self._stop.set()
 
     def silent(self) -> list[str]:
-        """Return the servers whose heartbeat has stopped."""
+        """Return the watched servers whose heartbeat has stopped before they finished."""
         limit = time.monotonic() - SILENCE_S
         return [
             name
@@ -272,7 +278,7 @@ class ServerRendezvous(RendezvousHandler):
         """Wait until all servers are ready for a round that this one has not seen yet."""
         wanted = self._call_store(lambda: self._store.add("round", 0))
         seen_before = self._call_store(lambda: self._store.check([f"{wanted}/{self.node}"]))
-        if seen_before:  # we are the first to want another, or have come back
+        if seen_before:  # this server is the first to want a new round, or has come back
             wanted = self._call_store(lambda: self._store.add("round", 1))
         self.round = self._wait_for_all(wanted)
         store = PrefixStore(f"round/{self.round}", self._store)
@@ -285,12 +291,13 @@ class ServerRendezvous(RendezvousHandler):
 
     @property
     def use_agent_store(self) -> bool:
-        """The ranks speak to the store that rank 0's server has opened for this round, and open none themselves."""
+        """True: the ranks use the store that server 0 has opened for this round, and open none themselves."""
         return True
 
     def _wait_for_all(self, wanted: int) -> int:
+        """Wait until all servers are ready for the same round, `wanted` or a later one, and return it."""
         begin = time.monotonic()
-        has_said_so = False
+        has_reported = False
         while not self._call_store(partial(self._all_ready, wanted)):
             self._refuse_if_over()
             wanted = max(wanted, self._pulse.round)
@@ -302,9 +309,9 @@ class ServerRendezvous(RendezvousHandler):
                     f"{missing} did not come within {self.timeout:g} seconds.",
                     "Is `viaduct launch` running there, with the same table and port? --timeout SECONDS waits longer.",
                 )
-            if not has_said_so and waited > 2:
+            if not has_reported and waited > 2:
                 self._tell(f"waiting for {name_servers(self._call_store(partial(self._missing, wanted)))}.")
-                has_said_so = True
+                has_reported = True
             time.sleep(POLL_S)
         return wanted
 
@@ -316,21 +323,22 @@ class ServerRendezvous(RendezvousHandler):
         return [name for node, name in enumerate(self._pulse.names) if not self._store.check([f"{wanted}/{node}"])]
 
     def _call_store(self, question: Callable[[], T]) -> T:
-        """Ask the store in a thread: on a dead link it would not return."""
-        asked = StoreCall(question)
-        while not asked.wait(POLL_S):
+        """Call the store in a thread, since on a dead link it would not return; raise JobEnded if the job is over."""
+        call = StoreCall(question)
+        while not call.wait(POLL_S):
             self._refuse_if_over()
-        if asked.errors:
+        if call.errors:
             self._refuse_if_over()
             gone = f"the rendezvous {self.member.host}:{self.member.port} is gone"
-            raise JobEnded(f"{gone}: {first_line(asked.errors[0])}") from asked.errors[0]
-        return asked.answers[0]
+            raise JobEnded(f"{gone}: {first_line(call.errors[0])}") from call.errors[0]
+        return call.answers[0]
 
     def wait_while_open(self, wait: Callable[[], None]) -> None:
-        """Wait, unless another server ends the job."""
+        """Call `wait`; raise JobEnded if another server ends the job meanwhile."""
         self._call_store(wait)
 
     def _refuse_if_over(self) -> None:
+        """Raise JobEnded if another server has closed the job, or the store or a watched server is silent."""
         if self._pulse.closed:
             raise JobEnded(f"another server ended the job: {self._pulse.closed}.", "Its own output says more.")
         silent = [self.member.host] if self._pulse.is_store_silent else self._pulse.silent()
@@ -346,7 +354,10 @@ class ServerRendezvous(RendezvousHandler):
         return int(self._pulse.round > self.round)
 
     def leave(self, why: str) -> None:
-        """Tell the others why the job ends, without waiting longer than LINGER_S: on a dead link this would block."""
+        """Tell the others why the job ends, but wait at most LINGER_S for that: on a dead link it would block.
+
+        The server with the store then waits LINGER_S again, so that the others can read it.
+        """
         teller = threading.Thread(target=self._close, args=(f"{self.member.name}: {why}",), daemon=True)
         teller.start()
         teller.join(LINGER_S)
@@ -409,7 +420,10 @@ class LocalRendezvous(RendezvousHandler):
 
 
 def take_node_number(store: Store, member: Member) -> int:
-    """Return the number of this server: as given, the next free one, or that of a server that has gone."""
+    """Return the number of this server: as given, the next free one, or that of a server that has gone.
+
+    Raises BadValue if the number or all numbers are in use.
+    """
     if member.node is not None:
         refuse_second(store, member, member.node)
         return member.node
@@ -429,7 +443,7 @@ def take_node_number(store: Store, member: Member) -> int:
 
 
 def refuse_second(store: Store, member: Member, node: int) -> None:
-    """Stop if another server with our number lives; one that has gone may come back."""
+    """Raise BadValue if another server with this number is alive; a server that had gone may come back."""
     if store.add(f"claimed/{node}", 1) == 1:
         return
     before = store.add(f"beat/{node}", 0)
@@ -439,7 +453,7 @@ def refuse_second(store: Store, member: Member, node: int) -> None:
         raise BadValue(
             f"server {node} of the job at {member.host}:{member.port} is there already: {other}.",
             f"Is --node-rank {node} given twice, or the same server of a table started twice?",
-            "Each machine has its own number; or it is the rest of another job: take another port.",
+            "Each machine has its own number. If the other server belongs to another job, take another port.",
         )
 
 

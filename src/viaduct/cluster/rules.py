@@ -1,9 +1,9 @@
-"""The rules of HCCL's rank tables, each a small function over a draft; `RULES` in findings.py has them as sentences.
+"""The checks of HCCL's rank tables, each a small function over a draft; `RULES` in findings.py has them as sentences.
 
     for finding in examine(text).findings:
         print(finding.severity, finding.rule, finding.path, finding.fix)
 
-A rule that depends on another one keeps silent while that one is violated, so that one slip is one finding.
+A check that depends on another rule reports nothing while that rule is violated, so that one slip is one finding.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ipaddress import AddressValueError, IPv4Address
 from typing import Literal, NamedTuple, get_args
 
 from viaduct.cards import NPU
-from viaduct.cluster.draft import SERVER_KEYS, SUPER_POD, Draft, DraftDevice, DraftServer, draft
+from viaduct.cluster.draft import SERVER_KEYS, SUPER_POD, Draft, DraftDevice, DraftServer, read_draft
 from viaduct.cluster.findings import Field, Finding, find_at, format_count
 from viaduct.cluster.jsontext import NotJson, decode, parse, strip_comments
 from viaduct.errors import UnknownName
@@ -25,17 +25,19 @@ Card = Literal["ascend-910", "atlas-300-9000", "atlas-300t-lite-6000", "other"]
 CARDS: tuple[Card, ...] = get_args(Card)
 TRAINING_CARDS = ("atlas-300-9000", "atlas-300t-lite-6000")
 DEFAULT_CARD: Card = "ascend-910"
-"""Servers of eight. With `other` (GPUs, MLUs, CPUs) the numbers and ids of devices are free."""
+"""Servers of eight devices. With `other` (GPUs, MLUs, CPUs) any number of devices and any device ids are allowed."""
 
 PER_SERVER = 8
 SERVERS_LIMIT = 128
 NAME_LIMIT = 64
-MOST_DIGITS = 9
+"""A `server_id` is shorter than this."""
+MAX_DIGITS = 9
+"""More digits than any device or rank has; Python refuses to convert thousands of digits."""
 GROUP_NAME = NPU.world_group
 
 
 class Hardware(NamedTuple):
-    """Hardware that the table is for: the kind of card, and the number of cards a server has, if known."""
+    """Hardware that the table is for: the kind of card, and the number of cards in each server, if known."""
 
     card: Card = DEFAULT_CARD
     present: int | None = None
@@ -55,12 +57,15 @@ class Examined:
 
     @property
     def warnings(self) -> list[Finding]:
-        """Findings that do not."""
+        """Findings about a table that can be used nevertheless."""
         return [finding for finding in self.findings if finding.severity == "warning"]
 
 
 def examine(source: str | bytes, card: Card = DEFAULT_CARD, present: int | None = None) -> Examined:
-    """All that is wrong with a rank table, errors first. Nothing in the text makes this raise."""
+    """Check a rank table and return its draft and all findings, errors first.
+
+    No text of a table makes this raise; an unknown card raises UnknownName.
+    """
     if card not in CARDS:
         raise UnknownName("card", card, CARDS)
     try:
@@ -68,7 +73,7 @@ def examine(source: str | bytes, card: Card = DEFAULT_CARD, present: int | None 
         document = parse(stripped.text)
     except NotJson as error:
         return Examined(None, (Finding("json-syntax", error.place, None, error.wrong, error.fix),))
-    table, findings = draft(document)
+    table, findings = read_draft(document)
     findings = [*check_comments(stripped.lines), *findings]
     if table is not None:
         hardware = Hardware(card, present)
@@ -97,7 +102,7 @@ def check_status(table: Draft, hardware: Hardware) -> Iterator[Finding]:
 
 
 def check_version(table: Draft, hardware: Hardware) -> Iterator[Finding]:
-    """Report the version of super-pods."""
+    """Check `version`: report the version of super-pods, and versions that do not exist."""
     if table.super_pod and table.version:
         wrong = "a super-pod table: super_pod_list, super_device_id and numbers of devices are not checked"
         yield find_at(table.version, "super-pod", wrong, 'For servers outside a super-pod write version "1.0".')
@@ -121,7 +126,7 @@ def check_counts(table: Draft, hardware: Hardware) -> Iterator[Finding]:
 
 
 def check_groups(table: Draft, hardware: Hardware) -> Iterator[Finding]:
-    """Report more than one group."""
+    """Report further groups, and another name of the first group than HCCL's."""
     for name in table.group_names[1:]:
         wrong = "a second group; its devices are numbered after those before it"
         yield find_at(name, "group-single", wrong, "Put all instances into one group.")
@@ -134,7 +139,7 @@ def check_groups(table: Draft, hardware: Hardware) -> Iterator[Finding]:
 
 
 def check_server_ids(table: Draft, hardware: Hardware) -> Iterator[Finding]:
-    """Check the names of servers."""
+    """Check each `server_id`: its length, and that it is an address."""
     for field in (server.server_id for server in table.servers if server.server_id):
         if not field.text.strip() or len(field.text) >= NAME_LIMIT:
             wrong = f"{len(field.text)} characters" if field.text.strip() else "it is blank"
@@ -149,7 +154,7 @@ def check_server_ids(table: Draft, hardware: Hardware) -> Iterator[Finding]:
 
 
 def check_unique_servers(table: Draft, hardware: Hardware) -> Iterator[Finding]:
-    """Check that no server is listed twice."""
+    """Check that no server of template 1 is listed twice; in template 2 containers share a server."""
     for first, field in find_repeated_servers(table):
         wrong = f"server {field.text!r} is listed already, at {first.path}"
         yield find_at(field, "server-id-unique", wrong, "Put its devices into one entry, or correct the address.")
@@ -205,7 +210,7 @@ def check_device_ips(table: Draft, hardware: Hardware) -> Iterator[Finding]:
 
 
 def check_unique_ips(table: Draft, hardware: Hardware) -> Iterator[Finding]:
-    """Check that no address is used twice."""
+    """Check that no two devices have the same address and, except on `other` cards, that none has a server's."""
     fields = [device.device_ip for device in table.devices if device.device_ip and is_address(device.device_ip.text)]
     fix = "`hccn_tool -i 0 -ip -g` shows the address of device 0; /etc/hccn.conf has all."
     for first, field in find_repeats(fields):
@@ -218,7 +223,10 @@ def check_unique_ips(table: Draft, hardware: Hardware) -> Iterator[Finding]:
 
 
 def check_subnets(table: Draft, hardware: Hardware) -> Iterator[Finding]:
-    """One remark a server. The mask is not in the table; /24 is what the examples have."""
+    """Check the subnets of each server's devices, and report the first error of a server.
+
+    A table has no network mask; the vendor's examples have /24.
+    """
     repeated = [*check_unique_ips(table, hardware), *check_unique_devices(table, hardware)]
     if hardware.card != "ascend-910" or table.super_pod or repeated:
         return
@@ -288,7 +296,7 @@ def check_consecutive_ranks(table: Draft, hardware: Hardware) -> Iterator[Findin
 
 
 def check_one_server(table: Draft, hardware: Hardware) -> Iterator[Finding]:
-    """Check the devices of a single server."""
+    """Check the number of devices of a table with one server, and that two or four are in one network."""
     servers = group_by_server(table)
     if not has_fixed_topology(table, hardware) or len(servers) != 1:
         return
@@ -306,7 +314,7 @@ def check_one_server(table: Draft, hardware: Hardware) -> Iterator[Finding]:
 
 
 def check_several_servers(table: Draft, hardware: Hardware) -> Iterator[Finding]:
-    """Check the devices of each of several servers."""
+    """Check that each of several servers has eight devices."""
     servers = group_by_server(table)
     if not has_fixed_topology(table, hardware) or len(servers) < 2:
         return
@@ -320,7 +328,7 @@ def check_several_servers(table: Draft, hardware: Hardware) -> Iterator[Finding]
 
 
 def check_number_of_servers(table: Draft, hardware: Hardware) -> Iterator[Finding]:
-    """Check the number of servers."""
+    """Check that there are not too many servers; advise a power of two."""
     servers = group_by_server(table)
     if not has_fixed_topology(table, hardware):
         return
@@ -336,7 +344,7 @@ def check_number_of_servers(table: Draft, hardware: Hardware) -> Iterator[Findin
 
 
 def check_training_cards(table: Draft, hardware: Hardware) -> Iterator[Finding]:
-    """Check what training cards require."""
+    """Check that a table for training cards is template 1 and has one device."""
     if hardware.card not in TRAINING_CARDS:
         return
     if table.template == 2:
@@ -350,7 +358,7 @@ def check_training_cards(table: Draft, hardware: Hardware) -> Iterator[Finding]:
 
 
 def check_present_devices(table: Draft, hardware: Hardware) -> Iterator[Finding]:
-    """Check that the server has the devices."""
+    """Check that no server lists more devices than it has (`--present`)."""
     for name, devices in group_by_server(table):
         if hardware.present is not None and len(devices) > hardware.present:
             wrong = f"{format_count(len(devices), 'device')} of server {name!r}, which has {hardware.present}"
@@ -382,11 +390,11 @@ CHECKS: tuple[Callable[[Draft, Hardware], Iterator[Finding]], ...] = (
 )
 
 
-# What the rules have in common
+# Helpers of the checks
 
 
 def has_fixed_topology(table: Draft, hardware: Hardware) -> bool:
-    """Are the numbers of devices prescribed, and is the table sound enough to count them?"""
+    """Return True if the hardware prescribes numbers of devices, and the table is sound enough to count them."""
     servers_known = all(server.server_id for server in table.servers)
     repeated = [*check_unique_devices(table, hardware), *find_repeated_servers(table)]
     return (
@@ -395,7 +403,7 @@ def has_fixed_topology(table: Draft, hardware: Hardware) -> bool:
 
 
 def group_by_server(table: Draft) -> list[tuple[str, list[DraftDevice]]]:
-    """The devices of each server; in template 2 the containers of one server are one server."""
+    """Return (server, its devices) for each server; in template 2 the containers of one server are one server."""
     if table.template == 1:
         return [(get_server_name(server), list(server.devices)) for server in table.servers]
     servers: dict[str, list[DraftDevice]] = defaultdict(list)
@@ -405,7 +413,10 @@ def group_by_server(table: Draft) -> list[tuple[str, list[DraftDevice]]]:
 
 
 def group_ranks_by_server(table: Draft) -> dict[str, list[int]] | None:
-    """Server -> its ranks, if all ranks are known and right. In template 2 they follow the order of the lists."""
+    """Return the ranks of each server; None if a rank, a list or a server's id is missing, wrong or repeated.
+
+    In template 2 ranks follow the order of the lists.
+    """
     if not table.is_complete or not all(server.server_id for server in table.servers) or find_repeated_servers(table):
         return None
     known = [read_whole_number(device.rank_id) for device in table.devices]
@@ -419,12 +430,12 @@ def group_ranks_by_server(table: Draft) -> dict[str, list[int]] | None:
 
 
 def find_repeated_servers(table: Draft) -> list[tuple[Field, Field]]:
-    """(first, again); in template 2 the containers of one server share its id."""
+    """Return (first, repeated) for each repeated `server_id`; none in template 2, where containers share it."""
     return list(find_repeats([server.server_id for server in table.servers])) if table.template == 1 else []
 
 
 def get_server_name(server: DraftServer) -> str:
-    """Return the name of a server, or nothing."""
+    """Return the `server_id` of a server; empty if it is missing."""
     return server.server_id.text if server.server_id else ""
 
 
@@ -440,14 +451,14 @@ def get_device_list_path(table: Draft, name: str) -> str:
 
 
 def list_free_ranks(table: Draft) -> str:
-    """The ranks that no device has, as a person would say them."""
+    """Return up to four ranks that no device has, as text: `"3" or "5"`; empty if there are none."""
     taken = {read_whole_number(device.rank_id) for device in table.devices}
     free = [str(rank) for rank in range(len(table.devices)) if rank not in taken]
     return " or ".join(f'"{rank}"' for rank in free[:4])
 
 
 def list_readable(devices: list[DraftDevice]) -> list[DraftDevice]:
-    """Those whose number and address can be read."""
+    """Return the devices with a valid number and address."""
     return [
         device
         for device in devices
@@ -459,7 +470,7 @@ def list_readable(devices: list[DraftDevice]) -> list[DraftDevice]:
 
 
 def find_repeats(fields: Sequence[Field | None]) -> Iterator[tuple[Field, Field]]:
-    """(first, again) for every text that was there before."""
+    """Yield (first field, repeated field) for every field whose text an earlier field has."""
     seen: dict[str, Field] = {}
     for field in fields:
         if field and field.text in seen:
@@ -469,8 +480,8 @@ def find_repeats(fields: Sequence[Field | None]) -> Iterator[tuple[Field, Field]
 
 
 def read_whole_number(field: Field | None) -> int | None:
-    """The number that a field holds, unless it holds another text or more digits than any number here has."""
-    return int(field.text) if field and is_whole(field.text) and len(field.text) <= MOST_DIGITS else None
+    """Return the number that a field holds; None if there is no field, no number or one of too many digits."""
+    return int(field.text) if field and is_whole(field.text) and len(field.text) <= MAX_DIGITS else None
 
 
 def is_whole(text: str) -> bool:
@@ -479,7 +490,7 @@ def is_whole(text: str) -> bool:
 
 
 def shorten_number(digits: str) -> str:
-    """Shorten a long number."""
+    """Shorten a number of more than 24 digits for a message."""
     return digits if len(digits) <= 24 else f"{digits[:24]}…"
 
 
@@ -493,7 +504,7 @@ def is_address(text: str) -> bool:
 
 
 def is_host(text: str) -> bool:
-    """Return True for an address that a host can have."""
+    """Return True for an IPv4 address that a network card can have: not 0.0.0.0, loopback, multicast or reserved."""
     address = IPv4Address(text)
     return not (address.is_unspecified or address.is_loopback or address.is_multicast or address.is_reserved)
 

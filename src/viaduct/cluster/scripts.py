@@ -1,17 +1,18 @@
-"""Files that start a job without us at hand: shell scripts, a container, a Kubernetes job; one set for each vendor.
+"""Files that start a job with `viaduct launch`: shell scripts, a container, a Kubernetes job; for each kind of device.
 
 env.sh             the vendor's environment; sourced by the others
-run_1p.sh          one device
-run_8p.sh          all devices of a machine (the number is --ranks)
-run_8p_fp32.sh     the same in fp32, and with mixed precision (_amp), each in a run directory of its own
-run_cluster.sh     this machine's part of a cluster
+run_1p.sh          one rank
+run_8p.sh          all ranks of a machine (the number is --ranks, or that of the rank table)
+run_8p_fp32.sh     the same in fp32, and with mixed precision (_amp), each in a run directory of its own; also run_1p_*.
+                   Only for `train RECIPE` without a precision, and not for the CPU
+run_cluster.sh     this machine's part of a job of several machines
 job.sbatch         the job for Slurm
 Dockerfile         viaduct on the vendor's image, which is an argument
 run_docker.sh      that container, with the vendor's device files
 enter_docker.sh    a shell in a container that stays: created once, started and entered again later
-pytorchjob.yaml    the same as a PyTorchJob of Kubeflow
-rank_table.json    the table, where one was given
-job_secret         the secret of a job of several machines, for its owner's eyes; kept when the others are written again
+pytorchjob.yaml    the job as a PyTorchJob of Kubeflow
+rank_table.json    the rank table, if one was given
+job_secret         the secret of a job of several machines, readable by its owner only; never overwritten
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ TRAIN_PROFILING = """\
 # PROFILING_MODE=true lets `viaduct train` profile 20 steps into RUN/profile; the options are those of CANN, as JSON.
 """
 PRECISIONS = {"fp32": "--precision fp32", "amp": "--precision fp16 --loss-scale dynamic"}
-"""Arguments of `train` by the end of a script's name; the CPU has no use for them."""
+"""Arguments of `train`, by the suffix of a script's name."""
 OWN_PRECISION = ("--precision", "--loss-scale")
 RESOURCES = {card.name: card.resource for card in (NPU, MLU, CUDA)}
 
@@ -67,7 +68,7 @@ class Job:
     kind: Kind
     nodes: int = 1
     ranks: int = 8
-    """Of each machine."""
+    """Ranks of each machine, unless there is a rank table."""
     table: RankTable | None = None
     name: str = DEFAULT_JOB
     port: int = DEFAULT_PORT
@@ -89,12 +90,12 @@ class Job:
 
     @property
     def tail(self) -> str:
-        """The command, to which a script adds what it was given."""
+        """End of the command line: the job's command and the arguments of the script."""
         return f'-- {shlex.join(self.command)} "$@"\n'
 
 
 def write_all(folder: Path, job: Job, force: bool) -> dict[Path, str]:
-    """Write the files; none of them, if one is there already."""
+    """Write the files and return what each is for; refuse if one exists, unless `force`. A secret is never replaced."""
     check_job_settings(job)
     files = {folder / name: (text, meaning) for name, text, meaning in render_files(job)}
     there = [str(path) for path in files if path.exists()]
@@ -136,7 +137,7 @@ def check_job_settings(job: Job) -> None:
 
 
 def render_files(job: Job) -> Iterator[tuple[str, str, str]]:
-    """(name, text, what it is)"""
+    """Yield (name, text, purpose) of each file but job_secret."""
     yield "env.sh", render_environment(job), "the environment, sourced by the others"
     for ranks in dict.fromkeys((1, job.per_machine)):
         yield f"run_{ranks}p.sh", render_run_local(job, ranks), f"{format_count(ranks, 'device')} of this machine"
@@ -187,9 +188,10 @@ MEANINGS = {"fp32": "in fp32", "amp": "with mixed precision"}
 
 
 def list_run_variants(job: Job, ranks: int) -> dict[str, str]:
-    """Return the scripts that train in another precision: none where the command chooses one or trains no recipe.
+    """Return the scripts that train in another precision, by the suffix of their names.
 
-    Each has a run directory of its own, since a run keeps the precision with which it was begun.
+    There are none for the CPU, nor where the command chooses a precision or trains no recipe. Each has a run directory
+    of its own, since a run keeps the precision with which it was begun.
     """
     words = list(job.command[1:] if job.command[0] == "viaduct" else job.command)
     chosen = any(argument.partition("=")[0] in OWN_PRECISION or "precision." in argument for argument in words)
@@ -200,17 +202,20 @@ def list_run_variants(job: Job, ranks: int) -> dict[str, str]:
 
 
 def render_run_variant(ranks: int, end: str, run: str) -> str:
-    """Return a script with one setting added."""
+    """Return the script that trains in one precision, into the run directory `run`."""
     title = f"# {format_count(ranks, 'rank')} on this machine, {MEANINGS[end]}. What is given to this script is added."
     start = f'exec bash "$here/run_{ranks}p.sh" {PRECISIONS[end]} --run {shlex.quote(run)} "$@"'
     return f"{HEAD}{title}\nset -eu\n{HERE}{start}\n"
 
 
 def find_flag(words: Sequence[str], flag: str) -> str:
-    """Return the last value of a flag of a command, or nothing."""
-    values = [value for argument, value in pairwise(words) if argument == flag]
-    values += [argument.partition("=")[2] for argument in words if argument.startswith(f"{flag}=")]
-    return values[-1] if values else ""
+    """Return the last value of a flag of a command, given as `--run X` or `--run=X`; empty if it is not given."""
+    values = [""]
+    for argument, following in pairwise((*words, "")):
+        name, equals, value = argument.partition("=")
+        if name == flag:
+            values.append(value if equals else following)
+    return values[-1]
 
 
 def render_job_sbatch(job: Job) -> str:
@@ -247,7 +252,7 @@ def render_dockerfile(job: Job) -> str:
 #   docker build --build-arg BASE_IMAGE=NAME:TAG -t {get_image_name(job)} .
 ARG BASE_IMAGE
 FROM ${{BASE_IMAGE}}
-# A name for pip, or the path of a wheel that was copied in below.
+# A name for pip, or the path of a wheel; a wheel must be added to COPY below.
 ARG VIADUCT=viaduct
 WORKDIR /job
 COPY {scripts}{more}{table} ./
@@ -339,7 +344,10 @@ def get_kubernetes_name(job: Job) -> str:
 
 
 def build_secret_variable(job: Job) -> dict[str, Any]:
-    """The job's secret, of a Secret that is made with `kubectl create secret generic NAME-secret --from-file=…`."""
+    """Return the variable of the job's secret, which Kubernetes takes from a Secret.
+
+    It is made with `kubectl create secret generic NAME-secret --from-file=job_secret`.
+    """
     reference = {"name": f"{get_kubernetes_name(job)}-secret", "key": SECRET, "optional": True}
     return {"name": VARIABLE, "valueFrom": {"secretKeyRef": reference}}
 
@@ -370,7 +378,7 @@ def build_replica(job: Job, count: int) -> dict[str, Any]:
 
 
 def render_pod_command(job: Job) -> str:
-    """The operator sets MASTER_ADDR, MASTER_PORT and RANK, which is the number of the pod; no table is needed."""
+    """Return the command of a pod. Kubeflow sets MASTER_ADDR, MASTER_PORT and RANK, which is the number of the pod."""
     several = (
         f' --nodes {job.machines} --rdzv "$MASTER_ADDR:$MASTER_PORT" --node-rank "$RANK"' if job.machines > 1 else ""
     )
@@ -379,7 +387,7 @@ def render_pod_command(job: Job) -> str:
 
 
 def render_yaml(value: Any, indent: int = 0) -> str:
-    """Mappings, lists and scalars as YAML; strings that might be taken for something else in quotes."""
+    """Return mappings, lists and scalars as YAML; strings that YAML might read as something else are quoted."""
     lines = list(render_yaml_lines(value))
     return "".join(" " * indent + line + "\n" for line in lines)
 

@@ -1,8 +1,9 @@
 """The secret of a job, which all its machines are given and nobody else.
 
-It is read from VIADUCT_JOB_SECRET or from a file that only its owner may read; it is made up where all ranks are on one
-machine. The keys of a job lie in the store under a digest of it. So two jobs on one port, or somebody who guesses, do
-not touch each other's keys. It is no encryption and no login: docs/launch.md says what it does not do.
+It is read from VIADUCT_JOB_SECRET or from a file that only its owner may read. If all ranks are on one machine, a
+random one is made. The keys of a job, all but the settings that its servers compare, lie in the store under a digest of
+the secret. So two jobs that share a port by accident do not touch each other's keys, nor does somebody who guesses. It
+is no encryption and no login: docs/launch.md says what it does not do.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from viaduct.errors import BadValue
 from viaduct.path_errors import refuse_special_file
 
 VARIABLE = "VIADUCT_JOB_SECRET"
-SHORTEST, LONGEST = 16, 1024  # characters
+MIN_CHARACTERS, MAX_CHARACTERS = 16, 1024
+MAX_BYTES = 4 * MAX_CHARACTERS + 2
+"""Bytes that are read of a file: as many as that many characters of UTF-8 have, and a line end."""
 
 
 def make_secret() -> str:
@@ -27,7 +30,7 @@ def make_secret() -> str:
 
 
 def find_secret(file: Path | None, variables: Mapping[str, str] = os.environ) -> str:
-    """Return the secret that the user has given; empty: none."""
+    """Return the secret of `--secret-file`, or else of the variable; empty if there is neither. Raises BadValue."""
     text = read_secret(file) if file is not None else variables.get(VARIABLE, "").strip()
     source = f"--secret-file {file}" if file is not None else VARIABLE
     if file is not None or text:
@@ -36,12 +39,12 @@ def find_secret(file: Path | None, variables: Mapping[str, str] = os.environ) ->
 
 
 def read_secret(file: Path) -> str:
-    """Return what a file holds that nobody else may read."""
+    """Return the content of a file without the blanks around it; refuse one that other users may read or write."""
     try:
         refuse_special_file(file)
         with open(file, "rb") as opened:
             mode = os.fstat(opened.fileno()).st_mode
-            content = opened.read(LONGEST + 1)
+            content = opened.read(MAX_BYTES)
     except OSError as error:
         raise BadValue(f"--secret-file {file} cannot be read: {error.strerror}.") from None
     if stat.S_ISREG(mode) and mode & 0o077:
@@ -51,9 +54,11 @@ def read_secret(file: Path) -> str:
 
 def check_secret(text: str, source: str) -> None:
     """Refuse a secret that is too short, too long or not printable."""
-    if not SHORTEST <= len(text) <= LONGEST or not text.isprintable():
+    if not MIN_CHARACTERS <= len(text) <= MAX_CHARACTERS or not text.isprintable():
+        expected = f"{MIN_CHARACTERS} to {MAX_CHARACTERS} printable characters"
+        got = f"{len(text)}" if text.isprintable() else f"{len(text)}, some of them not printable"
         raise BadValue(
-            f"{source}: a job's secret has {SHORTEST} to {LONGEST} printable characters; this one has {len(text)}.",
+            f"{source}: a job's secret has {expected}; this one has {got}.",
             "`openssl rand -hex 16` makes one.",
         )
 
@@ -64,7 +69,7 @@ def derive_key_prefix(secret: str, job: str) -> str:
 
 
 def name_secret(secret: str) -> str:
-    """Return a few characters by which machines see whether they have the same secret."""
+    """Return a short digest, by which machines see whether they have the same secret."""
     if not secret:
         return "no secret"
     return f"secret {hashlib.sha256(f'viaduct name{chr(0)}{secret}'.encode()).hexdigest()[:8]}"

@@ -10,10 +10,10 @@ from __future__ import annotations
 from viaduct.cluster.findings import format_count
 
 NAME = "job.sbatch"
-CARDS = {"npu": "npu", "mlu": "mlu", "cuda": "gpu"}
-"""What a site usually calls its cards in gres.conf; only `gpu` is a name of Slurm's own."""
+GRES_NAMES = {"npu": "npu", "mlu": "mlu", "cuda": "gpu"}
+"""Usual names of the cards in a site's gres.conf; only `gpu` is a name that Slurm itself defines."""
 STOP_EARLY_S = 120
-"""Seconds before the time limit at which ranks are asked to stop: enough to write a checkpoint."""
+"""Ranks are asked to stop so many seconds before the time limit, so that they can write a checkpoint."""
 
 
 def render_sbatch(kind: str, machines: int, ranks: int, name: str, port: int, has_table: bool) -> str:
@@ -23,7 +23,7 @@ def render_sbatch(kind: str, machines: int, ranks: int, name: str, port: int, ha
         f"#SBATCH --job-name={name}",
         f"#SBATCH --nodes={machines}",
         "#SBATCH --ntasks-per-node=1",
-        *([f"#SBATCH --gres={CARDS[kind]}:{ranks}"] if kind in CARDS else []),
+        *([f"#SBATCH --gres={GRES_NAMES[kind]}:{ranks}"] if kind in GRES_NAMES else []),
         "#SBATCH --exclusive",
         "#SBATCH --mem=0",
         f"#SBATCH --signal=TERM@{STOP_EARLY_S}",
@@ -32,7 +32,7 @@ def render_sbatch(kind: str, machines: int, ranks: int, name: str, port: int, ha
         f"# {format_count(machines, 'machine')} with {format_count(ranks, 'rank')} each, under Slurm. In this folder:",
         f"#   sbatch {NAME} [arguments that are added to the command]",
         "# Partition, account and time limit are the site's: `sbatch --partition=P --time=24:00:00 …`.",
-        *(['# The name of the cards is the site\'s too; `sinfo -o "%N %G"` shows it.'] if kind in CARDS else []),
+        *(['# The name of the cards is the site\'s too; `sinfo -o "%N %G"` shows it.'] if kind in GRES_NAMES else []),
         *(["# The job must get the machines of rank_table.json: `sbatch --nodelist=…`."] if has_table else []),
         f"# {STOP_EARLY_S} seconds before the time limit ranks are asked to stop: training writes a checkpoint, and",
         "# the same sbatch continues from it.",

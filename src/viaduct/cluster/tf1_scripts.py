@@ -1,10 +1,10 @@
-"""Scripts that start a migrated TensorFlow 1 project without us at hand: plain bash, one process a device.
+"""Scripts that start a migrated TensorFlow 1 project without viaduct: plain bash, one process a device.
 
 env.sh                    the vendor's environment, sourced by the others
 run_1p.sh                 one device
-run_8p.sh                 eight devices of this machine, one process and one log each
-rank_table_8p.json        a rank table to be adapted: who takes part, and the devices' addresses
-config.py                 arguments of the script, for both; only where it is known which script is started
+run_8p.sh                 eight devices of this machine: one process and one log each; on the MLU under horovodrun
+rank_table_8p.json        NPU only: a rank table in which the server and the devices' addresses are to be replaced
+config.py                 arguments of the script, for run_1p.sh and run_8p.sh; only if the script to start is known
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from viaduct.cluster.scripts import HEAD, HERE, render_profiling_variables
 
 DEVICES = 8
 EXAMPLE_SERVER = "192.0.2.1"
-"""An address kept for documents (RFC 5737); nobody's."""
+"""An address that is reserved for documentation (RFC 5737); run_8p.sh refuses a table that still has it."""
 TABLE = f"rank_table_{DEVICES}p.json"
 PROFILING = """\
-# PROFILING_MODE=true lets CANN profile the script, by these options; `output` must be a folder that exists. CANN finds
-# points itself that are empty.
+# PROFILING_MODE=true lets CANN profile the script, with these options. `output` must be a folder that exists. CANN
+# finds an empty fp_point or bp_point itself.
 """
 PROFILING_OPTIONS = '{"output": "/tmp/profiling", "training_trace": "on", "fp_point": "", "bp_point": ""}'
 NPU_ONE = """\
@@ -74,7 +74,8 @@ exit $status
 CONFIG = '''\
 """Arguments that run_1p.sh and run_{devices}p.sh give to {script}.
 
-What is written on the command line comes after them, and so wins. True is a flag without a value; a list has several.
+Arguments on the command line come after these, so they win. True writes a flag without a value; a list writes several
+values; None writes nothing.
 {what}
 """
 
@@ -94,7 +95,7 @@ if __name__ == "__main__":
             words.append(f"--{{name}}={{value}}")
     print(" ".join(map(shlex.quote, words)))
 '''
-"""Runs with the Python that trains, which may be 3.6."""
+"""Text of config.py. It runs with the Python that trains, which may be 3.6."""
 READ_CONFIG = """\
 if [ -f "$here/config.py" ]; then
     config=$("${PYTHON:-python3}" "$here/config.py")
@@ -113,10 +114,10 @@ def render_files(
     flags: Sequence[tuple[str, str, str]] = (),
     profiling: str = PROFILING_OPTIONS,
 ) -> dict[str, str]:
-    """Name -> text. Without an entry the scripts take the script as their first argument.
+    """Return the texts of the files by name. `entry` is the script to start; if empty, it is the first argument.
 
-    flags: name, default as a literal, and file of the script's flags, for config.py. profiling: the JSON that env.sh
-    gives to CANN's profiler where PROFILING_MODE is true.
+    `flags` are (name, default as a literal, file) of the script's flags, for config.py. `profiling` is JSON with the
+    options of CANN's profiler.
     """
     environment = "# The environment of the scripts beside this file; to be sourced by bash.\n" + ENVIRONMENTS[kind]
     files = {
@@ -132,7 +133,7 @@ def render_files(
 
 
 def render_config(entry: str, flags: Sequence[tuple[str, str, str]]) -> str:
-    """Return the file of settings with the flags found in the project."""
+    """Return config.py, with the flags found in the project as comments."""
     what = (
         "The flags below were found in the text of the project, with their defaults: take the # away to set one."
         if flags
@@ -143,7 +144,7 @@ def render_config(entry: str, flags: Sequence[tuple[str, str, str]]) -> str:
 
 
 def render_head(title: str, entry: str, configured: bool = False) -> str:
-    """Return the head of a script."""
+    """Return the beginning of a script: its usage, env.sh, and with `configured` the arguments of config.py."""
     what = "added to the command" if entry else "the script and its arguments"
     usage = "" if entry else ': "${1:?give the script to start, such as train.py, and its arguments}"\n'
     read_config = READ_CONFIG if configured and entry else ""
@@ -152,7 +153,7 @@ def render_head(title: str, entry: str, configured: bool = False) -> str:
 
 
 def quote_script(entry: str) -> str:
-    """Return the path of the project script in a shell command."""
+    """Return the path of the project's script, which lies one folder above these files; empty without a script."""
     return f'"$here"/../{shlex.quote(entry)}' if entry else ""
 
 

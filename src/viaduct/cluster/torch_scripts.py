@@ -1,8 +1,8 @@
-"""Scripts that start a migrated PyTorch project without us at hand: plain bash.
+"""Scripts that start a migrated PyTorch project without viaduct: plain bash.
 
 env.sh        the vendor's environment, sourced by the others
-run_1p.sh     one device
-run_8p.sh     eight devices of this machine under torchrun, for scripts that take their rank from it
+run_1p.sh     one device; under torchrun if the script cannot run without it
+run_8p.sh     eight devices of this machine under torchrun; only for scripts that can run as several ranks
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ PLAIN = 'exec "${PYTHON:-python3}"'
 
 
 def render_files(kind: Literal["npu", "mlu"], entry: str, ranked: bool, needs_ranks: bool) -> dict[str, str]:
-    """Name -> text. ranked: the script can be one of several processes; needs_ranks: it cannot do without torchrun."""
+    """Return the texts of the files by name.
+
+    `ranked`: the script can run as one of several ranks. `needs_ranks`: it cannot run without torchrun.
+    """
     files = {
         "env.sh": "# The environment of the scripts beside this file; to be sourced by bash.\n" + ENVIRONMENTS[kind],
         "run_1p.sh": render_run("One device.", TORCHRUN % 1 if needs_ranks else PLAIN, entry),

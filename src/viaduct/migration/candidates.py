@@ -1,8 +1,8 @@
-"""Places of a file that need a change for the target, found without the rules: the ledger's own look at the text.
+"""Places of a file that need a change for the target, found independently of the rules, for the ledger.
 
 A rule fires only where the text shows that its edit is right. This search is wider on purpose: it also finds places
-whose names cannot be resolved. It runs over the original and over the result, so that a place that needs a change, has
-not got it and has no finding is seen (ledger.py).
+whose names cannot be resolved. It runs over the original and over the result. So the ledger sees a place that still
+needs a change and has no finding.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ State = Literal["needed", "right", "unclear"]
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Lines are those of the text that was searched."""
+    """Place that a requirement concerns. Lines are those of the text that was searched."""
 
     requirement: str
     line: int
@@ -38,7 +38,7 @@ def candidate(work: Work, requirement: str, node: ast.AST, state: State) -> Cand
 
 
 def find_candidates(work: Work) -> list[Candidate]:
-    """Return the places of a file, in the order of their lines; none where only some rules were asked for."""
+    """Return the places of a file, in the order of their lines; none with --only or --mode patch."""
     from viaduct.migration import candidates_tf1, candidates_torch
     from viaduct.migration.frameworks import TENSORFLOW, TORCH
 
@@ -62,14 +62,14 @@ def helper_lines(work: Work) -> range:
 
 
 def uses_any(work: Work, roots: tuple[str, ...]) -> bool:
-    """Return True if the file imports one of the packages, or gets it from a module of the project."""
-    if any(name.partition(".")[0] in roots for name in imported_names(work)):
+    """Return True if the file imports one of the packages, or uses a name that resolves to one."""
+    if any(name.partition(".")[0] in roots for name in imported_modules(work)):
         return True
     return any(name.partition(".")[0] in roots for table in (work.index.calls, work.index.references) for name in table)
 
 
-def imported_names(work: Work) -> Iterator[str]:
-    """Yield every name that the file imports, qualified."""
+def imported_modules(work: Work) -> Iterator[str]:
+    """Yield the modules that the file imports; relative imports are left out."""
     for statement in work.source.of_kind(ast.Import):
         yield from (alias.name for alias in statement.names)
     for node in work.source.of_kind(ast.ImportFrom):

@@ -43,7 +43,7 @@ GPU_TEXT = re.compile(
 
 
 def find_candidates(work: Work) -> Iterator[Candidate]:
-    """Yield every place of a TensorFlow 1 file that the target needs something of."""
+    """Yield every place of a TensorFlow 1 file that a requirement of the target concerns; none with --to any."""
     if work.options.to == "any" or not uses_any(work, ROOTS):
         return
     if work.options.to == "npu":
@@ -78,7 +78,7 @@ def marks_of(work: Work) -> frozenset[str]:
 
 
 def sessions(work: Work) -> Iterator[Candidate]:
-    """Yield the calls that open a session, with whether their config is ready."""
+    """Yield the calls that open a session; right are those whose config is ready for the NPU."""
     for name, calls in work.index.calls.items():
         if name in SLOTS or name == MONITORED:
             for call in calls:
@@ -94,7 +94,7 @@ def sessions(work: Work) -> Iterator[Candidate]:
 
 
 def is_hidden_session(work: Work, name: str) -> bool:
-    """Return True for `common.tf.Session`: TensorFlow as a module of the project hands it on."""
+    """Return True for `common.tf.Session`: a session by way of another module that has TensorFlow as `tf`."""
     root, _, remainder = name.partition(".")
     return remainder.rpartition(".")[2] in SESSION_NAMES and ".tf." in f".{remainder}" and root not in ROOTS
 
@@ -107,7 +107,7 @@ def may_manage_sessions(work: Work, call: ast.Call, method: str) -> bool:
 
 
 def session_state(work: Work, call: ast.Call, name: str) -> State:
-    """Return whether the config of a session is ready for the NPU."""
+    """Return "right" if the config of a session is ready for the NPU, else "needed"."""
     if name == MONITORED:
         given = Site(RULE, work, call, name).argument("session_creator", 0)
         return "needed" if given is None or is_none(given) else "right"
@@ -115,7 +115,7 @@ def session_state(work: Work, call: ast.Call, name: str) -> State:
 
 
 def state_of_config(work: Work, call: ast.Call, keyword: str, position: int) -> State:
-    """Return whether an expression is a config that is ready for the NPU."""
+    """Return "right" if a call gets a config that is ready for the NPU, or its session only reads and writes files."""
     from viaduct.migration.rules.tf1._session_configs import is_ready
     from viaduct.migration.rules.tf1._session_uses import only_files
 
@@ -147,7 +147,7 @@ def estimators(work: Work) -> Iterator[Candidate]:
 
 
 def estimator_state(work: Work, node: ast.AST, name: str) -> State:
-    """A TPUEstimator that the vendor's converter has switched off is right, and an Estimator with its configuration."""
+    """Return "right" for a converted TPUEstimator, and for an Estimator whose config npu_run_config_init made."""
     from viaduct.migration.rules.tf1._run_configs import comes_from_init
     from viaduct.migration.rules.tf1.tpu_estimator import is_converted
 
@@ -180,12 +180,12 @@ def batches(work: Work) -> Iterator[Candidate]:
                 kind = work.values.kind(call.func.value)  # type: ignore[attr-defined]
                 if kind == "dataset":
                     yield candidate(work, "batches", call, state)
-                elif kind is None and state != "right" and not is_somebody_elses(work, call, method):
+                elif kind is None and state != "right" and not is_other_method(work, call, method):
                     yield candidate(work, "batches", call, "unclear")
 
 
 def other_batches(work: Work) -> Iterator[Candidate]:
-    """Batches of other functions than Dataset.batch, and a dataset's method that is called elsewhere."""
+    """Yield calls of other functions that make batches, and batching methods of a dataset that are not called here."""
     from viaduct.migration.rules.tf1._batchers import BUCKETS, CSV, FEATURES, QUEUES, SPARSE, is_whole
 
     for name in (*QUEUES, *FEATURES, *CSV, *BUCKETS, *SPARSE):
@@ -207,13 +207,13 @@ def other_batches(work: Work) -> Iterator[Candidate]:
 
 
 def batch_state(work: Work, call: ast.Call, position: int) -> State:
-    """Return "right" for a batch that drops its remainder."""
+    """Return "right" for a batch with the literal drop_remainder=True, else "needed"."""
     given = Site(RULE, work, call).argument("drop_remainder", position)
     return "right" if isinstance(given, ast.Constant) and given.value is True else "needed"
 
 
-def is_somebody_elses(work: Work, call: ast.Call, method: str) -> bool:
-    """Return True if another library's object is asked, or one of the project in which nobody makes a dataset."""
+def is_other_method(work: Work, call: ast.Call, method: str) -> bool:
+    """Return True if the method is another library's, or one that a project without TensorFlow datasets defines."""
     if work.values.is_other(call.func.value) or work.names.qualified(call.func) is not None:  # type: ignore[attr-defined]
         return True
     return method in work.project.own_methods and not makes_datasets(work)

@@ -28,7 +28,7 @@ VISIBLE = CUDA.visible
 
 
 def find_candidates(work: Work) -> Iterator[Candidate]:
-    """Yield every place of a PyTorch file that the target needs something of."""
+    """Yield every place of a PyTorch file that a requirement of the target concerns; served ones are right."""
     if not concerns_torch(work):
         return
     for search in (device_calls, moves, texts, loads):
@@ -42,7 +42,7 @@ ON_THE_CARD = ("moves", "device_calls", "device_strings", "amp", "backend")
 
 
 def marks_of(work: Work) -> frozenset[str]:
-    """Return what a file does that concerns the other files of its program: uses torch, names the card, imports it."""
+    """Return what a file does that concerns its program: uses torch, takes a device, names or imports the card."""
     from viaduct.cards import CARDS
 
     card = CARDS.get(work.options.to)
@@ -59,12 +59,12 @@ def marks_of(work: Work) -> frozenset[str]:
 
 
 def concerns_torch(work: Work) -> bool:
-    """Return True if the file imports torch, or belongs to a program that does."""
+    """Return True if the file imports PyTorch or a library on it, or any file of the project does."""
     return uses_any(work, ROOTS) or bool(work.project.torch_files)
 
 
 def device_words(work: Work) -> tuple[str, str]:
-    """Return the device's name and backend; of `any` what cannot stand in a script."""
+    """Return the target's device name and backend; with --to any, texts that no script contains."""
     from viaduct.cards import CARDS
 
     card = CARDS.get(work.options.to)
@@ -220,7 +220,7 @@ def is_told_to_people(work: Work, node: ast.AST) -> bool:
 
 
 def loads(work: Work) -> Iterator[Candidate]:
-    """Yield the loads of checkpoints, with whether their place is right."""
+    """Yield the loads of checkpoints; right are those with a map_location, or that need none."""
     from viaduct.migration.rules.torch._loaded import wanted_place
 
     for name in LOADS:
@@ -245,7 +245,7 @@ def is_alias_or_signature(work: Work, node: ast.expr) -> bool:
 
 
 def state_of_reference(work: Work, node: ast.expr) -> State:
-    """`partial(torch.load, map_location="cpu")` says where; of another hand-over it is not seen what is loaded."""
+    """Return "right" for `partial(torch.load, map_location="cpu")`; "unclear" for torch.load passed on otherwise."""
     parent = work.source.parents.get(node)
     if isinstance(parent, ast.Call) and (work.names.qualified(parent.func) or "").endswith("partial"):
         where = next((keyword.value for keyword in parent.keywords if keyword.arg == "map_location"), None)

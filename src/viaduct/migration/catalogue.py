@@ -1,4 +1,4 @@
-"""The rules as a page: docs/rules.md is made from their docstrings, and says which row of the specification is where.
+"""The rules as a page: docs/rules.md is made from their docstrings; its table maps rows of the specification to rules.
 
 python -m viaduct.migration.catalogue docs/rules.md
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 from viaduct.errors import BadValue, UnknownName, fold_lookalikes
 from viaduct.migration.rule import Rule, all_rules, is_named
 
-# Rows that no rule file is for, or not alone: where they are seen to, or why not.
+# Rows of the specification that no rule implements, or not alone: where they are implemented, or why nothing is done.
 ELSEWHERE = {
     "I1": "the imports of what rules introduced: `migration/imports.py`",
     "I2": "`RewriterConfig` is imported as the rest: `migration/imports.py`",
@@ -52,16 +52,19 @@ WHEN = {True: "always", False: "when asked for, by an option or by `--only`"}
 
 
 def known_words() -> list[str]:
-    """Return what --only, --skip and --explain understand: a rule's name, short or long."""
+    """Return the names of all rules, with their family (`torch.backend`) and without."""
     names = [rule.name for rule in all_rules()]
     return [*names, *(name.partition(".")[2] for name in names)]
 
 
 def find(name: str) -> list[Rule]:
-    """The rules that a word of the user means: one by name, or all of a row of the specification."""
-    found = [rule for rule in all_rules() if is_named(name, rule)]
-    if found:
-        return found
+    """Return the rules that --only, --skip and --explain mean by a name, a former name or a row of the specification.
+
+    Raises UnknownName or BadValue.
+    """
+    rules = [rule for rule in all_rules() if is_named(name, rule)]
+    if rules:
+        return rules
     everything = f"`viaduct migrate --list` shows all {len(all_rules())}."
     if difflib.get_close_matches(fold_lookalikes(name), known_words(), n=1, cutoff=0.5):
         raise UnknownName("rule", name, known_words(), everything)
@@ -79,7 +82,7 @@ def summary_of(rule: Rule) -> str:
 
 
 def page_text(doc: str) -> str:
-    """A docstring as Markdown: its indented examples become diffs."""
+    """Return a docstring as Markdown: its indented examples become diffs."""
     lines: list[str] = []
     within = False
     for line in doc.strip().splitlines():
@@ -96,7 +99,7 @@ def page_text(doc: str) -> str:
 
 
 def close(lines: list[str]) -> None:
-    """End a diff behind its last line, before the blank ones."""
+    """End a diff behind its last line that is not blank."""
     blank = 0
     while lines and not lines[-1].strip():
         lines.pop()
@@ -138,7 +141,7 @@ def all_rows() -> list[str]:
 
 
 def missing_rows() -> list[str]:
-    """Return the rows that no rule claims and that are not seen to elsewhere."""
+    """Return the rows of the specification that neither a rule nor `ELSEWHERE` names."""
     claimed = {row for rule in all_rules() for row in rule.spec.split()} | set(ELSEWHERE)
     return [row for row in all_rows() if row not in claimed]
 

@@ -1,4 +1,4 @@
-"""Checks of a migration's options before any file is read: unknown rules, impossible modes, flags that clash."""
+"""Checks of a migration's options before any file is read: unknown rules, impossible modes, flags that contradict."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STEPS = re.compile(r"\d+(-\d+)?(\|\d+(-\d+)?)*")
 
 
 def check_options(options: Options) -> None:
-    """Refuse options that contradict each other or name something unknown."""
+    """Refuse options that contradict each other, name something unknown or have an impossible value."""
     for name in (*options.only, *options.skip):
         find(name)
     check_precision(options.precision)
@@ -42,7 +42,7 @@ def check_options(options: Options) -> None:
 
 
 def check_mode(options: Options) -> None:
-    """Refuse options that `--mode patch` cannot honour."""
+    """Refuse options that the target or the mode does not allow: flags of the NPU, --data-parallel, patch for any."""
     if options.mode == "patch" and options.to == "any":
         raise BadValue(
             "--mode patch with --to any.",

@@ -21,7 +21,7 @@ OBJECT = "object:"
 
 @dataclass(frozen=True)
 class OwnClass:
-    """methods: name -> its parameters without self."""
+    """Class of the project. `bases`: qualified names; `methods`: name -> parameters without self."""
 
     path: str
     bases: tuple[str, ...]
@@ -49,7 +49,10 @@ def own_class(path: str, node: ast.ClassDef, names: Names) -> OwnClass:
 
 
 def class_called(project: Project, name: str) -> str | None:
-    """The project's class of this name. Scripts also import a neighbour by its bare name, so a unique tail suffices."""
+    """Return the qualified name of the project's class that a name means; None if there is none.
+
+    Scripts also import a neighbour by its bare name, so it suffices that one class's qualified name ends so.
+    """
     if name in project.classes:
         return name
     if "." not in name:
@@ -59,7 +62,7 @@ def class_called(project: Project, name: str) -> str | None:
 
 
 def lineage(project: Project, name: str) -> list[str]:
-    """The class and all that it derives from, as far as that is known; the nearest first."""
+    """Return the class and all classes that it derives from, as far as the project shows; the nearest first."""
     found: list[str] = []
     pending = [name]
     while pending:
@@ -72,7 +75,7 @@ def lineage(project: Project, name: str) -> list[str]:
 
 
 def owner_of(project: Project, name: str, method: str) -> str | None:
-    """The class of the project, this one or one that it derives from, that defines the method."""
+    """Return the class of the project that defines a method: this one or one that it derives from; else None."""
     for owner in lineage(project, name):
         known = class_called(project, owner)
         if known is not None and method in project.classes[known].methods:
@@ -81,12 +84,12 @@ def owner_of(project: Project, name: str, method: str) -> str | None:
 
 
 def is_module(project: Project, name: str) -> bool:
-    """Return True if it derives from torch.nn.Module or from any of torch's own modules."""
+    """Return True if a class derives from anything in torch.nn."""
     return any(owner.startswith("torch.nn.") for owner in lineage(project, name))
 
 
 def attribute_of(project: Project, name: str, attribute: str) -> str | None:
-    """The kind of an attribute that the class, or one that it derives from, gives to its objects."""
+    """Return the kind of an attribute of the class's objects, its own or inherited; None if it is not known."""
     for owner in lineage(project, name) if project.attributes else ():
         found = project.attributes.get(f"{class_called(project, owner)}.{attribute}")
         if found is not None:
@@ -101,7 +104,7 @@ def is_torch_object(project: Project, kind: str) -> bool:
 
 
 def owners(project: Project, method: str, path: str = "") -> list[str]:
-    """PyTorch classes that define the method; with a path, those whose objects can get into that file."""
+    """Return the classes in PyTorch files that define a method; with a path, those of programs with that file."""
     if method not in project.owning:
         torch = project.torch_files
         found = (name for name, known in project.classes.items() if method in known.methods and known.path in torch)
@@ -109,14 +112,15 @@ def owners(project: Project, method: str, path: str = "") -> list[str]:
     return [name for name in project.owning[method] if not path or meet(project, path, project.classes[name].path)]
 
 
-def meet(project: Project, left: str, other: str) -> bool:
-    """Return True if two files are ever in one program: one imports the other, directly or not, or a third imports
-    both.
+def meet(project: Project, path: str, other: str) -> bool:
+    """Return True if two files can be in one program: one imports the other, or a third file imports both.
+
+    Indirect imports count too.
     """
-    if (left, other) not in project.met:
-        above = project.all_importers(left) & project.all_importers(other)
-        project.met[left, other] = not project.surveyed.isdisjoint(above)
-    return project.met[left, other]
+    if (path, other) not in project.met:
+        above = project.all_importers(path) & project.all_importers(other)
+        project.met[path, other] = not project.surveyed.isdisjoint(above)
+    return project.met[path, other]
 
 
 def note_methods(project: Project, names: Names) -> None:

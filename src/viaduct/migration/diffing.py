@@ -1,7 +1,7 @@
 """Two texts side by side: which lines belong together, and what within a line has changed.
 
-The engine knows from which original line each line of the result stems, so lines are not guessed at: a line that is
-the same and stems from it is unchanged, and what lies between two such lines is one change.
+The engine knows from which original line each line of the result stems. A line that stems from an equal line is
+unchanged; the lines between two unchanged ones are one change.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from viaduct.migration.source import lines_of
 
 Kind = Literal["same", "changed", "removed", "added"]
 WORD = re.compile(r"\w+|\s+|.")
-ALIKE = 0.3
+MIN_LIKENESS = 0.3
 """Lines less alike than this are a removal and an addition, not a change."""
-LONG = 400
-"""Letters of a line beyond which nobody reads marks within it."""
+MAX_MARKED_CHARACTERS = 400
+"""Differences within a longer line are not marked: nobody would read them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of the image; numbers count from 1, None where a side has no line."""
+    """One row of the comparison; line numbers count from 1, None where a side has no line."""
 
     kind: Kind
     old: int | None
@@ -52,7 +52,7 @@ class Row:
 
 
 def compare(old: str, new: str, stems: Sequence[int]) -> list[Row]:
-    """`stems`: of each line of the new text, the line of the old one that it comes from."""
+    """Compare two texts. `stems`: for each line of the new text, the line of the old one that it stems from."""
     before, after = lines_of(old), lines_of(new)
     return rows_between(before, after, anchors(before, after, stems), stems)
 
@@ -60,7 +60,7 @@ def compare(old: str, new: str, stems: Sequence[int]) -> list[Row]:
 def rows_between(
     before: Sequence[str], after: Sequence[str], pairs: Sequence[tuple[int, int]], stems: Sequence[int] = ()
 ) -> list[Row]:
-    """`pairs`: equal lines, counted from 0. Without stems no line is said to have become another."""
+    """Return the rows of two texts. `pairs`: equal lines, counted from 0. Without `stems` no row is "changed"."""
     rows: list[Row] = []
     place_old = place_new = 0
     for at_old, at_new in [*pairs, (len(before), len(after))]:
@@ -73,7 +73,7 @@ def rows_between(
 
 
 def anchors(before: Sequence[str], after: Sequence[str], stems: Sequence[int]) -> list[tuple[int, int]]:
-    """Pairs of equal lines, in order on both sides."""
+    """Return the pairs of equal lines of which the new one stems from the old one, ascending on both sides."""
     found: list[tuple[int, int]] = []
     last = -1
     for at_new, text in enumerate(after):
@@ -85,7 +85,7 @@ def anchors(before: Sequence[str], after: Sequence[str], stems: Sequence[int]) -
 
 
 def block(before: Sequence[str], after: Sequence[str], stems: Sequence[int], old: range, new: range) -> Iterator[Row]:
-    """The lines of one change: each old line beside the new one that it became."""
+    """Yield the rows of one change: each old line beside the new one that it became."""
     pairs = pair_lines(before, after, stems, old, new)
     position = new.start
     for at_old in old:
@@ -105,7 +105,7 @@ def block(before: Sequence[str], after: Sequence[str], stems: Sequence[int], old
 def pair_lines(
     before: Sequence[str], after: Sequence[str], stems: Sequence[int], old: range, new: range
 ) -> dict[int, int]:
-    """Old line -> its new one: of those that stem from it the most alike, and never against the order."""
+    """Return the new line of each old one: the most alike of those that stem from it, ascending on both sides."""
     pairs: dict[int, int] = {}
     first = new.start
     for at_old in old:
@@ -115,7 +115,7 @@ def pair_lines(
             if at_new < len(stems) and stems[at_new] == at_old + 1
         ]
         best = max(scored, default=(0.0, 0))
-        if best[0] >= ALIKE:
+        if best[0] >= MIN_LIKENESS:
             pairs[at_old] = -best[1]
             first = pairs[at_old] + 1
     return pairs
@@ -127,12 +127,13 @@ def likeness(old: str, new: str) -> float:
         return 1.0
     if not old.strip() or not new.strip():
         return 0.0
-    return SequenceMatcher(None, old.strip()[:LONG], new.strip()[:LONG], autojunk=False).ratio()
+    first, second = (text.strip()[:MAX_MARKED_CHARACTERS] for text in (old, new))
+    return SequenceMatcher(None, first, second, autojunk=False).ratio()
 
 
 def marks(old: str, new: str) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
-    """Both lines in pieces, those marked that the other does not have."""
-    if max(len(old), len(new)) > LONG:
+    """Return both lines in pieces; pieces that the other line does not have are marked. A long line is one piece."""
+    if max(len(old), len(new)) > MAX_MARKED_CHARACTERS:
         return (Piece(old, True),), (Piece(new, True),)
     first, second = WORD.findall(old), WORD.findall(new)
     left: list[Piece] = []
@@ -146,7 +147,7 @@ def marks(old: str, new: str) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
 
 
 def around(rows: Sequence[Row], wanted: set[int], context: int = 3) -> Iterator[Row | int]:
-    """Rows that changed or whose old line is wanted, with some about them; a number stands for rows left out."""
+    """Yield rows that changed or whose old line is wanted, with `context` rows around; a number counts omitted rows."""
     keep = [False] * len(rows)
     for index, row in enumerate(rows):
         if row.kind != "same" or row.old in wanted:
@@ -169,7 +170,7 @@ def around(rows: Sequence[Row], wanted: set[int], context: int = 3) -> Iterator[
 
 
 def hunks(rows: Sequence[Row]) -> Iterator[list[Row]]:
-    """Yield what changed, with some lines about it."""
+    """Yield the hunks: changed rows with three rows around them."""
     hunk: list[Row] = []
     for row in [*around(rows, set()), 0]:
         if not isinstance(row, int):
@@ -191,16 +192,16 @@ def span(numbers: Sequence[int]) -> str:
 
 
 def in_order(hunk: Sequence[Row]) -> Iterator[tuple[Literal[" ", "-", "+"], Row]]:
-    """Yield what goes before what comes, change by change."""
-    come: list[Row] = []
+    """Yield the rows of a hunk with their signs; in each change, removed lines come before added ones."""
+    added: list[Row] = []
     for row in hunk:
         if row.kind == "same":
-            yield from (("+", item) for item in come)
-            come = []
+            yield from (("+", item) for item in added)
+            added = []
             yield " ", row
             continue
         if row.old:
             yield "-", row
         if row.new:
-            come.append(row)
-    yield from (("+", node) for node in come)
+            added.append(row)
+    yield from (("+", item) for item in added)

@@ -1,4 +1,4 @@
-"""Files that survive a crash: written, flushed, and with owner, mode and attributes of the one they stand for."""
+"""Writing of files that survive a crash: flushed to the disk, with owner, mode and attributes of the replaced file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from viaduct.plain_files import read_plain_file
 
 UNFLUSHABLE = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES, errno.EPERM, errno.ELOOP)
-"""What flushing a folder may answer: not every file system can, and only a power cut would show the difference."""
+"""Errors of flushing a folder that are ignored: not every file system can, and only a power cut makes a difference."""
 
 
 def write_file(path: Path, data: bytes, mode: int) -> None:
@@ -35,7 +35,7 @@ def write_all(number: int, data: bytes, path: Path) -> None:
 
 @contextlib.contextmanager
 def name_errors(path: Path) -> Iterator[None]:
-    """Calls on an open file name no file in their errors."""
+    """Add the path to an OSError: calls on an open file name no file in their errors."""
     try:
         yield
     except OSError as error:
@@ -76,7 +76,7 @@ def take_after(path: Path, found: os.stat_result, new: Path) -> bool:
 
 
 def copy_attributes(path: Path, new: Path) -> None:
-    """Raise OSError where an attribute cannot be set, unless the new file has it already."""
+    """Give a new file the same extended attributes as another, no more and no less; raise OSError if that fails."""
     wanted = attributes_of(path)
     for name, value in wanted.items():
         if attributes_of(new).get(name) != value:
@@ -96,7 +96,7 @@ def attributes_of(path: Path) -> dict[str, bytes]:
 
 
 def take_group(new: Path, parent: Path) -> None:
-    """Give a new file the group that its folder hands on."""
+    """Give a new file the group of its folder if the folder has the setgid bit; errors are ignored."""
     found = os.stat(parent)
     if found.st_mode & stat.S_ISGID:
         with contextlib.suppress(OSError):

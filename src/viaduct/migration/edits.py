@@ -1,4 +1,4 @@
-"""Changes of a text, collected first and made together; and how they are written so that layout survives."""
+"""Edits of a text: collected first and applied together, and written so that layout and comments survive."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from viaduct.migration.source import LINE_END, Slot, Source, Token
 
 
 class Overlap(Exception):
-    """Two changes want the same text: the second is not made."""
+    """Two edits overlap: the second is not made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,17 +25,17 @@ class Edit:
 
 @dataclass
 class Edits:
-    """The changes of one rule in one file, in terms of the text before them."""
+    """The edits of one rule in one file, as spans of the text before them."""
 
     source: Source
     made: list[Edit] = field(default_factory=list)
-    taken: list[tuple[int, int]] = field(default_factory=list)  # the same in the order of the text
+    taken: list[tuple[int, int]] = field(default_factory=list)  # the spans of `made`, in the order of the text
     removed: set[ast.stmt] = field(default_factory=set)
 
     # ---- plain
 
     def replace(self, start: int, end: int, text: str) -> None:
-        """Replace a span; raise Overlap where an earlier edit meets it."""
+        """Replace a span; raise Overlap if an earlier edit overlaps it."""
         before = bisect_left(self.taken, (end,))  # these begin before the end; they overlap nowhere, so ask the last
         if before and self.taken[before - 1][1] > start:
             raise Overlap
@@ -44,7 +44,7 @@ class Edits:
             insort(self.taken, (start, end))
 
     def take_back(self, count: int) -> None:
-        """All but the first so many."""
+        """Take back all edits but the first `count`."""
         for edit in self.made[count:]:
             self.taken.remove((edit.start, edit.end))
         del self.made[count:]
@@ -59,7 +59,7 @@ class Edits:
             self.replace(start, end, "")
 
     def node(self, node: ast.AST, text: str) -> None:
-        """Comments inside it that the new text has not go before the statement."""
+        """Replace a node; comments in it that the new text lacks are put before the statement."""
         start, end = self.source.span(node)
         self.replace(start, end, text)
         lost = [comment.text for comment in self.source.comments(start, end) if comment.text not in text]
@@ -74,7 +74,7 @@ class Edits:
     # ---- arguments
 
     def add_argument(self, call: ast.Call, text: str) -> None:
-        """`name=value` behind the last argument, in the manner of the others."""
+        """Add `name=value` behind the last argument; on a line of its own if the last argument has one."""
         opening = self.source.opening(call)
         slots, closing = self.source.slots(opening)
         if not slots:
@@ -99,11 +99,11 @@ class Edits:
             self.insert(stop, f" {text},")
 
     def remove_slot(self, slots: list[Slot], index: int) -> None:
-        """One of several things between commas; comments stay."""
+        """Remove one of several items between commas; comments stay."""
         self.remove_slots(slots, {index})
 
     def remove_slots(self, slots: list[Slot], indices: set[int]) -> None:
-        """Several at once; must be told of all, since those at the end take the comma before them along."""
+        """Remove several items between commas in one call: items at the end take the comma before them along."""
         first_last = len(slots)
         while first_last - 1 in indices:
             first_last -= 1
@@ -121,7 +121,7 @@ class Edits:
         return bool(self.source.comments(start, end))
 
     def change_arguments(self, call: ast.Call, indices: set[int], text: str) -> None:
-        """Remove the arguments at these places and add one."""
+        """Remove the arguments at these positions, and add `text` as one unless it is empty."""
         slots, _ = self.source.slots(self.source.opening(call))
         kept = [slot for index, slot in enumerate(slots) if index not in indices]
         trailing = len(slots) - 1 in indices
@@ -136,7 +136,7 @@ class Edits:
         self.remove_slots(slots, indices)
 
     def with_blank(self, start: int, end: int) -> tuple[int, int]:
-        """A span with the white space behind it, or with its whole lines when nothing else stands on them."""
+        """Return a span with the white space behind it; with its whole lines if nothing else is on them."""
         text = self.source.text
         line, stop = self.source.line_start(start), self.source.line_stop(end)
         alone = text[line:start].strip() == ""
@@ -149,7 +149,7 @@ class Edits:
     # ---- statements
 
     def insert_before(self, statement: ast.stmt, lines: list[str]) -> None:
-        """New statements in front of one."""
+        """Insert statements before another one."""
         start = self.source.span(statement)[0]
         line = self.source.line_start(start)
         indent = self.source.text[line:start]
@@ -159,7 +159,7 @@ class Edits:
             self.insert(line, "".join(f"{indent}{text}".rstrip() + self.source.newline for text in lines))
 
     def insert_after(self, statement: ast.stmt, lines: list[str]) -> None:
-        """New statements behind one, and behind a comment on its line."""
+        """Insert statements behind another one, and behind a comment on its line."""
         end = self.source.span(statement)[1]
         following = next(self.source.tokens_from(end), None)
         same_line = following is not None and following.start < self.source.line_stop(end) and following.text == ";"
@@ -180,7 +180,7 @@ class Edits:
         return None
 
     def remove_statement(self, statement: ast.stmt) -> None:
-        """`pass` stays where a block would be empty; comments stay."""
+        """Remove a statement; leave `pass` if its block would be empty, and comments on lines of their own."""
         start, end = self.source.span(statement)
         left = [item for item in self.source.block(statement) if item is not statement and item not in self.removed]
         self.removed.add(statement)
@@ -198,7 +198,7 @@ class Edits:
         self.delete(*self.with_blank(start, end))
 
     def unwrap(self, block: ast.With | ast.AsyncWith) -> None:
-        """Remove `with …:` and move what it holds to the left."""
+        """Remove `with …:` and unindent its body."""
         source, body = self.source, block.body
         start, first = source.span(block)[0], source.span(body[0])[0]
         if body[0].lineno == self.header_end(block)[1]:  # all on one line
@@ -214,14 +214,14 @@ class Edits:
         self.move_left(header_end, source.span(block)[1], outer, inner)
 
     def header_end(self, block: ast.With | ast.AsyncWith) -> tuple[int, int]:
-        """Behind the colon of a `with`, and its line."""
+        """Return the offset behind the colon of a `with`, and the line of the colon."""
         last = block.items[-1]
         offset = self.source.span(last.optional_vars or last.context_expr)[1]
         colon = next(token for token in self.source.tokens_from(offset) if token.text == ":")
         return colon.end, self.source.line_of(colon.start)
 
     def move_left(self, start: int, end: int, outer: str, inner: str) -> None:
-        """Every line in the span, and comments that follow at least as deep, from one indent to another."""
+        """Change the indent of every line in the span, and of comments behind it that have at least that indent."""
         source = self.source
         held = self.lines_within_strings(start, end)
         for line in range(source.line_of(start), len(source.starts) + 1):
@@ -233,7 +233,7 @@ class Edits:
                 self.replace(begin, begin + len(inner), outer)
 
     def lines_within_strings(self, start: int, end: int) -> set[int]:
-        """Lines that begin inside a string: their white space belongs to it."""
+        """Return the lines that begin inside a string: their white space belongs to it."""
         held: set[int] = set()
         opened: list[Token] = []
         for token in self.source.tokens_between(start, end):
@@ -250,9 +250,9 @@ class Edits:
     # ---- making them
 
     def apply(self, lines: list[int]) -> tuple[str, list[int]]:
-        """The new text, and for each of its lines the original line that it stems from.
+        """Return the new text, and for each of its lines the original line that it stems from.
 
-        `lines` says the same of the present text: line i stems from lines[i].
+        `lines` is that list for the present text.
         """
         text, location, stems = self.source.text, 0, [lines[0]]
         pieces: list[str] = []
@@ -269,6 +269,6 @@ class Edits:
         return "".join(pieces), stems
 
     def keep(self, piece: str, start: int, lines: list[int], pieces: list[str], stems: list[int]) -> None:
-        """Take a piece of the text over, with the original lines of the lines that begin in it."""
+        """Append an unchanged piece of the text, with the original lines of the lines that begin in it."""
         pieces.append(piece)
         stems += lines[self.source.line_of(start) : self.source.line_of(start + len(piece))]

@@ -1,9 +1,8 @@
-"""Migrate one text: each rule in turn, on what the one before left; then the imports that they asked for.
+"""Migrate one text: each rule in turn, on the text that the rule before left; then the imports that they asked for.
 
-A file is parsed once to see whether any rule could have something to say; most files end there. A rule that changed
-something hands on a new text, of which the changed statements are parsed again (reparse.py), and no rule has to reckon
-with another's edits. `lines` remembers which original line each present one stems from, so that
-findings speak of the file that the user has.
+A text without any word that a rule looks for (gate.py) is only parsed, to see whether it is Python. A rule that changed
+something hands on a new text, of which the changed statements are parsed again (reparse.py), so no rule has to reckon
+with another's edits. `lines` maps each present line to an original one, so that findings name lines of the user's file.
 """
 
 from __future__ import annotations
@@ -45,15 +44,15 @@ class Work:
     project: Project
     lines: list[int]
     findings: list[Finding] = field(default_factory=list)
-    needed: dict[str, str] = field(default_factory=dict)  # local name -> qualified
-    effects: set[str] = field(default_factory=set)  # modules that are imported for what importing them does
+    needed: dict[str, str] = field(default_factory=dict)  # names to import: local name -> qualified
+    effects: set[str] = field(default_factory=set)  # modules to import for what importing them does
     seen: dict[tuple[object, ...], None] = field(default_factory=dict)  # what a rule has done already, in order
     edits: Edits = field(init=False)
     former_index: Index | None = None  # of the text before the last edits
     former_names: Names | None = None
-    answers: dict[object, Any] = field(default_factory=dict)  # see rule.once
-    left: dict[int, int] = field(default_factory=dict)  # the same, because a finding on another line covers them
+    answers: dict[object, Any] = field(default_factory=dict)  # see rule.answer_once
     served: dict[int, int] = field(default_factory=dict)  # lines of the original that rules leave alone, see served.py
+    left: dict[int, int] = field(default_factory=dict)  # further such lines: a finding on another line covers them
 
     def __post_init__(self) -> None:
         self.edits = Edits(self.source)
@@ -83,15 +82,19 @@ class Work:
         return Index(self, former)
 
     def need(self, module: str, name: str, at: ast.AST | None = None) -> str:
-        """The local name of something; imported, under a name of its own if what stands at `at` hides the usual one."""
+        """Return the local name of a module's member, and ask for its import if the file has none.
+
+        It is `npu_NAME` if the file uses the name for something else. The name of an existing import is not used where
+        something at `at` (a parameter, a local variable) hides it.
+        """
         qualified = f"{module}.{name}"
-        known = self.names.local(qualified)
-        if known is not None and at is not None and self.names.hides(known, at):
-            known = next((local for local, full in self.names.added.items() if full == qualified), None)
-        if known is None and self.names.lookup(name, self.names.scopes[self.source.tree]) is None:
-            known = name if self.names.from_star(name) == qualified else None
-        if known is not None:
-            return known
+        present = self.names.local(qualified)
+        if present is not None and at is not None and self.names.hides(present, at):
+            present = next((local for local, full in self.names.added.items() if full == qualified), None)
+        if present is None and self.names.lookup(name, self.names.scopes[self.source.tree]) is None:
+            present = name if self.names.from_star(name) == qualified else None
+        if present is not None:
+            return present
         local = name if name not in self.names.used_names else self.free_name(f"npu_{name}")
         self.needed[local] = qualified
         self.names.used_names.add(local)
@@ -99,7 +102,7 @@ class Work:
         return local
 
     def is_served(self, node: ast.AST) -> bool:
-        """Return True for a place of a PyTorch file that is left alone: it has code for the target, or never can."""
+        """Return True for a node on a line of `served` or `left`, which rules leave alone."""
         line = getattr(node, "lineno", 0)
         if not (self.served or self.left) or not 0 < line <= len(self.lines):
             return False
@@ -114,21 +117,21 @@ class Work:
         return name
 
     def after(self) -> Work:
-        """The same with its edits made."""
+        """Return the work on the text after the edits, with the findings and requests so far."""
         text, lines = self.edits.apply(self.lines)
         source = parse_edited(self.source, self.edits.made, text)
         made = Work(self.path, source, self.options, self.project, lines, self.findings, self.needed, self.effects)
         made.served, made.left = self.served, self.left
         made.former_index, made.former_names = self.__dict__.get("index"), self.__dict__.get("names")
-        self.answers.clear()  # they hold this Work: a circle that would keep its tree
+        self.answers.clear()  # they refer to this Work: a reference cycle would keep its tree in memory
         return made
 
 
 class Index:
-    """Calls, references and methods of a file, by name: what tells whether a rule has business here."""
+    """Calls, references and method calls of a file by name: the places among which a rule finds its own."""
 
     def __init__(self, work: Work, former: Index | None = None) -> None:
-        """Ask for the name of every call and reference; those of nodes that the former text had are known."""
+        """Find the name of every call and reference; those of nodes that the former text had come from its index."""
         self.top_level, self.source = work.names.resolve_top_level(), work.source
         known = former.qualified if former is not None and self.keeps_names(former, work.names) else {}
         self.qualified: dict[ast.AST, str | None] = {}
@@ -153,7 +156,7 @@ class Index:
                 self.references.setdefault(name, []).append(node)
 
     def keeps_names(self, former: Index, names: Names) -> bool:
-        """Return True if no name that the former text mentions stands for something else now."""
+        """Return True if every name that the former text mentions still stands for the same."""
         if names.aliases or former.top_level.stars != self.top_level.stars:
             return False
         changed = self.top_level.find_changes(former.top_level)
@@ -161,12 +164,15 @@ class Index:
 
 
 def is_module_like(name: str) -> bool:
-    """tensorflow.data.Dataset.from_tensors is a function; my.module.dataset.batch may be a method of a variable."""
+    """Return True for a name in a known library, whose attributes are functions and classes.
+
+    tensorflow.data.Dataset.from_tensors is a function; my.module.dataset.batch may be a method of a variable.
+    """
     return name.partition(".")[0] in MODULE_ROOTS
 
 
 def sites(rule: Rule, work: Work) -> Iterator[tuple[Site, Handler]]:
-    """The places at which a rule's handlers are to be called, in the order of the text."""
+    """Yield the sites at which a rule's handlers are to be called, in the order of the text."""
     found: list[tuple[Site, Handler]] = []
     for table, index in ((rule.calls, work.index.calls), (rule.references, work.index.references)):
         for pattern, handler in table.items():
@@ -192,19 +198,23 @@ def matching(pattern: str, index: dict[str, list[ast.Call]] | dict[str, list[ast
 
 
 def run_rule(rule: Rule, work: Work, rounds: int = 8) -> Work:
-    """One rule over one file. Where two of its edits meet, as in nested blocks, the second waits for another round."""
-    met: list[Site] = []
+    """Run one rule over one file and return the result.
+
+    If two of its edits overlap, as in nested blocks, the second is taken back and the rule runs again on the new text.
+    An edit that still overlaps after all rounds is reported for manual review.
+    """
+    overlapping: list[Site] = []
     for site, handler in sites(rule, work):
-        made, said = len(work.edits.made), len(work.findings)
+        edit_count, finding_count = len(work.edits.made), len(work.findings)
         try:
             handler(site)
         except Overlap:
-            work.edits.take_back(made)
-            del work.findings[said:]
-            met.append(site)
-    if met and work.edits.made and rounds:
+            work.edits.take_back(edit_count)
+            del work.findings[finding_count:]
+            overlapping.append(site)
+    if overlapping and work.edits.made and rounds:
         return run_rule(rule, work.after(), rounds - 1)
-    for site in met:
+    for site in overlapping:
         site.manual(
             "two changes overlap in this expression; make this one manually", zh="两处改动在此表达式中重叠,请手工修改"
         )
@@ -213,7 +223,7 @@ def run_rule(rule: Rule, work: Work, rounds: int = 8) -> Work:
 
 @dataclass(frozen=True)
 class Migrated:
-    """Result of migrating one file. `reason` says why it was left alone, where it was."""
+    """Result of migrating one file. `reason` says why it was not analysed; empty if it was."""
 
     path: str
     before: bytes
@@ -222,9 +232,9 @@ class Migrated:
     reason: str = ""
     reason_zh: str = ""
     remedy: str = ""
-    places: tuple[Place, ...] = ()  # of the ledger
-    marks: frozenset[str] = frozenset()  # see candidates_tf1.marks_of
-    lines: tuple[int, ...] = ()  # of each line of the result: the original line that it stems from
+    places: tuple[Place, ...] = ()  # entries of the ledger
+    marks: frozenset[str] = frozenset()  # see marks_of in candidates_tf1 and candidates_torch
+    lines: tuple[int, ...] = ()  # for each line of the result, the original line that it stems from
 
     @property
     def changed(self) -> bool:
@@ -233,12 +243,12 @@ class Migrated:
 
 
 def migrate_bytes(path: str, data: bytes, options: Options, project: Project | None = None) -> Migrated:
-    """The whole of it for one file."""
+    """Migrate the content of one Python file: run all rules, insert imports, fill the ledger."""
     project = project or Project()
     try:
         text, encoding = decode(data)
         if path not in project.parsed and not may_concern(text, options):
-            parse(text)  # what is not Python is named all the same
+            parse(text)  # a file that is not Python is reported all the same
             return Migrated(path, data, data)
         surveyed = project.parsed.get(path)
         source = surveyed.source if surveyed is not None and surveyed.source.text == text else Source(text)
@@ -271,7 +281,7 @@ def unread(path: str, error: Unparsable) -> Finding:
 
 
 def complete_findings(work: Work, original: str) -> Iterator[Finding]:
-    """Findings with the lines that they speak of, before and after, sorted and each once."""
+    """Yield the findings with the text of their lines before and after, sorted and without duplicates."""
     old = LINE_END.split(original)  # not splitlines: a form feed ends no line of a program
     new = LINE_END.split(work.source.text)
     came_of: dict[int, list[int]] = {}

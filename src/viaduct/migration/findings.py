@@ -11,15 +11,15 @@ Status = Literal["changed", "advice", "manual", "unresolved"]
 """manual: the text shows that a person must act; unresolved: it does not show whether a change is needed or made."""
 Kind = Literal["mandatory", "performance", "advice", "report"]
 LEFT: tuple[Status, ...] = ("manual", "unresolved")
-"""What a person has to look at."""
+"""Statuses of findings that a person has to look at."""
 RISK = {"high": 0, "medium": 1, "low": 2}
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Lines count from 1 and are those of the original file."""
+    """Finding about one place of a file. Lines count from 1 and are those of the original file."""
 
-    file: str  # relative, with /
+    file: str  # path relative to the project's root, with /
     line: int
     end_line: int
     column: int
@@ -28,7 +28,7 @@ class Finding:
     status: Status
     message: str
     message_zh: str = ""
-    risk: Risk = "medium"  # of leaving it as it is; for changed: of the change being wrong
+    risk: Risk = "medium"  # that something fails if nothing is done; for `changed`: that the change is wrong
     before: str = ""
     after: str = ""
 

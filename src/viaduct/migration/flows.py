@@ -1,8 +1,8 @@
-"""Flow of a value from the expression that makes it: what becomes of what torch.load returns.
+"""Flow of a value from the expression that makes it: the uses of what torch.load returns.
 
-Followed are names, attributes of `self`, subscripts, dictionaries that are built anew, loops, parameters and results of
-functions. Where a value leaves a file, the question travels as a text, `result of pkg.load_weights` or `parameter
-state of pkg.resume`, and the file that knows the answer gives it in the survey: no syntax tree goes from file to file.
+It is followed through names, attributes, subscripts, new dictionaries, loops, parameters and results of functions.
+Where a value leaves a file, a question is recorded as text, `result of pkg.load_weights` or `parameter state of
+pkg.resume`, and the survey of the other file answers it: no syntax tree goes from file to file.
 """
 
 from __future__ import annotations
@@ -19,12 +19,15 @@ from viaduct.migration.project import Project
 
 LOADS = ("torch.load", "torch.jit.load", "torch.serialization.load")
 STATE, MODULE, MOVED, HOST, TENSOR, UNKNOWN, CARD = "state", "module", "moved", "host", "tensor", "unknown", "card"
-"""What a value is used for: it is copied into a network or an optimizer; is run as a network; is moved to a device; is
-read on the host; is computed with; nobody knows. CARD: the file in which it is used works on a card."""
+"""Uses of a value. STATE: copied into a network or an optimizer; MODULE: run as a network; MOVED: moved to a device;
+HOST: read on the host; TENSOR: computed with; UNKNOWN: not followed further. CARD: the file that uses it works on a
+card."""
 CALLED = "called"
 """A function that returns the value is called somewhere, whatever becomes of the result."""
 ROUNDS = 4
+"""Rounds in which questions are answered that the answers of the round before have raised."""
 DEPTH = 40
+"""Steps of one value; beyond them its use is UNKNOWN."""
 
 # Methods whose result holds the value, or a part of it.
 HANDS_ON = {
@@ -99,7 +102,7 @@ class Flow:
     # ---- asking
 
     def uses(self, node: ast.AST) -> set[str]:
-        """Return what becomes of the value of an expression, here and, as far as the survey knows, elsewhere."""
+        """Return the uses of the value of an expression: in this file and, as far as the survey knows, in others."""
         found: set[str] = set()
         self.follow(node, found, set(), 0)
         return found
@@ -112,7 +115,7 @@ class Flow:
 
     @cached_property
     def works_on_card(self) -> bool:
-        """Return True if the file names a card or takes a device from somewhere."""
+        """True if the file has a name or a short text that speaks of a card or a device."""
         for node in self.source.nodes:
             match node:
                 case ast.Attribute(attr=text) | ast.Name(id=text) | ast.arg(arg=text) | ast.keyword(arg=str(text)):
@@ -125,7 +128,7 @@ class Flow:
     # ---- following
 
     def follow(self, node: ast.AST, found: set[str], seen: set[object], depth: int) -> None:
-        """Look at what stands around an expression."""
+        """Add the uses of an expression to `found`, by the syntax node around it."""
         if node in seen:
             return
         seen.add(node)
@@ -172,7 +175,7 @@ class Flow:
                     found.add(TENSOR)
 
     def follow_attribute(self, node: ast.Attribute, found: set[str], seen: set[object], depth: int) -> None:
-        """`value.name`, called or not."""
+        """Follow `value.name`, called or not."""
         call = self.source.parents[node]
         if not (isinstance(call, ast.Call) and call.func is node):
             self.follow(node, found, seen, depth + 1)
@@ -210,7 +213,7 @@ class Flow:
     def follow_argument(
         self, call: ast.Call, place: int, keyword: str, found: set[str], seen: set[object], depth: int
     ) -> None:
-        """A value that is given to a function, by position or keyword."""
+        """Follow a value that is passed to a function, by position or keyword."""
         name = self.names.qualified(call.func) or ""
         last = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
         own, plain = self.own_function(call.func), isinstance(call.func, ast.Name)
@@ -253,7 +256,7 @@ class Flow:
         seen: set[object],
         depth: int,
     ) -> None:
-        """A function or method of this file that gets the value."""
+        """Follow a value into a function or method of this file."""
         entries = [parameter.arg for parameter in (*function.args.posonlyargs, *function.args.args)]
         if isinstance(self.source.parents[function], ast.ClassDef) and entries[:1] in (["self"], ["cls"]):
             entries = entries[1:]
@@ -265,7 +268,7 @@ class Flow:
             found.add(UNKNOWN)
 
     def follow_receiver(self, receiver: ast.expr, found: set[str], seen: set[object], depth: int) -> None:
-        """`weights.update(value)`: from now on the value is in there."""
+        """Follow the object that a value is put into, as in `weights.update(value)`."""
         if isinstance(receiver, ast.Name | ast.Attribute | ast.Subscript):
             self.follow_target(receiver, receiver, found, seen, depth)
         else:
@@ -314,9 +317,7 @@ class Flow:
             self.follow(use, found, seen, depth + 1)
 
     def uses_everywhere(self, key: tuple[ast.AST | None, str], nodes: Sequence[ast.AST], seen: set[object]) -> set[str]:
-        """Return what becomes of a name or attribute wherever it is read; answered once, as a loop may bind it very
-        often.
-        """
+        """Return the uses of a name or attribute wherever it is read; computed once, as a loop may bind it often."""
         if key not in self.known:
             outer, self.questions = self.questions, set()
             self.is_asking, found = True, set[str]()
@@ -332,9 +333,9 @@ class Flow:
         return found.union(*(self.project.uses.get(question, set()) for question in asked))
 
     def lines_reached(self, name: str, scope: Scope, since: ast.AST | None) -> tuple[int, int]:
-        """Between which lines a value that a statement binds to a name can be read under it, in the same function.
+        """Return the first and last line at which a value that a statement binds to a name can be read.
 
-        It begins where it is bound, and ends where the same block gives the name another; in a loop it is everywhere.
+        They are the line of the statement and the next assignment to the name in the same block; in a loop, all lines.
         """
         if since is None or isinstance(since, ast.comprehension):
             return 0, sys.maxsize
@@ -350,7 +351,7 @@ class Flow:
         return statement.lineno, (again[position].end_lineno or 0) if position < len(again) else sys.maxsize
 
     def holder(self, node: ast.AST) -> ast.AST:
-        """The function in which a node stands, or the module."""
+        """Return the function around a node, or the module."""
         return self.source.function(node) or self.source.tree
 
     def assigned_in_block(self, statement: ast.stmt) -> dict[str, list[ast.stmt]]:
@@ -365,7 +366,7 @@ class Flow:
         return self.blocks[id(block)]
 
     def follow_kept(self, target: ast.Attribute, found: set[str], seen: set[object], depth: int) -> None:
-        """`self.state = …`: every reading of an attribute of that name in the file."""
+        """Follow `self.state = …` to every read of an attribute of that name in the file, whatever its object."""
         if ("attribute", target.attr) in seen:
             return
         seen.add(("attribute", target.attr))
@@ -389,7 +390,7 @@ class Flow:
             self.follow_target(loop.target, loop, found, seen, depth)
 
     def follow_result(self, node: ast.AST, found: set[str], seen: set[object], depth: int) -> None:
-        """The value leaves a function: every call of it in this file, and what the others answer."""
+        """Follow a returned value to every call of the function in this file; add the survey's answer for others."""
         function = self.source.function(node)
         if function is None or function in seen:
             return
@@ -409,7 +410,7 @@ class Flow:
             self.follow(caller, found, seen, depth + 1)
         self.add_answer(question, found)
         if not callers and not self.project.uses.get(question):
-            found.add(UNKNOWN)  # nobody who was given calls it
+            found.add(UNKNOWN)  # no file of the project calls it
 
     def add_answer(self, question: str, found: set[str]) -> None:
         """Add the survey's answer about another file, and record that it was asked for."""
@@ -460,7 +461,7 @@ class Flow:
         return found
 
     def own_function(self, called: ast.expr) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
-        """The function of this file that a call runs, where only one can be meant."""
+        """Return the function of this file that a call runs, if exactly one can be meant; else None."""
         method = isinstance(called, ast.Attribute)
         name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
         if isinstance(called, ast.Attribute) and self.names.qualified(called.value) is not None:
@@ -533,7 +534,7 @@ def note_uses(project: Project, files: dict[str, Names]) -> None:
 
 
 def flows_by_name(flows: Iterable[Flow], names: set[str]) -> dict[str, list[Flow]]:
-    """The files that call or define a function of each name, or read an attribute."""
+    """Return, by name, the files that call or define a function of the name, or read such an attribute."""
     found: dict[str, list[Flow]] = {}
     for flow in flows if names else ():
         for name in names & (flow.calls_named.keys() | flow.functions_named.keys() | flow.attributes_of.keys()):

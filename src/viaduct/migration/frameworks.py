@@ -90,7 +90,7 @@ def read_imports(names: Names) -> Imports:
 
 
 def kind_of(module: str) -> Iterator[str]:
-    """The framework of a module that is imported."""
+    """Yield the framework of a module that is imported, "companion" for a library on PyTorch; nothing for others."""
     root = module.partition(".")[0]
     if root in PYTORCH_ROOTS or module.startswith("horovod.torch"):
         yield TORCH
@@ -101,7 +101,7 @@ def kind_of(module: str) -> Iterator[str]:
 
 
 def happens_always(names: Names, node: ast.AST) -> bool:
-    """Return True at the top of a file, also within `with`, and in a `try` whose every way out imports the same."""
+    """Return True for an import at the top of a file, in `with`, or in a `try` whose handlers import it or raise."""
     for parent in names.source.ancestors(node):
         if isinstance(parent, ast.Try) and not is_tried_otherwise(parent, node):
             return False
@@ -111,7 +111,10 @@ def happens_always(names: Names, node: ast.AST) -> bool:
 
 
 def is_tried_otherwise(block: ast.Try, node: ast.AST) -> bool:
-    """`try: import tensorflow.compat.v1 as tf` and else `import tensorflow as tf`: one of them happens."""
+    """Return True if every handler of a `try` imports the same package or raises: then the import always happens.
+
+    So it is with `try: import tensorflow.compat.v1 as tf` / `except ImportError: import tensorflow as tf`.
+    """
     wanted = set(roots_of(node))
     for handler in block.handlers:
         inner = {root for child in ast.walk(handler) for root in roots_of(child)}
@@ -129,7 +132,7 @@ def roots_of(node: ast.AST) -> Iterator[str]:
 
 
 def only_for_checkers(names: Names, node: ast.AST) -> bool:
-    """`if TYPE_CHECKING:` is never run."""
+    """Return True for an import under `if TYPE_CHECKING:`, which is never run."""
     tests = [parent.test for parent in names.source.ancestors(node) if isinstance(parent, ast.If)]
     return any("TYPE_CHECKING" in ast.unparse(test) for test in tests)
 
@@ -138,7 +141,7 @@ def only_for_checkers(names: Names, node: ast.AST) -> bool:
 
 
 def decide_frameworks(project: Project, imports: dict[str, Imports]) -> None:
-    """Note of every file the frameworks whose rules apply to it, and which files are PyTorch's by their own imports."""
+    """Set `project.frameworks`, whose rules apply to each file, and `torch_files`, PyTorch's by their own imports."""
     from viaduct.migration.import_graph import Modules
 
     own = {path: set(own_frameworks(names)) for path, names in imports.items()}
@@ -171,7 +174,7 @@ def own_frameworks(found: Imports) -> Iterator[str]:
 
 
 def spread(framework: str, own: dict[str, set[str]], links: dict[str, set[str]]) -> set[str]:
-    """The undecided files that a framework's files import, or that import them, by way of undecided files."""
+    """Return the undecided files that are linked to a framework's files by imports, by way of undecided files only."""
     found: set[str] = set()
     pending = [path for path, frameworks in own.items() if framework in frameworks]
     while pending:

@@ -1,4 +1,4 @@
-"""The helper of `--to any` in a notebook: no file beside one would surely travel along, so it stands in a cell."""
+"""The helper of `--to any` in a notebook: a file beside a notebook may get lost, so the helper stands in a cell."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ CELL = re.compile(rf"^{re.escape(HEAD)}\n(.*?)^(\w+) = {helper_text.CLASS}\(\)$"
 
 
 def cell(uses: set[str], local: str) -> str:
-    """A comment does for the docstring."""
+    """Return the text of the cell: the helper with what is used, under a local name; a comment for its docstring."""
     text = DOCSTRING.sub("", helper_text.write(uses)).rstrip("\n")
     return f"{HEAD}\n{text.removesuffix(f'{NAME} = {helper_text.CLASS}()')}{local} = {helper_text.CLASS}()"
 
 
 def in_place_of_import(work: Work, lines: list[str], module: str) -> list[str]:
-    """New lines of imports, with the helper itself for its import."""
+    """Return the import lines with the helper's text in place of its import."""
     start = f"from {module} import {NAME}"
     found = next((line for line in lines if line.startswith(start)), None)
     if found is None:
@@ -44,7 +44,10 @@ def collect_advised_names(work: Work, local: str) -> dict[str, int]:
 
 
 def extend(work: Work) -> Work:
-    """A cell of an earlier migration gets what the notebook now asks for; one that was changed stays."""
+    """Extend the helper's cell of an earlier migration by what the notebook now uses.
+
+    A cell that its owner has changed stays; what it lacks is reported.
+    """
     found = CELL.search(work.source.text)
     if found is None:
         return work
@@ -62,7 +65,7 @@ def extend(work: Work) -> Work:
 
 
 def find_pasted_helper(tree: ast.Module) -> str | None:
-    """The name that a notebook gives to the helper of its cell."""
+    """Return the name that a notebook gives to the helper of its cell; None if it has none."""
     for statement in tree.body:
         if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call):
             made, target = statement.value.func, statement.targets[0]

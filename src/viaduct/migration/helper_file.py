@@ -1,6 +1,6 @@
-"""The helper of `--to any` as a file: new where there is none, with more in it where scripts now ask for more.
+"""The helper of `--to any` as a file: written if there is none, extended if scripts now use more of it.
 
-One that somebody has changed since it was written stays as it is; what scripts ask of it and it has not is said.
+A helper that its owner has changed stays; names that scripts use and it lacks are reported.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ RULE = "engine.helper"
 
 @dataclass(frozen=True)
 class Script:
-    """A script as it will be; `advised` is what findings tell a person to write."""
+    """A script after the migration; `advised` are the messages of findings, which may name members of the helper."""
 
     path: str
     text: str
@@ -35,7 +35,7 @@ class Script:
 
 @dataclass
 class Helper:
-    """A helper, and the places at which scripts ask something of it: name -> (script, line of its new text)."""
+    """A helper file, and the first use of each of its members: name -> (script, line of the script's new text)."""
 
     path: str
     before: bytes
@@ -61,13 +61,13 @@ class Helper:
         return text.replace("\n", "\r\n" if b"\r\n" in self.before else "\n").encode()
 
     def missing(self) -> Iterator[tuple[str, str, int]]:
-        """Yield what a changed helper lacks, with a script and line that ask for it."""
+        """Yield the names that a helper changed by its owner lacks, each with a script and line that use it."""
         if not self.is_ours:
             yield from ((name, *self.uses[name]) for name in helper_text.missing(self.old, self.uses))
 
 
 def gather(found: Walk, project: Project, scripts: Iterable[Script]) -> list[Helper]:
-    """The helpers that scripts import, as far as something may be done about them."""
+    """Return the helpers that scripts import, if they exist, a changed script needs them, or they are lost."""
     made: dict[str, Helper] = {}
     for script in scripts:
         module, path = project.helpers.get(script.path, ("", ""))
@@ -84,7 +84,7 @@ def gather(found: Walk, project: Project, scripts: Iterable[Script]) -> list[Hel
 
 
 def is_lost(found: Walk, helper: Helper) -> bool:
-    """Scripts import it and it is nowhere; beside a single script nobody knows where else it may be."""
+    """Return True if no file of the project has the helper's name; False for a single script, without a project."""
     name = PurePosixPath(helper.path).name
     return not found.single and all(PurePosixPath(path).name != name for path in found.scripts)
 
@@ -116,7 +116,7 @@ def on_missing(helper: str, name: str, path: str, line: int, before: str) -> Fin
 
 
 def stems(old: str, new: str) -> tuple[int, ...]:
-    """Return, for each line of an extended helper, the line that it was."""
+    """Return, for each line of an extended helper, its line in the old text; 0 for a new line."""
     before, after = lines_of(old), lines_of(new)
     found = [0] * len(after)
     for block in SequenceMatcher(None, before, after, autojunk=False).get_matching_blocks():

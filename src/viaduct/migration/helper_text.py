@@ -1,8 +1,8 @@
-"""The text of the helper of `--to any`, cut to what a project's scripts ask of it.
+"""The text of the helper of `--to any`, cut to what a project's scripts use of it.
 
-The whole of it is `accelerator_device.py` of this folder: a module that is tested as it stands, and that nothing here
-imports. Left out are, by whole lines, the members of its class, the answers for the CPU, the other definitions and the
-imports that nothing kept needs.
+The complete helper is `accelerator_device.py` of this folder: a module that is tested as it is, and that nothing here
+imports. Members of its class, results for the CPU, other definitions and imports that the used members do not need are
+left out, by whole lines.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from viaduct.migration.project import HELPER
 WHOLE = Path(__file__).with_name(f"{HELPER}.py")
 CLASS, ANSWERS = "AnyAccelerator", "ON_THE_CPU"
 ALWAYS = (".name", ".is_available", ".__getattr__")
-WIDE = 100
-"""Letters of a line: fewer answers than fill it stand on one."""
+MAX_LINE_CHARACTERS = 100
+"""The table of results for the CPU is written on one line if it fits."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def read_helper() -> str:
 
 
 def write(uses: Iterable[str]) -> str:
-    """The helper with all that `accelerator.USE` needs, on any card and on the CPU."""
+    """Return the helper with the members that `accelerator.USE` needs, on any card and on the CPU."""
     known, lines = known_parts(), read_helper().splitlines(keepends=True)
     wanted = collect_reachable(known, [*ALWAYS, *(f".{use}" for use in uses)])
     gone = {line for name, part in known.items() if name not in wanted for line in range(part.first, part.last + 1)}
@@ -44,12 +44,12 @@ def write(uses: Iterable[str]) -> str:
 
 
 def on_one_line(text: str) -> str:
-    """The answers, where they are few."""
+    """Return the helper with its table of results for the CPU on one line, if it fits."""
     start = text.index(f"{ANSWERS} = {{")
     stop = text.index("}\n", start) + len("}\n")
     head, *entries, _ = text[start:stop].splitlines()
     joined = head + " ".join(entry.strip() for entry in entries).rstrip(",") + "}\n"
-    return text[:start] + joined + text[stop:] if len(joined) <= WIDE else text
+    return text[:start] + joined + text[stop:] if len(joined) <= MAX_LINE_CHARACTERS else text
 
 
 def collect_reachable(known: dict[str, Part], pending: list[str]) -> set[str]:
@@ -70,7 +70,7 @@ def known_parts() -> dict[str, Part]:
 
 
 def parts(tree: ast.Module, text: str) -> Iterator[tuple[str, Part]]:
-    """`.x` is what scripts say as accelerator.x: a member or an answer. Others are names of the module."""
+    """Yield the parts of the helper by name: `.x` for accelerator.x (a member or CPU result), else module names."""
     lines = text.splitlines()
     for statement in tree.body:
         if isinstance(statement, ast.ImportFrom):
@@ -114,7 +114,7 @@ def needs(node: ast.AST) -> Iterator[str]:
 
 
 def held(text: str) -> set[str]:
-    """All names that a helper has, also one that its owner has changed; nothing where it cannot be read."""
+    """Return the names and texts that a helper defines, also a changed one; nothing if it cannot be parsed."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
@@ -136,15 +136,15 @@ def is_as_written(text: str) -> bool:
 
 
 def missing(text: str, uses: Iterable[str]) -> list[str]:
-    """Return what scripts ask of a helper and it has not; names that torch itself answers to are not missed."""
+    """Return the used members of the complete helper that this one lacks; none if it cannot be parsed."""
     there = held(text)
     return sorted(use for use in uses if f".{use}" in known_parts() and use not in there) if there else []
 
 
 def uses(tree: ast.AST, local: str) -> dict[str, int]:
-    """Return what a script asks of the helper: each name, and the line where it first stands.
+    """Return the members of the helper that a script uses, each with the line of its first use.
 
-    Where the object itself is handed on, nobody knows what is asked of it: then it is everything.
+    If the helper itself is passed on, its uses are not known: then all members count.
     """
     asked = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and is_called(node.value, local)]
     known = {node.value for node in asked}

@@ -1,8 +1,9 @@
-"""The last pass: imports of what rules have introduced (I1, I2, I3).
+"""The last pass: imports of the names that rules have introduced (rows I1, I2 and I3 of the specification).
 
-One explicit import for each name, directly behind the block of imports that holds the file's first import of
-TensorFlow or PyTorch at top level; where there is none, behind the docstring and `from __future__`. The helper of
-`--to any` follows torch into functions and `try`: `lazy_imports.py`.
+Each name gets an explicit import, or comes from the star import of npu_init with `--imports star`. They are placed
+behind the block of imports that holds the file's first top-level import of a framework; else behind the docstring, the
+`from __future__` imports and the comments at the top. With `--to any` they may follow torch into functions and `try`
+(lazy_imports.py), and a notebook gets the helper itself in a cell (helper_cell.py).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from viaduct.migration.engine import Work
 
 FRAMEWORKS = ("tensorflow", "torch", "keras", "horovod")
-REGISTERS = full_name("npu_ops")  # imported, as the seeds do, where nothing else of npu_bridge is
+REGISTERS = full_name("npu_ops")  # imported only if nothing else of npu_bridge is
 
 
 def insert_imports(work: Work) -> Work:
@@ -51,7 +52,7 @@ def insert_imports(work: Work) -> Work:
 
 
 def effects(work: Work, needed: dict[str, str]) -> Iterator[tuple[str, str]]:
-    """Modules that are imported for what importing them does, unless another import does it."""
+    """Yield (name, module) of the modules to import for their effect, without those that another import loads."""
     statements = (work.source.of_kind(kind) for kind in (ast.Import, ast.ImportFrom))
     present = {alias for found in statements for statement in found for alias in imported_modules(statement)}
     bridged = any(name.partition(".")[0] == BRIDGE for name in (*present, *needed.values()))
@@ -69,13 +70,13 @@ def imported_modules(statement: ast.AST) -> Iterator[str]:
 
 
 def last_on_its_line(work: Work, statement: ast.stmt) -> bool:
-    """`import os; import tensorflow as tf` is followed by a new line, `import tensorflow as tf; tf.f()` is not."""
+    """Return True if no other statement follows on the line, as in `import os; import tensorflow as tf`."""
     following = next(work.source.tokens_from(work.source.span(statement)[1]), None)
     return following is None or following.start >= work.source.line_stop(work.source.span(statement)[1])
 
 
 def overwrites(work: Work, anchor_statement: ast.stmt | None) -> bool:
-    """Return True if a star import would rebind a name that the file has by then; if so, that is said."""
+    """Return True if a star import would rebind a name that the file binds before it, and report that."""
     top = work.names.scopes[work.source.tree]
     before = (
         work.source.tree.body[: work.source.tree.body.index(anchor_statement) + 1]
@@ -128,7 +129,7 @@ def import_lines(needed: dict[str, str], star: bool) -> list[str]:
 
 
 def anchor(tree: ast.Module) -> ast.stmt | None:
-    """The last import of the block that holds the first top-level import of a framework."""
+    """Return the last import of the block with the first top-level import of a framework; None if there is none."""
     body = tree.body
     for index, statement in enumerate(body):
         if imports_framework(statement):
@@ -139,7 +140,7 @@ def anchor(tree: ast.Module) -> ast.stmt | None:
 
 
 def imports_framework(statement: ast.stmt) -> bool:
-    """Return True for a statement that imports TensorFlow or PyTorch."""
+    """Return True for a statement that imports TensorFlow, PyTorch, Keras or Horovod."""
     if isinstance(statement, ast.Import):
         return any(alias.name.partition(".")[0] in FRAMEWORKS for alias in statement.names)
     if isinstance(statement, ast.ImportFrom) and not statement.level:
@@ -148,7 +149,7 @@ def imports_framework(statement: ast.stmt) -> bool:
 
 
 def header_end(work: Work) -> int:
-    """The line behind the docstring, `from __future__` and the comments at the top."""
+    """Return the line behind the docstring, `from __future__` and the comments at the top."""
     body = work.source.tree.body
     last = 0
     for index, statement in enumerate(body):

@@ -39,10 +39,10 @@ from viaduct.plain_files import read_plain_file
 
 JOURNAL, DRAFT, OLD, NEW = "journal", "journal.draft", "old", "new"
 VERSION = 1
-LARGEST = 64 << 20
-"""Bytes of a journal: more is none of ours."""
+MAX_JOURNAL_BYTES = 64 << 20
+"""A larger file is not a journal of viaduct."""
 SHOWN = 3
-"""So many files are named in a refusal."""
+"""Number of files that a refusal names."""
 Way = Literal["rename", "rewrite", "create"]
 
 
@@ -98,9 +98,12 @@ def write_journal(folder: Path, changes: list[Change]) -> None:
 
 
 def read_journal(state: Path) -> list[Change]:
-    """Return the changes that a killed run had begun; nothing if it had not. The folder may be anybody's gift."""
+    """Return the changes that a killed run had begun; none without a journal.
+
+    The folder may have come with somebody else's project: a journal that is not valid raises BadValue.
+    """
     try:
-        data = read_plain_file(state / JOURNAL, LARGEST)
+        data = read_plain_file(state / JOURNAL, MAX_JOURNAL_BYTES)
     except FileNotFoundError:
         return []
     try:
@@ -144,7 +147,7 @@ def remove_contents(folder: Path) -> None:
 
 
 def rewrite(path: Path, data: bytes, inode: int) -> None:
-    """Write into a file as it is, from its beginning; what it has more than that is cut off last."""
+    """Overwrite the content of a file without replacing the file; raise Meddled if it is another file by now."""
     number = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if os.fstat(number).st_ino != inode:
@@ -161,7 +164,7 @@ def rewrite(path: Path, data: bytes, inode: int) -> None:
 
 
 def undo(root: Path, folder: Path, changes: list[Change]) -> dict[str, int]:
-    """Put all files back as they were; return those that somebody has edited since, which are left as they are."""
+    """Put all files back; return those that somebody has edited since, which stay: path -> number in the journal."""
     left = {}
     for number, change in reversed(list(enumerate(changes))):
         try:
@@ -208,7 +211,7 @@ def remove_created(path: Path, new: Path, change: Change, present: bytes | None)
 
 
 def is_inode(path: Path, inode: int) -> bool:
-    """Return True if a kept file is the very one that was replaced: then it holds its owner's last word."""
+    """Return True if the saved file is the replaced one itself: then it has also what was written into it last."""
     try:
         found = os.lstat(path)
     except OSError:

@@ -1,9 +1,9 @@
-"""A migration as JSON: the same project and the same flags give the same bytes, times left out.
+"""A migration as JSON: the same project and the same flags give the same bytes; there are no times in it.
 
-`summary.ledger` counts, for each requirement of the target, the places that need it, and what became of them; `places`
-lists them. Schema 2: `summary.verdict` and `summary.ledger` are there instead of `summary.confidence`.
+`summary.ledger` counts, for each requirement of the target, the places that it concerns and their states; `places`
+lists them. Schema 2 has `summary.verdict` and `summary.ledger` instead of `summary.confidence`.
 
-One record a finding: file, line, end_line, column, rule, kind, status, risk, message, before, after, doc.
+Each finding is a record: file, line, end_line, column, place, rule, kind, status, risk, message, before, after, doc.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from viaduct.migration.run import FileResult, Outcome
 from viaduct.migration.summary import summarise
 
 SCHEMA = 2
-"""Raised when a field changes its meaning or goes; fields may be added."""
+"""Increased when a field changes its meaning or is removed; fields may be added without it."""
 
 
 def as_json(outcome: Outcome, language: str = "en") -> str:
@@ -67,13 +67,13 @@ def file_record(file: FileResult, language: str) -> dict[str, Any]:
 
 
 def added_record(file: FileResult) -> dict[str, Any]:
-    """The helper of --to any; there already if it is not written."""
+    """Return the record of a helper of --to any; its state is "there" if the file is not written."""
     state = "there" if not file.changed else "extended" if file.before else "added"
     return {"path": readable(file.path), "state": state, "text": file.new}
 
 
 def place_record(outcome: Outcome, place: Place, language: str) -> dict[str, Any]:
-    """A place of the ledger; `message` where something is left to do."""
+    """Return the record of a place of the ledger; `message` is there if a finding or the ledger has one."""
     message = place.message_zh if language == "zh" and place.message_zh else place.message
     return {
         "requirement": place.requirement,

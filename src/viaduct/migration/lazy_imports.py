@@ -1,7 +1,7 @@
-"""Import of the helper of `--to any` in a file that does not simply begin with `import torch`.
+"""Import of the helper of `--to any` in a file without an import of torch at top level.
 
-The helper imports torch. Where torch may be missing (`try: import torch`) or is fetched only when a function needs it,
-the helper's import stands behind torch's: a script that starts without torch still does, and fast.
+The helper imports torch. If torch may be missing (`try: import torch`) or is imported only in functions, the helper's
+import is placed behind torch's: so a script that starts without torch still does, and as fast.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ Import = ast.Import | ast.ImportFrom
 
 
 def insert(work: Work, local: str, lines: list[str]) -> bool:
-    """Return True if there was a place for it; the top of the file is another's business."""
+    """Insert the import behind each import of torch that the uses of `local` need; return False if one has no place.
+
+    Then the caller inserts it at the top of the file.
+    """
     if not any(isinstance(node, Import) and imports_torch(node) for node in work.source.nodes):
         return False
     entries = {use: place_of(work, use) for use in loose_uses(work, local)}
@@ -45,7 +48,7 @@ def is_optional(work: Work, statement: ast.stmt) -> bool:
 
 
 def find_guarded_import(body: list[ast.stmt], skipped: tuple[str, ...]) -> ast.stmt | None:
-    """An import of torch within `try` or `if`, but not under a condition that is skipped."""
+    """Return an import of torch within `try`, `if` or `with`, but not under a condition that mentions `skipped`."""
     held = [statement for statement in body if isinstance(statement, ast.Try | ast.If | ast.With)]
     held = [node for node in held if not (isinstance(node, ast.If) and asks(node.test, skipped))]
     blocks = [block for item in held for block in (item.body, getattr(item, "orelse", []))]
@@ -57,7 +60,7 @@ def asks(test: ast.expr, names: tuple[str, ...]) -> bool:
 
 
 def import_in(body: list[ast.stmt], skipped: tuple[str, ...]) -> ast.stmt | None:
-    """The last of the imports that stand together with the first of torch."""
+    """Return the last import of the block with the first import of torch; else look within `try`, `if`, `with`."""
     for index, statement in enumerate(body):
         if isinstance(statement, Import) and imports_torch(statement):
             while index + 1 < len(body) and isinstance(body[index + 1], Import):
@@ -74,7 +77,7 @@ def imports_torch(node: Import) -> bool:
 
 
 def loose_uses(work: Work, local: str) -> Iterator[ast.AST]:
-    """Those that no import gives a meaning yet."""
+    """Yield the uses of a name that nothing in the file binds yet."""
     for node in work.source.nodes:
         named = isinstance(node, ast.Name) and node.id == local
         if named and work.names.lookup(local, work.names.scope_of(node)) is None:
@@ -82,8 +85,11 @@ def loose_uses(work: Work, local: str) -> Iterator[ast.AST]:
 
 
 def place_of(work: Work, use: ast.AST) -> ast.stmt | None:
-    """Behind torch's import in the function or class around it, or in the module; else at the top of the outermost
-    function."""
+    """Return the statement at which a use needs the import; None if there is no place.
+
+    It is an import of torch in the function or class around the use or in the module (the import goes behind it), or
+    else the first statement of the outermost function (the import goes before it).
+    """
     function: Function | None = None
     own = work.names.scope_of(use)
     scope: Scope | None = own
@@ -100,12 +106,12 @@ def place_of(work: Work, use: ast.AST) -> ast.stmt | None:
 
 
 def first_statement(function: Function) -> ast.stmt:
-    """Behind the docstring."""
-    first, *remainder = function.body
-    reported = (
+    """Return the first statement of a function behind its docstring."""
+    first, *others = function.body
+    is_docstring = (
         isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str)
     )
-    return remainder[0] if reported and remainder else first
+    return others[0] if is_docstring and others else first
 
 
 def report_lazy_import(work: Work, statement: ast.stmt, local: str) -> None:

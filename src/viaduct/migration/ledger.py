@@ -1,8 +1,8 @@
-"""The ledger of a migration: for every requirement of the target, how many places need it and what became of each.
+"""The ledger of a migration: for every requirement of the target, the places that need it and the state of each.
 
-Two independent looks are joined. The rules say what they changed and what needs manual review. The search of
-candidates.py finds the places that need a change in the original and those that still need one in the result. A place
-that still needs it and that no rule speaks of is unresolved: a silent miss becomes a line of the report.
+It joins two independent sources. The rules report what they changed and what needs manual review. The search of
+candidates.py finds the places that need a change in the original, and those that still need one in the result. A place
+that still needs a change and has no finding is unresolved: a silent miss becomes a line of the report.
 """
 
 from __future__ import annotations
@@ -34,35 +34,35 @@ TITLES_ZH: dict[State, str] = {
     "unresolved": "未能确定",
 }
 UNRESOLVED = "engine.unresolved"
-LONGEST = 100
-"""Lines of one place or finding that are looked at: a class of a thousand lines is found by its first."""
+MAX_LINES = 100
+"""Lines of one place or finding that are indexed: a class of a thousand lines is found by its first ones."""
 BESIDE = ("tf1.session_grad_fusion",)
-"""Rules that add to a place which another rule of the same requirement changes."""
+"""Rules that add to a place which another rule of the same requirement changes; their changes are not counted."""
 COUNTED: tuple[Status, ...] = ("changed", "manual", "unresolved")
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A place that needs something of the target. Lines are those of the original."""
+    """A place that a requirement of the target concerns. Lines are those of the original."""
 
     requirement: str
     file: str
     line: int
     state: State
-    what: str  # the text, or what the rule says
+    what: str  # the beginning of its text, or the path of the file
     message: str = ""
     message_zh: str = ""
-    is_new: bool = False  # no rule speaks of it
+    is_new: bool = False  # no rule has reported it
 
     def as_finding(self) -> Finding:
-        """Return an unresolved place as a finding, for those of which no rule has made one."""
-        said = self.message, self.message_zh
-        return Finding(self.file, self.line, self.line, 1, UNRESOLVED, "report", "unresolved", *said, "high")
+        """Return an unresolved place that no rule has reported as a finding."""
+        messages = self.message, self.message_zh
+        return Finding(self.file, self.line, self.line, 1, UNRESOLVED, "report", "unresolved", *messages, "high")
 
 
 @dataclass(frozen=True)
 class Row:
-    """Counts of what became of the places of one requirement."""
+    """Numbers of the places of one requirement: all (`needed`), and those in each state."""
 
     requirement: str
     title: str
@@ -79,51 +79,51 @@ class Row:
 
 
 def audit_file(original: Work, result: Work, findings: Sequence[Finding]) -> tuple[Place, ...]:
-    """Return the places of one file. `findings` are its own, with the lines of the original."""
+    """Return the ledger's places of one file. `findings` are those of the file, with the lines of the original."""
     before = find_candidates(original)
     after = find_candidates(result) if result is not original else before
-    kept = {(found.requirement, found.line, found.what) for found in before if found.state == "right"}
-    left = [node for node in after if node.state != "right" and not stood_before(node, kept, result.lines)]
-    joined = pair_up(before, left, result.lines)
-    remaining = set(joined.values())
-    said = Said(findings)
-    entries = [judge_remaining(original.path, before[number], said) for number in sorted(remaining)]
+    right = {(found.requirement, found.line, found.what) for found in before if found.state == "right"}
+    unfinished = [found for found in after if found.state != "right" and not was_right(found, right, result.lines)]
+    origins = find_origins(before, unfinished, result.lines)
+    remaining = set(origins.values())
+    claims = Claims(findings)
+    entries = [judge_remaining(original.path, before[number], claims) for number in sorted(remaining)]
     entries += [
-        judge_changed(original.path, item, said) for number, item in enumerate(before) if number not in remaining
+        judge_changed(original.path, item, claims) for number, item in enumerate(before) if number not in remaining
     ]
     entries += [
         describe_introduced(original.path, result.lines[candidate.line - 1], candidate)
-        for number, candidate in enumerate(left)
-        if number not in joined
+        for number, candidate in enumerate(unfinished)
+        if number not in origins
     ]
-    entries += [of_finding(entry) for entry in said.find_unclaimed() if counts(entry)]
+    entries += [of_finding(entry) for entry in claims.find_unclaimed() if counts(entry)]
     return tuple(sorted(entries, key=lambda entry: (entry.line, entry.requirement, entry.what)))
 
 
-def stood_before(found: Candidate, kept: set[tuple[str, int, str]], lines: Sequence[int]) -> bool:
-    """Return True for a text that was right in the original and is still there: only what stands around it changed."""
-    return (found.requirement, lines[found.line - 1], found.what) in kept
+def was_right(found: Candidate, right: set[tuple[str, int, str]], lines: Sequence[int]) -> bool:
+    """Return True for a text that was right in the original and is still there: only the text around it changed."""
+    return (found.requirement, lines[found.line - 1], found.what) in right
 
 
 class ByLine:
-    """Numbers of things, by requirement and by each line that they stand on."""
+    """Numbers of candidates or findings, by requirement and by each line that they span."""
 
     def __init__(self) -> None:
         self.numbers: dict[tuple[str, int], list[int]] = {}
 
     def add(self, requirement: str, line: int, end_line: int, number: int) -> None:
         """Record an entry under every line that it spans."""
-        for at in range(line, min(end_line, line + LONGEST) + 1):
+        for at in range(line, min(end_line, line + MAX_LINES) + 1):
             self.numbers.setdefault((requirement, at), []).append(number)
 
     def on(self, requirement: str, line: int, end_line: int) -> Iterator[int]:
-        """Yield the entries of a requirement that touch these lines."""
-        for at in range(line, min(end_line, line + LONGEST) + 1):
+        """Yield the numbers of a requirement's entries that touch these lines."""
+        for at in range(line, min(end_line, line + MAX_LINES) + 1):
             yield from self.numbers.get((requirement, at), ())
 
 
-class Said:
-    """The findings of a file; each is claimed by the place that it speaks of."""
+class Claims:
+    """The findings of a file; each is claimed by at most one place."""
 
     def __init__(self, findings: Sequence[Finding]) -> None:
         self.findings = findings
@@ -131,59 +131,62 @@ class Said:
         self.lines = ByLine()
         for number, finding in enumerate(findings):
             self.lines.add(subject_of(finding), finding.line, finding.end_line, number)
-        self.left = {finding.line: finding for finding in findings if finding.status in LEFT}
+        self.unfinished = {finding.line: finding for finding in findings if finding.status in LEFT}
 
     def claim(self, found: Candidate, status: Status) -> Finding | None:
-        """Return a finding of a status on the lines of a place that nothing else has claimed."""
+        """Claim and return a finding of this status and the place's requirement on its lines; None if there is none."""
         for number in self.lines.on(found.requirement, found.line, found.end_line):
             if self.findings[number].status == status and number not in self.claimed:
                 self.claimed.add(number)
                 return self.findings[number]
         return None
 
-    def any_left(self, found: Candidate) -> Finding | None:
-        """Return what a rule of another requirement leaves to a person on the lines of a place."""
-        for line in range(found.line, min(found.end_line, found.line + LONGEST) + 1):
-            if line in self.left:
-                return self.left[line]
+    def find_unfinished(self, found: Candidate) -> Finding | None:
+        """Return a finding for a person that begins on a line of a place, whatever its requirement; else None."""
+        for line in range(found.line, min(found.end_line, found.line + MAX_LINES) + 1):
+            if line in self.unfinished:
+                return self.unfinished[line]
         return None
 
     def find_unclaimed(self) -> Iterator[Finding]:
-        """Yield the findings that no candidate has claimed."""
+        """Return the findings that no place has claimed."""
         return (finding for number, finding in enumerate(self.findings) if number not in self.claimed)
 
 
-def pair_up(before: Sequence[Candidate], left: Sequence[Candidate], lines: Sequence[int]) -> dict[int, int]:
-    """Return for each place of the result that needs a change the original place on the line from which it stems."""
+def find_origins(before: Sequence[Candidate], unfinished: Sequence[Candidate], lines: Sequence[int]) -> dict[int, int]:
+    """Return, for each place of the result that needs a change, the place of the original that it was, by number.
+
+    It is one of the same requirement on the lines that the place stems from, with the same text if there is such a one.
+    """
     index, free = ByLine(), set[int]()
     for number, found in enumerate(before):
         if found.state != "right":
             index.add(found.requirement, found.line, found.end_line, number)
             free.add(number)
-    joined: dict[int, int] = {}
-    for number, found in enumerate(left):
+    origins: dict[int, int] = {}
+    for number, found in enumerate(unfinished):
         first, last = lines[found.line - 1], lines[min(found.end_line, len(lines)) - 1]
         near = [item for item in index.on(found.requirement, min(first, last), max(first, last)) if item in free]
-        same = next((finding for finding in near if before[finding].what == found.what), None)
+        same = next((item for item in near if before[item].what == found.what), None)
         origin = same if same is not None else next(iter(near), None)
         if origin is not None:
-            joined[number] = origin
+            origins[number] = origin
             free.discard(origin)
-    return joined
+    return origins
 
 
-def judge_remaining(path: str, found: Candidate, said: Said) -> Place:
-    """Say of a place that was not changed who is to look at it."""
+def judge_remaining(path: str, found: Candidate, claims: Claims) -> Place:
+    """Return the entry of a place that still needs a change: its state is that of a finding, else unresolved."""
     reported: tuple[tuple[Status, State], ...]
     reported = (("unresolved", "unresolved"), ("manual", "manual"), ("advice", "right"))
     for status, state in reported:
-        finding = said.claim(found, status)
+        finding = claims.claim(found, status)
         if finding is not None:
             return Place(
                 *(found.requirement, path, found.line, state, found.what),
                 *(finding.message, finding.message_zh),
             )
-    other = said.any_left(found)
+    other = claims.find_unfinished(found)
     if other is not None:
         return Place(found.requirement, path, found.line, "manual", found.what, other.message, other.message_zh)
     return Place(
@@ -194,17 +197,17 @@ def judge_remaining(path: str, found: Candidate, said: Said) -> Place:
     )
 
 
-def judge_changed(path: str, found: Candidate, said: Said) -> Place:
-    """Say of a place that is right in the result that it was changed, unless a rule leaves it to a person."""
+def judge_changed(path: str, found: Candidate, claims: Claims) -> Place:
+    """Return the entry of a place that needs no change in the result: changed or right, unless a finding is open."""
     reported: tuple[tuple[Status, State], ...] = (("unresolved", "unresolved"), ("manual", "manual"))
     for status, state in reported if found.state != "right" else ():
-        finding = said.claim(found, status)
+        finding = claims.claim(found, status)
         if finding is not None:
             return Place(
                 *(found.requirement, path, found.line, state, found.what),
                 *(finding.message, finding.message_zh),
             )
-    while said.claim(found, "changed") is not None:
+    while claims.claim(found, "changed") is not None:
         pass  # several rules may have changed it
     return Place(found.requirement, path, found.line, "right" if found.state == "right" else "changed", found.what)
 
@@ -217,13 +220,13 @@ def describe_introduced(path: str, line: int, found: Candidate) -> Place:
 
 
 def subject_of(finding: Finding) -> str:
-    """Return the requirement of a finding: its rule's, but that torch.cuda.amp is mixed precision."""
+    """Return the requirement of a finding: its rule's; for a finding about torch.cuda.amp, mixed precision."""
     requirement = requirement_of(finding.rule)
     return "amp" if requirement == "device_calls" and ".amp" in finding.message else requirement
 
 
 def counts(finding: Finding) -> bool:
-    """Advice is not needed, and neither is what only makes things faster."""
+    """Return True if the ledger counts a finding: not advice, nor a change that is not mandatory."""
     optional = finding.status == "changed" and (finding.kind in ("performance", "advice") or finding.rule in BESIDE)
     return finding.status in COUNTED and not optional
 
@@ -263,15 +266,15 @@ def audit_programs(
     places: Iterable[Place],
     is_set_outside: bool = False,
 ) -> list[Place]:
-    """Return what programs as a whole lack. `marks`: file -> what it does (candidates_tf1, candidates_torch).
+    """Return the entries for what programs as a whole lack. `marks`: file -> what it does (`marks_of`).
 
-    `is_set_outside`: a settings file of the project names the card.
+    `is_set_outside`: a settings file or shell script of the project was changed, so the card may be named there.
     """
-    spoken = {(entry.requirement, entry.file) for entry in places}
+    reported = {(entry.requirement, entry.file) for entry in places}
     found: list[Place] = []
     for files in programs(marks, imports):
         done = frozenset[str]().union(*(marks[path] for path in files))
-        found += lacks_communication(files, marks, done, spoken)
+        found += find_missing_communication(files, marks, done, reported)
         names_card = "names card" in done or (is_set_outside and "takes device" in done)
         if "torch" in done and names_card and "imports plug-in" not in done:
             first = next(path for path in files if "torch" in marks[path])
@@ -279,15 +282,15 @@ def audit_programs(
     return found
 
 
-def lacks_communication(
-    files: list[str], marks: Mapping[str, frozenset[str]], done: frozenset[str], spoken: set[tuple[str, str]]
+def find_missing_communication(
+    files: list[str], marks: Mapping[str, frozenset[str]], done: frozenset[str], reported: set[tuple[str, str]]
 ) -> Iterator[Place]:
-    """Yield what a program that trains on several ranks needs and nobody brings."""
+    """Yield what a program that trains on several ranks needs and none of its files does or reports."""
     if "trains" not in done or "delegates" in done:
         return
     first = next(path for path in files if "trains" in marks[path])
     for requirement, mark, message, zh in NEEDED_BY_RANKS:
-        if mark not in done and not any((requirement, path) in spoken for path in files):
+        if mark not in done and not any((requirement, path) in reported for path in files):
             yield Place(requirement, first, 1, "unresolved", first, message, zh, is_new=True)
 
 
@@ -313,7 +316,7 @@ def programs(marks: Mapping[str, frozenset[str]], imports: Mapping[str, set[str]
 
 
 def rows_of(places: Iterable[Place]) -> list[Row]:
-    """Count the places of each requirement; those that nothing needs are left out."""
+    """Count the places of each requirement; requirements without a place are left out."""
     counted = Counter((entry.requirement, entry.state) for entry in places)
     rows = []
     for requirement in REQUIREMENTS:

@@ -1,4 +1,4 @@
-"""A folder of viaduct's own beside or within a project: held by one process, told from what a killed one has left."""
+"""A folder of viaduct's own beside or within a project, locked by one process; a killed process leaves it unlocked."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Busy(Exception):
 
 
 class Foreign(Exception):
-    """Raised where something that is not viaduct's lies; the message says what it is."""
+    """Something at the folder's path is not viaduct's; the message says what it is."""
 
 
 class Held:
@@ -77,7 +77,7 @@ def check_own(folder: Path) -> None:
 
 
 def take_lock(lock: int) -> None:
-    """Lock an open file, or raise Busy. Where a file system has no flock, the older kind of lock is taken."""
+    """Lock an open file; raise Busy, or Foreign if it is no plain file. lockf serves file systems without flock."""
     if not stat.S_ISREG(os.fstat(lock).st_mode):
         raise Foreign(f"its {LOCK} is not a plain file")
     for take in (fcntl.flock, fcntl.lockf):
@@ -92,7 +92,7 @@ def take_lock(lock: int) -> None:
 
 
 class Stop:
-    """The signal that asks to end, once one has come."""
+    """Holds the first signal that asked this process to end; None until one has come."""
 
     signal: signal.Signals | None = None
 
@@ -102,7 +102,7 @@ class Stop:
         return self.signal.name if self.signal is not None else ""
 
     def report_outcome(self, outcome: str) -> None:
-        """Say what became of the work: the signal itself ends the process without a word."""
+        """Print the outcome on stderr: the signal ends the process without a message."""
         print(f"viaduct migrate: stopped by {self.name}. {outcome}", file=sys.stderr, flush=True)
 
     def handle(self, number: int, frame: FrameType | None) -> None:

@@ -1,7 +1,7 @@
-"""Files of a project that are not Python: CUDA sources, lists of requirements, environments, images.
+"""Files of a project that are not Python: CUDA sources, lists of requirements, conda environments, Dockerfiles.
 
-Nothing of it is changed. A project that does not use PyTorch is not looked through, and `--only` and `--skip` hold here
-too: findings are those of the rules torch.kernels, torch.packages and, with --mode patch, torch.patch_limits.
+They are reported, not changed, and only in a project that uses PyTorch. Findings are those of the rules torch.kernels,
+torch.packages and, for shell scripts with --mode patch, torch.patch_limits, so `--only` and `--skip` apply to them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from viaduct.migration.rule import Rule, all_rules
 from viaduct.migration.source import lines_of
 from viaduct.migration.walk import Walk
 
-LARGEST = 1_000_000
+MAX_BYTES = 1_000_000
+"""A larger file is not looked into."""
 KERNELS, PACKAGES, LIMITS = "torch.kernels", "torch.packages", "torch.patch_limits"
 Line = tuple[int, str]
 NAME = re.compile(r"\s*([A-Za-z0-9][\w.-]*)")
@@ -51,7 +52,7 @@ def environment_names(lines: list[str]) -> Iterator[Line]:
 
 
 def project_names(lines: list[str]) -> Iterator[Line]:
-    """Yield the dependencies that pyproject.toml, setup.cfg and Pipfile list or have tables of."""
+    """Yield the dependencies that pyproject.toml and Pipfile list or have tables of, with their lines."""
     section, within = "", False
     for number, line in enumerate(lines, 1):
         text = line.partition("#")[0]
@@ -112,22 +113,22 @@ def reader_for(path: str) -> Callable[[list[str]], Iterator[Line]] | None:
 
 
 def rule_for(path: str) -> str:
-    """Return the rule whose findings those in a file are; empty where it is none of these files."""
+    """Return the name of the rule that reports on a file; empty if none does."""
     if path.endswith((".cu", ".cuh")):
         return KERNELS
     if path.endswith((".sh", ".bash")):
-        return LIMITS  # runs with --mode patch alone; else shell.py rewrites them
+        return LIMITS  # runs with --mode patch only; else shell.py rewrites the script
     return PACKAGES if reader_for(path) else ""
 
 
 def check_manifests(found: Walk, options: Options) -> Iterator[tuple[str, str, tuple[Finding, ...]]]:
-    """Path, text and findings of each file that has some."""
+    """Yield path, text and findings of each file with findings."""
     rules = {rule.name: rule for rule in all_rules() if rule.is_wanted(options)}
     for path in list(found.others):
         wanted = rules.get(rule_for(path))
         if wanted is None:
             continue
-        text = (found.read(path, LARGEST) or b"").decode(errors="replace").replace("\r\n", "\n").replace("\r", "\n")
+        text = (found.read(path, MAX_BYTES) or b"").decode(errors="replace").replace("\r\n", "\n").replace("\r", "\n")
         findings = tuple(sorted(look_at(path, text, wanted, options), key=lambda finding: finding.line)) if text else ()
         if findings:
             yield path, text, findings
@@ -154,7 +155,7 @@ def look_at(path: str, text: str, rule: Rule, options: Options) -> Iterator[Find
 
 
 def package_finding(path: str, lines: list[str], places: dict[int, str], rule: Rule, options: Options) -> Finding:
-    """One finding for all lines of a file that speak of a package: a lock file lists a dozen of CUDA's."""
+    """Return one finding for all lines of a file that name a package: a lock file lists a dozen of CUDA's."""
     number, name = next(iter(places.items()))
     package = find_installed(name)
     assert package is not None
@@ -186,7 +187,7 @@ def kernel_finding(path: str, text: str, rule: Rule, options: Options) -> Findin
 
 
 def variables(path: str, lines: list[str], rule: Rule, options: Options) -> Iterator[Finding]:
-    """A run-time patch does not read shell scripts."""
+    """Yield the lines of a shell script that use CUDA_VISIBLE_DEVICES: the run-time patch does not replace it there."""
     visible = CARDS[options.to].visible
     for number, line in enumerate(lines, 1):
         if re.search(r"\bCUDA_VISIBLE_DEVICES\b", re.split(r"(?:^|\s)#", line)[0]):
@@ -198,7 +199,7 @@ def variables(path: str, lines: list[str], rule: Rule, options: Options) -> Iter
 
 
 def builds(path: str, lines: list[str], rule: Rule, options: Options) -> Iterator[Finding]:
-    """CUDA builds of PyTorch by their version or index, and images made for CUDA."""
+    """Yield the lines with a CUDA build of PyTorch, by its version or index, and Dockerfiles' images made for CUDA."""
     for number, line in enumerate(lines, 1):
         image = IMAGE.match(line) if "ockerfile" in path else None
         if image and CUDA_IMAGE.search(image.group(1)):

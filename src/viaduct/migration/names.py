@@ -1,8 +1,8 @@
 """Qualified names of a file's names: `tf.Session` is `tensorflow.Session` whatever it was imported as.
 
-Scopes are Python's. A name counts as known when all that is ever bound to it in its scope agree: several imports of the
-same thing (`try: import tensorflow.compat.v1 as tf` / `except: import tensorflow as tf`), an alias of a known name, and
-`None` beside them. Anything else is unknown, and no rule touches it.
+Scopes are Python's. A name is resolved if all its bindings in the scope agree: several imports of the same thing
+(`try: import tensorflow.compat.v1 as tf` / `except: import tensorflow as tf`), or aliases of a resolved name; bindings
+to None are ignored. Any other name is not resolved.
 """
 
 from __future__ import annotations
@@ -44,8 +44,9 @@ SPECIAL = {
     *(*BINDING, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda),
     *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.comprehension),
 }
-# Modules that people import with a star for their functions.
+# Names that `from tensorflow import *` gives, even if one of FUNCTIONS_ONLY is imported with a star too.
 TOP_CLASSES = ("Session", "InteractiveSession", "ConfigProto", "GPUOptions", "GraphOptions", "OptimizerOptions")
+# Modules that have none of these classes.
 FUNCTIONS_ONLY = ("math", "numpy", "os", "pylab", "random", "scipy", "time")
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 Bound = list[str | ast.expr | None]  # all that is bound to a name, see Scope
@@ -68,7 +69,7 @@ def canonical(name: str) -> str:
 
 @dataclass(eq=False)
 class Scope:
-    """bound: name -> all that is bound to it: qualified names, assigned expressions, None for anything else."""
+    """Scope of a file. `bound`: name -> its bindings: qualified names, assigned expressions, None for any other."""
 
     node: ast.AST
     outer: Scope | None
@@ -251,7 +252,7 @@ class Names:
             scope.bind(node.rest, None)
 
     def is_plain_target(self, node: ast.Name) -> bool:
-        """Return True if `bindings` has met the assignment already."""
+        """Return True for the only target of an assignment: `bindings` records it with the assigned value."""
         parent = self.source.parents[node]
         if isinstance(parent, ast.Assign):
             return len(parent.targets) == 1 and parent.targets[0] is node
@@ -281,7 +282,7 @@ class Names:
     # ---- asking
 
     def copy_without_additions(self) -> Names:
-        """The same file, nothing added by rules."""
+        """Return the names of the same file without those that rules have added."""
         other = copy(self)
         other.added, other.resolved = {}, {}
         for name in ("used_names", "spellings"):
@@ -295,7 +296,7 @@ class Names:
         return self.tables[what]  # type: ignore[no-any-return]
 
     def scope_of(self, node: ast.AST) -> Scope:
-        """The scope in which an expression is evaluated: defaults and decorators belong to the one outside."""
+        """Return the scope in which an expression is evaluated; of defaults and decorators, the scope outside."""
         home = self.homes.get(node)
         if home is not None:
             return home
@@ -314,12 +315,12 @@ class Names:
         return isinstance(scope, ast.Lambda) and child is not scope.body
 
     def lookup(self, name: str, scope: Scope) -> Bound | None:
-        """All that is bound to a name where it is used; None where nothing is."""
+        """Return the bindings of a name that is used in a scope; None if there are none."""
         found = self.binding_scope(name, scope)
         return found.bound[name] if found is not None else None
 
     def binding_scope(self, name: str, scope: Scope) -> Scope | None:
-        """The scope that binds a name which is used in another, or in itself."""
+        """Return the scope that binds a name that is used in `scope`: itself or one around it; None if none does."""
         at: Scope | None = scope
         while at is not None:
             visible = at is scope or not isinstance(at.node, ast.ClassDef)
@@ -332,7 +333,7 @@ class Names:
         return None
 
     def qualified(self, node: ast.AST) -> str | None:
-        """`tensorflow.estimator.RunConfig` for any spelling of it; None if that cannot be known."""
+        """Return the qualified name of an expression, the same for all spellings; None if it cannot be resolved."""
         if self.aliases:
             return self.qualified_through_aliases(node)
         attributes: list[str] = []
@@ -356,7 +357,7 @@ class Names:
         return self.resolve(bound, node.id) if known is MISSING else known
 
     def qualified_through_aliases(self, node: ast.AST) -> str | None:
-        """The same where a parameter, an attribute or a result may hold a module (module_flow.py)."""
+        """Return the qualified name where parameters, attributes or results may hold a module (module_flow.py)."""
         from viaduct.migration.module_flow import resolve_alias
 
         chain: list[ast.AST] = [node]
@@ -465,12 +466,12 @@ class Names:
 
     @cached_property
     def used_names(self) -> set[str]:
-        """Every name that the file uses or binds anywhere: a new one must not be among them."""
+        """All names that the file uses or binds anywhere; a new name must be none of them."""
         used = {node.id for node in self.source.of_kind(ast.Name)}
         return used | {name for scope in self.scopes.values() for name in scope.bound} | set(self.added)
 
     def local(self, qualified: str) -> str | None:
-        """The module-level spelling under which something is known here, if it is."""
+        """Return the module-level name that stands for a qualified name; None if the file has none."""
         if qualified in self.spellings:
             return self.spellings[qualified]
         return next((name for name, full in self.added.items() if full == qualified), None)

@@ -16,9 +16,9 @@ from viaduct.migration.project import HELPER
 from viaduct.migration.walk import Walk
 
 NAME = "accelerator"
-"""What the helper calls the one thing that scripts use."""
+"""Name of the helper's object that scripts import."""
 MARK = b"Written by `viaduct migrate --to any`"
-"""By which a helper is known again, also when its owner has changed it."""
+"""Text by which a helper is recognised, also after its owner has changed it."""
 IMPORTED = re.compile(
     rb"^[ \t]*(?:from[ \t]+(\w[\w.]*)[ \t]+import[ \t]+([^#\n;]+)|import[ \t]+([^#\n;]+))", re.MULTILINE
 )
@@ -47,7 +47,7 @@ def plan(found: Walk, texts: Iterable[tuple[str, bytes]]) -> dict[str, tuple[str
 
 
 def free_name(found: Walk, contents: dict[str, bytes]) -> str:
-    """accelerator_device, unless somebody else's module or folder is called so."""
+    """Return `accelerator_device`, with a number if another file or folder of the project has that name."""
     taken = {
         PurePosixPath(path).with_suffix("").name
         for path in (*found.folders, *found.links, *found.others, *found.excluded)
@@ -62,7 +62,7 @@ def free_name(found: Walk, contents: dict[str, bytes]) -> str:
 
 
 def is_own(path: Path) -> bool:
-    """Only a file of that name is looked into."""
+    """Return True for a helper file; only a file whose name begins like the helper's is read."""
     return path.stem.startswith(HELPER) and path.is_file() and is_helper(path.read_bytes())
 
 

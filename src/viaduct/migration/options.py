@@ -1,4 +1,4 @@
-"""Options of a migration. Every question that a converter could ask is a field with a default."""
+"""Options of a migration: the flags of `viaduct migrate` that affect its result, each with a default."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Options:
     imports: Literal["explicit", "star"] = "explicit"
     precision: str = ""  # precision_mode, or precision_mode_v2
     loop: int = 1  # iterations_per_loop
-    rank: RankSource = RANK_SOURCE  # whom ranks are asked of: the collective library, or "env"
+    rank: RankSource = RANK_SOURCE  # source of rank and size: "hccl", the collective library, or "env"
     reduction: Literal["average", "sum"] = "average"  # of gradients over the ranks
-    resources: Literal["session", "plugin"] = "session"  # starts communication: a session of its own, npu_plugin
-    device: Literal["remove", "cpu"] = "remove"  # what becomes of `with tf.device('/gpu:0')`
+    resources: Literal["session", "plugin"] = "session"  # communication is started in its own session, or by npu_plugin
+    device: Literal["remove", "cpu"] = "remove"  # `with tf.device('/gpu:0')` is removed, or becomes '/cpu:0'
     tpu: Literal["convert", "keep"] = "convert"
     keep_defaults: bool = False
     pad_predict: bool = False
@@ -35,7 +35,7 @@ class Options:
     dump: str = ""  # a directory for dumped tensors
     dump_step: str = ""
     preset: str = ""
-    entry: str = ""  # the script that is started, where Keras sessions are set up
+    entry: str = ""  # the script that is started; empty: not given
     data_parallel: Literal["report", "unwrap", "ddp"] = "report"
     mode: Literal["rewrite", "patch"] = "rewrite"  # patch: only the vendor's run-time patch is imported
     int32_targets: bool = False

@@ -48,7 +48,7 @@ def scripts_without_plugin(
 
 
 def reach(path: str, imports: Mapping[str, set[str]]) -> set[str]:
-    """The script and all files that it imports, directly or not."""
+    """Return the script and all files that it imports, directly or not."""
     found, pending = {path}, [path]
     while pending:
         fresh = imports.get(pending.pop(), set()) - found
@@ -78,7 +78,7 @@ def insert_import(path: str, data: bytes, module: str) -> tuple[bytes, int] | No
 
 
 def anchor(tree: ast.Module) -> Import | None:
-    """The first import of torch at top level, else of a library on it, else the first of any."""
+    """Return the first top-level import of torch, else of a library on it, else any but `__future__`; None: none."""
     statements = [line for line in tree.body if isinstance(line, ast.Import | ast.ImportFrom)]
     for roots in ({"torch"}, PYTORCH_COMPANIONS):
         for statement in statements:
@@ -100,7 +100,7 @@ def modules_of(statement: Import) -> list[str]:
 
 
 def as_changed(path: str, line: int, text: str, module: str) -> tuple[Place, Finding]:
-    """The ledger's place and the finding of an import that was inserted behind a line of the original."""
+    """Return the ledger's place and the finding of an import that was inserted behind a line of the original."""
     message = f"import {module}: the device of this program is set in another file"
     zh = f"导入 {module}:该程序的设备在其他文件中设置"
     before = lines_of(text)[line - 1]

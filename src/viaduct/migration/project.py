@@ -1,7 +1,7 @@
-"""Values that travel between the files of a project: functions that return a session, arguments with a dataset.
+"""Survey of a project: what its functions return and are passed, and other facts that rules need about other files.
 
-Static: files are parsed, never imported. Two rounds over the files that mention a framework: the first finds what
-functions return, the second what is passed to them (and what they return, given the first).
+Files are parsed, never imported. What functions return is worked out in two rounds over the files that mention a
+framework, then what is passed to them, then once more what they return.
 """
 
 from __future__ import annotations
@@ -29,13 +29,16 @@ SCOPES = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda
 
 @dataclass
 class Project:
-    """returns: qualified function -> kind; parameters: (qualified function, parameter) -> kind.
+    """What the survey has found. A kind is one of values.py.
+
+    returns: qualified function -> kind; parameters: (qualified function, parameter) -> kind.
 
     calls: qualified function -> (file, call) of every place that calls it; functions: where it is defined.
     config_helpers: functions whose ConfigProto reaches a session; mentions: framework function -> files that call it.
     keras_files: those that train or run a Keras model; rank_files: those that ask for ranks, or will once migrated;
     horovod_ranks: those that ask Horovod for them;
-    cycle_files: those that train and evaluate an Estimator more than once; imports: file -> files that it imports;
+    cycle_files: those that run an Estimator (train, evaluate, predict) more than once in a function;
+    imports: file -> files that it imports;
     optimizers: classes of the project that derive from a TensorFlow optimizer; own_names: folders and modules it has;
     others: parameters, as in `parameters`, for which every call passes something of another library.
     own_methods: names of the methods of its classes; exports: what its modules hand on (reexports.py).
@@ -102,14 +105,14 @@ class Project:
     above: dict[str, frozenset[str]] = field(default_factory=dict)  # see all_importers
 
     def files_with(self, text: str) -> frozenset[str]:
-        """The surveyed files that hold a text, searched for once."""
+        """Return the surveyed files that hold a text; each text is searched for once."""
         if text not in self.holding:
             held = (path for path, names in self.parsed.items() if text in names.source.text)
             self.holding[text] = frozenset(held)
         return self.holding[text]
 
     def all_importers(self, path: str) -> frozenset[str]:
-        """The file and all files that import it, directly or not."""
+        """Return the file and all files that import it, directly or not."""
         if path not in self.above:
             found, pending = {path}, [path]
             while pending:
@@ -120,9 +123,7 @@ class Project:
         return self.above[path]
 
     def outline(self, members: Iterable[str]) -> Project:
-        """Return what is of use once the files are migrated: paths and names, no trees. `members` are the
-        files meant.
-        """
+        """Return what is needed after the migration: paths and names, no trees; frameworks of `members` only."""
         return Project(
             frameworks={path: self.frameworks[path] for path in members if path in self.frameworks},
             torch_files=self.torch_files,
@@ -135,7 +136,7 @@ class Project:
         )
 
     def reaches(self, path: str) -> set[str]:
-        """The file and all that it imports, directly or not."""
+        """Return the file and all files that it imports, directly or not."""
         found, pending = {path}, [path]
         while pending:
             fresh = self.imports.get(pending.pop(), set()) - found
@@ -144,23 +145,23 @@ class Project:
         return found
 
     def is_for(self, framework: str, path: str) -> bool:
-        """Return True if the rules of a framework are for a file; of one that was not surveyed nobody knows."""
+        """Return True if the rules of a framework are for a file, or the file has no known framework."""
         return framework in self.frameworks.get(path, (framework,))
 
     def helper_of(self, path: str) -> str:
-        """The module that a file imports with --to any."""
+        """Return the helper module that a file imports with --to any."""
         return self.helpers[path][0] if path in self.helpers else HELPER
 
     @staticmethod
     def module_of(path: str) -> tuple[str, bool]:
-        """The dotted name of a file, and whether it is a package's __init__."""
+        """Return the dotted name of a file, and whether it is a package's __init__."""
         parts = PurePosixPath(path).with_suffix("").parts
         package = bool(parts) and parts[-1] == "__init__"
         return ".".join(parts[:-1] if package else parts), package
 
 
 def survey(files: Iterable[tuple[str, bytes]]) -> Project:
-    """Look through all files of a project: path and content of each."""
+    """Survey the files of a project, given as path and content."""
     from viaduct.migration.flows import note_uses
     from viaduct.migration.frameworks import Imports, decide_frameworks, names_framework, read_imports
     from viaduct.migration.import_graph import scan_imports
@@ -238,7 +239,7 @@ def files_that_receive(project: Project, files: list[tuple[str, bytes]]) -> list
 
 
 def merge_outlines(outlines: Iterable[Project]) -> Project:
-    """The outlines of several parts of a project as one."""
+    """Return the outlines of several parts of a project as one."""
     merged = Project()
     for outline in outlines:
         merged.torch_files |= outline.torch_files
@@ -254,7 +255,7 @@ def merge_outlines(outlines: Iterable[Project]) -> Project:
 
 
 def imported_names(data: bytes) -> set[str]:
-    """Modules that a text imports, seen without parsing it."""
+    """Return the names that a text imports, found without parsing it: of `from a import b` both a and a.b."""
     found: set[str] = set()
     for module, names in IMPORTS.findall(data):
         base = module.decode()
@@ -304,7 +305,7 @@ def note_calls(project: Project, path: str, names: Names) -> None:
 
 
 def note_parameters(project: Project, files: dict[str, Names]) -> None:
-    """A parameter has a kind if every call in the project passes that kind for it."""
+    """Record the kind of each parameter for which every call in the project passes the same kind."""
     from viaduct.migration.values import Values
 
     values = {path: Values(names, project) for path, names in files.items()}

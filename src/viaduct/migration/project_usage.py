@@ -1,7 +1,7 @@
 """Survey of what a project's files do: open sessions with a helper's config, run Keras models, ask for ranks.
 
-The survey's last round. Rules of one file ask it about the rest: whether somebody else sets a session, whether the
-script that is started will need communication because of a file that it imports.
+A late round of the survey. A rule that works on one file asks it about the others: whether another file sets a session,
+whether the script that is started needs communication because of a file that it imports.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def note_variables(project: Project, path: str, values: Values) -> None:
 
 
 def is_training_call(project: Project, name: str, method: str) -> bool:
-    """`opt.minimize(…)` of an object; not scipy.optimize.minimize."""
+    """Return True for `opt.minimize(…)` and functions that train with an optimizer; not for scipy.optimize.minimize."""
     if name in CONSUMERS:
         return True
     root = name.partition(".")[0]
@@ -130,7 +130,7 @@ def is_training_call(project: Project, name: str, method: str) -> bool:
 
 
 def note_npu_helpers(project: Project, names: Names) -> None:
-    """Functions of code that was migrated before: they add NpuOptimizer to a config that they make or are given."""
+    """Record the functions that mention "NpuOptimizer": code that was migrated before adds it to a config there."""
     if "NpuOptimizer" not in names.source.text:
         return
     for node in names.source.of_kind(ast.Constant):
@@ -178,7 +178,7 @@ def note_passed_initialiser(project: Project, values: Values, name: str, call: a
 
 
 def makes_initialiser(values: Values, node: ast.expr) -> bool:
-    """A call of global_variables_initializer, by name, in a group or in a list."""
+    """Return True for a call of global_variables_initializer: directly, by a name, in a group, list or tuple."""
     made = values.origin(node)
     if isinstance(made, ast.List | ast.Tuple):
         return any(makes_initialiser(values, part) for part in made.elts)
@@ -249,7 +249,7 @@ def asks_for_rank(name: str) -> bool:
 
 
 def note_optimizers(project: Project, names: Names) -> None:
-    """Classes that derive from an optimizer of TensorFlow."""
+    """Record the classes that derive from an optimizer of TensorFlow, directly or by way of a recorded class."""
     for node in names.source.tree.body:
         if isinstance(node, ast.ClassDef) and node.bases:
             bases = [names.qualified(base) or "" for base in node.bases]
@@ -258,7 +258,7 @@ def note_optimizers(project: Project, names: Names) -> None:
 
 
 def note_config_helper(project: Project, values: Values, value: ast.expr | None) -> None:
-    """Functions of the project that make the ConfigProto of some session: they are edited, not each session."""
+    """Record a function of the project that makes the config of a session: rules edit it, not each session."""
     made = values.origin(value) if value is not None else None
     helper = values.names.qualified(made.func) if isinstance(made, ast.Call) else None
     if helper is not None and helper in project.functions:
@@ -279,7 +279,7 @@ def functions(names: Names) -> list[ast.AST]:
 
 
 def estimator_cycle(function: ast.AST, values: Values) -> list[ast.Call]:
-    """Calls of an Estimator's train and evaluate that others follow: in a loop, or further down."""
+    """Return the calls of an Estimator's train, evaluate and predict that another follows, or that are in a loop."""
     found: list[tuple[ast.Call, bool]] = []
     for node in ast.walk(function):
         if isinstance(node, ast.Call) and runs_estimator(node.func, values):

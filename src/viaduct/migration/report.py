@@ -106,7 +106,7 @@ def unread_section(outcome: Outcome, language: str) -> list[Section]:
 
 
 def ledger_section(outcome: Outcome, summary: Summary, language: str) -> list[Section]:
-    """The table of requirements, and beneath it every place that is not done."""
+    """Return the section with the table of requirements; none if no place is concerned."""
     if not summary.ledger:
         return []
     heads = ["requirement", "needed", *TITLES.values()] if language != "zh" else ["要求", "需要", *TITLES_ZH.values()]
@@ -121,7 +121,7 @@ def ledger_section(outcome: Outcome, summary: Summary, language: str) -> list[Se
 
 
 def left_section(outcome: Outcome, summary: Summary, language: str) -> Section:
-    """Return the section of what needs manual review."""
+    """Return the section of findings that need manual review or are unresolved."""
     rows = [
         [finding.risk, printable_path(outcome.where(finding)), visible(finding.text(language)), finding.rule]
         for finding in outcome.by_risk
@@ -132,7 +132,7 @@ def left_section(outcome: Outcome, summary: Summary, language: str) -> Section:
 
 
 def nothing_left(summary: Summary) -> str:
-    """Files that were not understood may hold anything; the page does not speak for them."""
+    """Return the sentence for a list without findings; it names files that could not be analysed, if there are any."""
     if summary.verdict != "incomplete":
         return "Nothing: all that was found could be decided from the text."
     paths = f"{plural(summary.incomplete, 'path')} could not be analysed"
@@ -185,7 +185,7 @@ def state(file: FileResult) -> str:
 
 
 def diffs(outcome: Outcome, language: str) -> list[DiffFile]:
-    """Changed files first, then those with findings only, last those that were not understood."""
+    """Return the files with changes or findings: changed ones first, files that were not understood last."""
     reported = [file for file in [*outcome.files, *outcome.added] if file.findings or file.changed]
     return [
         diff_file(file, language) for file in sorted(reported, key=lambda file: (not file.changed, bool(file.reason)))

@@ -18,7 +18,7 @@ PAGE = re.compile(rb'<meta name="generator" content="viaduct [^"]* migrate">')
 
 
 def check_places(path: Path, reports: Mapping[str, Path | None], out: Path | None, force: bool) -> None:
-    """`places`: flag -> file."""
+    """Refuse two reports with one path, and each path that `check_place` refuses. `reports`: flag -> file."""
     taken: dict[Path, str] = {}
     for flag, entry in reports.items():
         if entry is None:
@@ -31,7 +31,10 @@ def check_places(path: Path, reports: Mapping[str, Path | None], out: Path | Non
 
 
 def check_place(path: Path, flag: str, report: Path, out: Path | None, force: bool) -> None:
-    """Refuse a place for a report that is a folder or somebody's file."""
+    """Refuse a path for a report: a folder, a link, a script of the project, or a file that is no earlier report.
+
+    `force` allows the last.
+    """
     if os.path.isdir(report) or (out is not None and resolve_parent(report) == out.resolve()):
         raise BadValue(f"{flag} {report} is a folder.", "Name the file to write.")
     if not os.path.isdir(report.parent) and not (out is not None and resolve_parent(report).parent == out.resolve()):
@@ -51,7 +54,7 @@ def check_place(path: Path, flag: str, report: Path, out: Path | None, force: bo
 
 
 def resolve_parent(report: Path) -> Path:
-    """A link at the place itself is replaced, not followed."""
+    """Return the path with links in its folder resolved; a link at the path itself is not followed."""
     return report.parent.resolve() / report.name
 
 

@@ -1,4 +1,4 @@
-"""A rule: what it looks for, and a small function that rewrites, advises or leaves to a person.
+"""A rule: the names it looks for, and small functions that rewrite a place or report it.
 
     rule = Rule(__name__, spec="E1", kind="mandatory", zh="…")
 
@@ -9,7 +9,8 @@
 
 Living in `rules/tf1/` or `rules/torch/` is registration; the file's name is the rule's. The docstring's first line is
 its summary, its indented diffs are examples that a test replays. Rules run one after the other, each on the text that
-the one before left. `after` names the rules whose edits a rule needs to see; what reports on the result is `last`.
+the rule before left. `after` names the rules whose edits a rule needs to see. A rule that reports on the result has
+`last`.
 """
 
 from __future__ import annotations
@@ -39,28 +40,31 @@ Handler = Callable[["Site"], None]
 
 @dataclass
 class Rule:
-    """names and methods say when a file is worth a look; handlers are called for each place."""
+    """Rule of a migration. `calls`, `references`, `methods`, `nodes` and `whole` hold its handlers, by what they match.
+
+    A rule module makes one and registers handlers with the decorators `call`, `reference`, `method`, `node` and `file`.
+    """
 
     module: str
-    title: str = ""  # its own name, where a module holds several (notices.py)
-    text: str = ""  # its own documentation, where a module holds several
-    spec: str = ""  # ids of the rows it fulfils: "E1 E2"
+    title: str = ""  # the rule's name, if its module holds several rules (notices.py)
+    text: str = ""  # the rule's documentation, if its module holds several rules
+    spec: str = ""  # rows of the specification that it fulfils: "E1 E2"
     kind: Kind = "mandatory"
     targets: tuple[Target, ...] = ("npu",)
-    kind_for_any: Kind | None = None  # where it does less with --to any
-    former: tuple[str, ...] = ()  # names that --only and --skip still take in this release
+    kind_for_any: Kind | None = None  # its kind with --to any, if that differs
+    former: tuple[str, ...] = ()  # former names that --only and --skip still accept
     after: tuple[str, ...] = ()  # rules of its family whose edits it needs to see
-    last: bool = False  # reports on the text that all rules which rewrite have left
-    on: Callable[[Options], bool] | None = None  # None: always; else only when asked for
-    always: bool = False  # also with --only: what another rule has written needs it
+    last: bool = False  # runs after all rules without `last`, and reports on their result
+    on: Callable[[Options], bool] | None = None  # None: it always runs; else if this is True, or with --only
+    always: bool = False  # runs with --only of other rules too: their edits need it
     calls: dict[str, Handler] = field(default_factory=dict)
     references: dict[str, Handler] = field(default_factory=dict)
     methods: dict[str, Handler] = field(default_factory=dict)
     nodes: list[tuple[type[ast.AST], Handler]] = field(default_factory=list)
     whole: list[Handler] = field(default_factory=list)
     patch: bool = False  # whether it also runs in --mode patch, where nothing but an import is written
-    everywhere: bool = False  # also speaks of places that are left alone, see served.py
-    words: tuple[str, ...] = ()  # for nodes and whole: the file must hold one of these texts
+    everywhere: bool = False  # also looks at lines that other rules leave alone, see served.py
+    words: tuple[str, ...] = ()  # handlers of nodes and whole files run only if the file holds one of these texts
 
     @property
     def name(self) -> str:
@@ -74,7 +78,7 @@ class Rule:
 
     @property
     def leaves_served(self) -> bool:
-        """Return True for a rule of PyTorch that does not look at places which are left alone."""
+        """True for a rule of PyTorch that does not look at lines which are left alone (served.py)."""
         return self.family == "torch" and not self.everywhere
 
     def kind_of(self, options: Options) -> Kind:
@@ -87,19 +91,22 @@ class Rule:
         return self.text or importlib.import_module(self.module).__doc__ or ""
 
     def call(self, *names: str) -> Callable[[Handler], Handler]:
-        """A call of one of these; `tensorflow.data.*` stands for all below."""
+        """Register a handler for calls of these qualified names; `tensorflow.data.*` stands for all names below it."""
         return self._register(self.calls, names)
 
     def reference(self, *names: str) -> Callable[[Handler], Handler]:
-        """One of these mentioned otherwise than by calling it."""
+        """Register a handler for uses of these qualified names other than calls."""
         return self._register(self.references, names)
 
     def method(self, *names: str) -> Callable[[Handler], Handler]:
-        """A call `x.name(…)` where x is not a module: the handler asks what x is."""
+        """Register a handler for calls `x.name(…)` where x is not a known module; the handler finds out what x is."""
         return self._register(self.methods, names)
 
     def node(self, *types: type[ast.AST], words: Iterable[str] = ()) -> Callable[[Handler], Handler]:
-        """Every node of a type, in files that hold one of the words."""
+        """Register a handler for every node of these types, in files that hold one of the rule's words.
+
+        A rule without words looks at every file.
+        """
 
         def register(handler: Handler) -> Handler:
             self.nodes += [(kind, handler) for kind in types]
@@ -109,7 +116,7 @@ class Rule:
         return register
 
     def file(self, words: Iterable[str] = ()) -> Callable[[Handler], Handler]:
-        """Once a file; the site's node is the module."""
+        """Register a handler that runs once a file, with the module as its node; `words` as for `node`."""
 
         def register(handler: Handler) -> Handler:
             self.whole.append(handler)
@@ -127,7 +134,7 @@ class Rule:
         return register
 
     def is_wanted(self, options: Options) -> bool:
-        """Return True if the options ask for this rule."""
+        """Return True if the rule runs with these options: target, mode, --only, --skip and `on`."""
         if options.only and not self.always and not any(is_named(rule_name, self) for rule_name in options.only):
             return False
         if any(is_named(name, self) for name in options.skip) or (options.mode == "patch" and not self.patch):
@@ -136,16 +143,14 @@ class Rule:
 
 
 def is_named(name: str, rule: Rule) -> bool:
-    """Return True if a word of the command line means this rule: its name, a former one, or a row of the
-    specification.
-    """
-    plain = name.removeprefix("torch.").removeprefix("tf1.")
-    return name in (rule.name, rule.name.partition(".")[2], *rule.spec.split()) or plain in rule.former
+    """Return True if a name means this rule: its name with or without the family, a former name, or a row of `spec`."""
+    short = name.removeprefix("torch.").removeprefix("tf1.")
+    return name in (rule.name, rule.name.partition(".")[2], *rule.spec.split()) or short in rule.former
 
 
 @dataclass
 class Site:
-    """One place that a rule looks at, with all that it may ask and do."""
+    """One place that a rule looks at, with what its handler may ask, change and report."""
 
     rule: Rule
     work: Work
@@ -203,7 +208,7 @@ class Site:
 
     @property
     def has_unpacked(self) -> bool:
-        """Return True if arguments come by * or **, so that not all are seen."""
+        """True if the call has * or ** arguments, so that not all arguments are visible."""
         return any(isinstance(value, ast.Starred) for value in self.node.args) or any(
             keyword.arg is None for keyword in self.node.keywords
         )
@@ -220,7 +225,7 @@ class Site:
         self.edit.node(self.node.func if isinstance(self.node, ast.Call) else self.node, text)
 
     def set_argument(self, name: str, text: str, position: int = -1) -> None:
-        """Its value if it is there, by keyword or position; a new keyword if not."""
+        """Replace the value of an argument, given by keyword or position; add a keyword argument if there is none."""
         value = self.argument(name, position)
         if value is None:
             self.edit.add_argument(self.node, f"{name}={text}")
@@ -233,29 +238,29 @@ class Site:
         self.edit.remove_slot(slots, self.argument_index(value))
 
     def remove_arguments(self, values: list[ast.expr | ast.keyword], add: str = "") -> None:
-        """Several at once, and `name=value` added in the same stroke: one by one they would meet at a comma."""
+        """Remove several arguments, and add `name=value`, in one edit: separate edits could overlap at a comma."""
         self.edit.change_arguments(self.node, {self.argument_index(value) for value in values}, add)
 
     def argument_index(self, value: ast.expr | ast.keyword) -> int:
-        """The how-manieth argument it is, as written."""
+        """Return the position of an argument among all of the call, as written."""
         written = sorted([*self.node.args, *self.node.keywords], key=lambda node: (node.lineno, node.col_offset))
         return written.index(value)
 
     def name_positions(self, order: tuple[str, ...]) -> None:
-        """Positional arguments become keywords; must not be called with * among them."""
+        """Turn positional arguments into keyword arguments named in `order`; must not be called with * among them."""
         slots, _ = self.source.slots(self.source.opening(self.node))
         for value, name in zip(self.node.args, order, strict=False):
             self.edit.insert(slots[self.argument_index(value)].start, f"{name}=")
 
     def need(self, name: str) -> str:
-        """The local name of something of the NPU's TensorFlow adapter; it will be imported if it is not yet."""
+        """Return the local name of a member of the NPU's TensorFlow adapter; ask for its import if there is none."""
         return self.work.need(HOME[name], name, self.node)
 
     def free_name(self, wanted: str) -> str:
-        """This name, or one like it that the file does not use."""
+        """Return this name, or a similar one, that the file does not use yet, and reserve it."""
         return self.work.free_name(wanted)
 
-    # ---- saying
+    # ---- reporting
 
     def changed(self, message: str, zh: str = "", risk: Risk = "low", node: ast.AST | None = None) -> None:
         """Report a change that was made."""
@@ -270,13 +275,13 @@ class Site:
         self._report("manual", message, zh, risk, node)
 
     def unresolved(self, message: str, zh: str = "", risk: Risk = "high", node: ast.AST | None = None) -> None:
-        """Say of something that may need a change that the text does not show enough to decide."""
+        """Report a place that may need a change: the text does not show whether."""
         self._report("unresolved", message, zh, risk, node)
 
     def _report(self, status: Status, message: str, zh: str, risk: Risk, node: ast.AST | None) -> None:
         at: Any = node or self.node
         if status != "advice" and self.rule.leaves_served and self.work.is_served(at):
-            return  # the other branch of this place is the target's
+            return  # this line is left alone, see Work.is_served
         line, end, column = getattr(at, "lineno", 1), getattr(at, "end_lineno", 1), getattr(at, "col_offset", 0)
         stems = self.work.lines
         self.work.findings.append(
@@ -291,7 +296,7 @@ Asked = TypeVar("Asked")
 
 
 def answer_once(function: Callable[[Site], Asked]) -> Callable[[Site], Asked]:
-    """Decorate a question about the whole file: it is answered once for a text, however many places ask it."""
+    """Decorate a function of a site whose result depends on the whole file: it is computed once for each text."""
 
     @wraps(function)
     def answer(site: Site) -> Asked:
@@ -318,7 +323,10 @@ def all_rules() -> tuple[Rule, ...]:
 
 
 def sort_rules(rules: Iterable[Rule]) -> Iterator[Rule]:
-    """Yield every rule behind those that it names in `after`, else by name; `last` ones behind all others."""
+    """Yield every rule after those that it names in `after`, else by name, `last` ones after all others.
+
+    Raises ValueError if rules wait for each other.
+    """
     waiting = sorted(rules, key=lambda rule: (rule.last, rule.name))
     done: set[str] = set()
     while waiting:

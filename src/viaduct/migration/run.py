@@ -1,7 +1,7 @@
-"""Migrate a whole project: find its files, look at all of them, then rewrite each; in parallel where it pays.
+"""Migrate a whole project in memory: find its files, survey all of them, then rewrite each; large projects in parallel.
 
-Nothing of the project is imported or run, and nothing is written here, but that what an interrupted migration has left
-is undone first.
+Nothing of the project is imported or run. Nothing is written, with one exception: an interrupted migration in place is
+undone first.
 """
 
 from __future__ import annotations
@@ -40,41 +40,41 @@ from viaduct.migration.source import decode, lines_of
 from viaduct.migration.walk import Skipped, Walk, walk
 from viaduct.scripts import notebooks
 
-LARGEST = 5_000_000
-"""Bytes of a file: beyond this it is data in disguise, and parsing it would take a gigabyte."""
-SLOWEST = 20.0
-"""Seconds of a core that one file may take."""
-SURVEYED_A_SECOND = 100_000
-"""Bytes that the survey of many files looks through in a second at least, or one of them is not as it should be."""
-PARALLEL_FROM = 300_000
-"""Bytes of all files together: below this, starting processes takes longer than the work."""
+MAX_FILE_BYTES = 5_000_000
+"""A larger file is taken for data and not read: parsing it would take a gigabyte."""
+MAX_FILE_SECONDS = 20.0
+"""Processor time that one file may take."""
+MIN_SURVEY_BYTES_A_SECOND = 100_000
+"""If a survey is slower than this, each file is tried alone, and those that take too long are left out."""
+PARALLEL_FROM_BYTES = 300_000
+"""Size of a project below which starting processes takes longer than the work."""
 
 
 @dataclass(frozen=True)
 class FileResult:
-    """Result of migrating one file. The texts are there where something is to be shown: a change or a finding.
+    """Result of migrating one file. `old` and `new` are set only if the file has a change or a finding.
 
-    Of a notebook `old` and `new` are its code cells joined, and `cells` the lines at which they begin.
+    For a notebook they are its code cells joined, and `cells` has the lines at which the cells begin.
     """
 
     path: str
     size: int
     line_count: int
     changed: bool = False
-    before: bytes = b""
+    before: bytes = b""  # content of the file; empty if it was not changed
     after: bytes = b""
     old: str = ""
     new: str = ""
-    stems: tuple[int, ...] = ()
+    stems: tuple[int, ...] = ()  # for each line of `new`, the line of `old` that it stems from
     findings: tuple[Finding, ...] = ()
-    places: tuple[Place, ...] = ()  # of the ledger
-    marks: frozenset[str] = frozenset()  # of a file of a program for several ranks
-    reason: str = ""  # why it was not looked into
+    places: tuple[Place, ...] = ()  # entries of the ledger
+    marks: frozenset[str] = frozenset()  # what it does that concerns its program: candidates_tf1, candidates_torch
+    reason: str = ""  # why it was not analysed
     reason_zh: str = ""
     remedy: str = ""  # what makes it readable
     cells: tuple[tuple[int, int], ...] = ()  # (cell, its first line)
-    seconds: float = 0.0  # of a core
-    main: bool = False  # has `if __name__ == "__main__"`
+    seconds: float = 0.0  # processor time
+    main: bool = False  # mentions `__main__`
     traceback: str = ""
 
     def why(self, language: str) -> str:
@@ -82,7 +82,7 @@ class FileResult:
         return self.reason_zh if language == "zh" and self.reason_zh else self.reason
 
     def where(self, line: int) -> str:
-        """`train.py:12`, or of a notebook `train.ipynb cell 3:2`."""
+        """Return the file and line, as shown to the user: `train.py:12`; in a notebook `train.ipynb cell 3:2`."""
         cell = next(((number, first) for number, first in reversed(self.cells) if first <= line), None)
         return f"{self.path} cell {cell[0]}:{line - cell[1] + 1}" if cell else f"{self.path}:{line}"
 
@@ -99,7 +99,7 @@ class Outcome:
     seconds: float = 0.0
     entry: str = ""
     frameworks: dict[str, frozenset[str]] = field(default_factory=dict)  # see Project
-    added: list[FileResult] = field(default_factory=list)  # helpers of --to any: new, or with more in them
+    added: list[FileResult] = field(default_factory=list)  # helper files of --to any: new, extended, or unchanged
     by_path: dict[str, FileResult] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -122,21 +122,24 @@ class Outcome:
 
     @property
     def unread(self) -> list[Skipped | FileResult]:
-        """Files that were not read, not understood or left out; they make the result incomplete."""
+        """Files that were not read or not understood; they make the result incomplete.
+
+        Paths that are left out on purpose, such as those that git ignores, are not among them.
+        """
         left_out = [skipped for skipped in self.walk.skipped if not skipped.is_deliberate]
-        return sorted([*left_out, *(file for file in self.files if file.reason)], key=lambda found: found.path)
+        return sorted([*left_out, *(file for file in self.files if file.reason)], key=lambda entry: entry.path)
 
     @property
     def by_risk(self) -> list[Finding]:
         """Findings that need manual review or are unresolved, the riskiest first."""
-        left = [finding for finding in self.findings if finding.status in LEFT]
-        return sorted(left, key=lambda finding: (RISK[finding.risk], finding.order))
+        unfinished = [finding for finding in self.findings if finding.status in LEFT]
+        return sorted(unfinished, key=lambda finding: (RISK[finding.risk], finding.order))
 
     @property
     def places(self) -> list[Place]:
-        """The places of the ledger, those of files that are no Python included, and what was not read."""
-        found = [finding for file in self.files for finding in (file.places or from_findings(file))]
-        return [*found, *(not_read(skipped) for skipped in self.unread if not is_told(skipped))]
+        """Entries of the ledger: of Python files, of other files by their findings, and of files that were not read."""
+        entries = [entry for file in self.files for entry in (file.places or from_findings(file))]
+        return [*entries, *(not_read(skipped) for skipped in self.unread if not has_findings(skipped))]
 
     def where(self, finding: Finding | Place) -> str:
         """Return the file and line of a finding, as shown to the user."""
@@ -144,11 +147,11 @@ class Outcome:
 
 
 def from_findings(file: FileResult) -> list[Place]:
-    """The places of a shell script, a requirements file or one that could not be parsed."""
+    """Return the ledger's entries of a file without any: a shell script, a requirements file, an unparsable file."""
     return [of_finding(finding) for finding in file.findings if counts(finding)]
 
 
-def is_told(path: Skipped | FileResult) -> bool:
+def has_findings(path: Skipped | FileResult) -> bool:
     """Return True for a file whose findings say already why it was not read."""
     return isinstance(path, FileResult) and bool(path.findings)
 
@@ -160,20 +163,20 @@ def not_read(path: Skipped | FileResult) -> Place:
 
 
 Progress = Callable[[int, int], None]
-"""Is told how many files are done, and of how many."""
+"""Called with the number of files that are done, and the number of all."""
 
 
 def migrate_project(
     path: Path, options: Options, jobs: int = 0, command: str = "", progress: Progress | None = None
 ) -> Outcome:
-    """Migrate a file or a folder in memory; nothing is written."""
+    """Migrate a file or a folder in memory. Only what an interrupted migration has left there is written: undone."""
     began = time.perf_counter()
     found = walk_whole(path)
     leave_out(found, options.exclude)
     texts = list(read_all(found))
     options = with_entry(options, found)
     collecting = gc.isenabled()
-    gc.disable()  # trees by the million and no cycles worth a search
+    gc.disable()  # millions of syntax nodes, and no cycles that are worth a search
     try:
         work = Batch(dict(texts), options, neutral.plan(found, texts) if options.to == "any" else {})
         results, project = work.run(jobs, progress or (lambda done, total: None))
@@ -198,25 +201,25 @@ def migrate_project(
 def with_programs(
     project: Project, results: list[FileResult], texts: dict[str, bytes], options: Options
 ) -> list[FileResult]:
-    """Add what programs as a whole lack: the import of the plug-in where that is all, else a finding."""
-    known = {file.path: file for file in results}
+    """Add what programs as a whole lack: import the plug-in where it is missing, and report what else is."""
+    by_path = {file.path: file for file in results}
     marks = {file.path: file.marks for file in results if file.marks}
     entries = [record for file in results for record in file.places]
     is_set_outside = any(file.changed and not file.path.endswith((".py", ".ipynb")) for file in results)
     lacking: list[Place] = []
-    scripts = [path for path in known if path.endswith((".py", ".ipynb"))]
+    scripts = [path for path in by_path if path.endswith((".py", ".ipynb"))]
     for path in plugin_import.scripts_without_plugin(marks, project.imports, scripts, is_set_outside):
-        made = with_plugin(known[path], texts, CARDS[options.to].module)
-        known[path] = made or known[path]
-        marks[path] = marks.get(path, frozenset()) | {"imports plug-in"}
-        if made is None:
+        extended = with_plugin(by_path[path], texts, CARDS[options.to].module)
+        by_path[path] = extended or by_path[path]
+        marks[path] = marks.get(path, frozenset()) | {"imports plug-in"}  # or reported below, so not once more
+        if extended is None:
             lacking.append(Place("plugin", path, 1, "unresolved", path, *NO_PLUGIN, is_new=True))
     for entry in [*lacking, *audit_programs(marks, project.imports, entries, is_set_outside)]:
-        file = known[entry.file]
-        known[entry.file] = replace(
+        file = by_path[entry.file]
+        by_path[entry.file] = replace(
             file, places=(*file.places, entry), findings=(entry.as_finding(), *file.findings), **texts_of(file, texts)
         )
-    return list(known.values())
+    return list(by_path.values())
 
 
 def with_plugin(file: FileResult, texts: dict[str, bytes], module: str) -> FileResult | None:
@@ -242,7 +245,7 @@ def with_plugin(file: FileResult, texts: dict[str, bytes], module: str) -> FileR
 
 
 def texts_of(file: FileResult, texts: dict[str, bytes]) -> dict[str, Any]:
-    """The text of a file that had nothing to show so far."""
+    """Return the fields `old`, `new` and `stems` of an unchanged file; nothing if the file has them already."""
     if file.old:
         return {}
     text = decode(texts[file.path])[0]
@@ -266,12 +269,13 @@ def print_progress(message: str) -> None:
 def with_helpers(
     project: Project, found: Walk, results: list[FileResult], texts: dict[str, bytes]
 ) -> tuple[list[FileResult], list[FileResult]]:
-    """The results, and beside them the modules that scripts import with --to any, where they come or grow.
+    """Return the results without the helper modules of --to any, and the helper modules: new, extended or unchanged.
 
-    One that its owner has changed stays; what it lacks is said where a script asks for it.
+    A helper that its owner has changed stays; what it lacks is reported where a script uses it.
     """
     added, reported = [], {file.path: file for file in results}
-    for helper in helper_file.gather(found, project, now(project, results, texts)) if project.helpers else ():
+    scripts = migrated_scripts(project, results, texts)
+    for helper in helper_file.gather(found, project, scripts) if project.helpers else ():
         for name, path, line in helper.missing():
             reported[path] = with_finding(reported[path], texts, helper.path, name, line)
         if helper.after != helper.before or helper.path not in reported:
@@ -280,8 +284,10 @@ def with_helpers(
     return list(reported.values()), added
 
 
-def now(project: Project, results: list[FileResult], texts: dict[str, bytes]) -> Iterator[helper_file.Script]:
-    """Scripts as they will be; notebooks have the helper in a cell."""
+def migrated_scripts(
+    project: Project, results: list[FileResult], texts: dict[str, bytes]
+) -> Iterator[helper_file.Script]:
+    """Yield the Python files with their new texts; notebooks have the helper in a cell."""
     for file in results:
         surveyed = file.path in project.surveyed
         if file.path.endswith(".py") and (file.changed or surveyed):
@@ -299,7 +305,7 @@ def of_helper(helper: helper_file.Helper) -> FileResult:
 
 
 def with_finding(file: FileResult, texts: dict[str, bytes], helper: str, name: str, line: int) -> FileResult:
-    """Return the result with a finding on the line of the original that it is about."""
+    """Return a script's result with a finding: its line `line` uses a name that the changed helper does not have."""
     if not file.changed:
         text = decode(texts[file.path])[0]
         file = replace(file, old=text, new=text, stems=tuple(range(1, len(lines_of(text)) + 1)))
@@ -309,7 +315,7 @@ def with_finding(file: FileResult, texts: dict[str, bytes], helper: str, name: s
 
 
 def read_all(found: Walk) -> Iterator[tuple[str, bytes]]:
-    """Yield path and content; what cannot be read goes to the list of what was left out."""
+    """Yield path and content of each script; `found.skipped` gets those that cannot be read."""
     for path in list(found.scripts):
         data = found.read(path)
         if data is not None:
@@ -317,7 +323,7 @@ def read_all(found: Walk) -> Iterator[tuple[str, bytes]]:
 
 
 def with_entry(options: Options, found: Walk) -> Options:
-    """--entry as the project's own path."""
+    """Return the options with --entry as a path within the project; raise BadValue if there is no such script."""
     if not options.entry:
         return options
     wanted = Path(options.entry)
@@ -331,7 +337,7 @@ def with_entry(options: Options, found: Walk) -> Options:
 
 
 def refuse_framework(project: Project, options: Options) -> None:
-    """Refuse what cannot be done for a project whose every file is TensorFlow's."""
+    """Refuse --to any and --mode patch, which are for PyTorch, for a project without a PyTorch file."""
     if project.torch_files:
         return
     using = sorted(path for path, found in project.frameworks.items() if TENSORFLOW in found)
@@ -349,7 +355,7 @@ def refuse_framework(project: Project, options: Options) -> None:
 
 
 def leave_out(found: Walk, patterns: tuple[str, ...]) -> None:
-    """Take what --exclude names out of what is migrated; it is copied as it is."""
+    """Take the files that --exclude names out of the migration: they are copied unchanged. Refuse to take out all."""
     for pattern in patterns:
         if not found.exclude(pattern):
             print_progress(f"Note: --exclude {pattern} matches no file of the project.")
@@ -361,7 +367,7 @@ def leave_out(found: Walk, patterns: tuple[str, ...]) -> None:
 
 
 def brought_along(found: Walk, options: Options) -> Iterator[FileResult]:
-    """Files that are no scripts, of which something is to be said."""
+    """Yield the results of requirement lists, CUDA sources and other files with findings; they are not changed."""
     from viaduct.migration.manifests import check_manifests
 
     for path, text, findings in check_manifests(found, options):
@@ -391,8 +397,8 @@ def of_text(made: Migrated) -> FileResult:
 
 
 def parsable(path: str, data: bytes) -> bytes:
-    """Return what the survey may parse: the code of a notebook; nothing of what is too large."""
-    if len(data) > LARGEST:
+    """Return the Python code of a file: a notebook's cells joined; nothing of a file that is too large."""
+    if len(data) > MAX_FILE_BYTES:
         return b""
     if not path.endswith(".ipynb"):
         return data
@@ -407,7 +413,7 @@ def parsable(path: str, data: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class Batch:
-    """The files of a project, and how they are migrated. Forked workers see it as it is; it is not sent to them."""
+    """The files of a project, and how they are migrated. Forked workers share it with the parent process."""
 
     texts: dict[str, bytes]
     options: Options
@@ -419,7 +425,7 @@ class Batch:
         return {path: parsable(path, data) for path, data in self.texts.items()}
 
     def run(self, jobs: int, progress: Progress) -> tuple[list[FileResult], Project]:
-        """Return what became of the files, and what is known of all together."""
+        """Migrate the files, in parts if the project is large; return the results, and the project's survey."""
         parts = split_parts(self.surveyed_texts)
         workers = min(jobs or available_cores(), len(self.texts)) if can_fork() else 1
         if len(parts) == 1:
@@ -435,12 +441,12 @@ class Batch:
         return results, project
 
     def run_whole(self, workers: int, progress: Progress) -> tuple[list[FileResult], Project]:
-        """One survey; then the files one by one, in several processes where it pays."""
+        """Survey all files together, then migrate them one by one; in several processes if they are large enough."""
         project, slow = self.survey(self.surveyed_texts)
         refuse_framework(project, self.options)
-        if sum(map(len, self.texts.values())) < PARALLEL_FROM:
+        if sum(map(len, self.texts.values())) < PARALLEL_FROM_BYTES:
             workers = 1
-        # Large files first, so that none comes last.
+        # Large files first, so that the workers do not wait for one at the end.
         paths = sorted((path for path in self.texts if path not in slow), key=lambda path: -len(self.texts[path]))
         results = [too_slow(path, self.texts[path]) for path in slow]
         chunk = max(1, min(16, len(paths) // (workers * 4)))
@@ -466,9 +472,9 @@ class Batch:
         return [run_one(path, self.texts[path], self.options, project) for path in paths]
 
     def survey(self, texts: dict[str, bytes]) -> tuple[Project, set[str]]:
-        """Look through files together, without those of which one alone takes longer than a file may."""
+        """Survey files together; return the project, and the files that were left out since each takes too long."""
         slow: set[str] = set()
-        allowed = SLOWEST + sum(map(len, texts.values())) / SURVEYED_A_SECOND
+        allowed = MAX_FILE_SECONDS + sum(map(len, texts.values())) / MIN_SURVEY_BYTES_A_SECOND
         try:
             with limit_cpu(allowed):
                 project = survey(texts.items())
@@ -482,7 +488,7 @@ class Batch:
 def can_survey(path: str, data: bytes) -> bool:
     """Return True if a file can be surveyed within its time."""
     try:
-        with limit_cpu(SLOWEST):
+        with limit_cpu(MAX_FILE_SECONDS):
             survey([(path, data)])
     except TooSlow:
         return False
@@ -495,7 +501,7 @@ _work: Callable[[Any], Any] | None = None
 
 
 def as_they_come(work: Callable[[Item], Made], items: list[Item], workers: int) -> Iterator[Made]:
-    """Do the work for each item, in several processes, and yield what it gives as soon as it is there."""
+    """Do the work for each item, in several processes if there are several, and yield results as they come."""
     global _work
     if min(workers, len(items)) < 2:
         yield from map(work, items)
@@ -576,15 +582,15 @@ def run_one(path: str, data: bytes, options: Options, project: Project) -> FileR
 
 
 def migrate_guarded(path: str, data: bytes, options: Options, project: Project) -> FileResult:
-    """A mistake of ours in one file must not cost the user the other thousand; it is named, with its traceback."""
+    """Migrate one file within its limits. An error of viaduct in one file is reported and does not stop the others."""
     migrate: Callable[[str, bytes, Options, Project], FileResult]
     migrate = migrate_notebook if path.endswith(".ipynb") else migrate_script
     try:
-        if len(data) > LARGEST:
+        if len(data) > MAX_FILE_BYTES:
             return too_large(path, data)
         if path.endswith(".py") and neutral.is_helper(data):
             return FileResult(path, 0, 0)
-        with limit_cpu(SLOWEST):
+        with limit_cpu(MAX_FILE_SECONDS):
             return migrate(path, data, options, project)
     except TooSlow:
         return too_slow(path, data)
@@ -646,7 +652,7 @@ def migrate_notebook(path: str, data: bytes, options: Options, project: Project)
 
 
 def on_skipped_cell(path: str, cell: notebooks.Skipped) -> Finding | None:
-    """A cell that was not looked into concerns a person if it mentions a framework, or should have been Python."""
+    """Return the finding of a cell that was not analysed; None for a `%%` cell that mentions no framework."""
     concerns = any(text in cell.text.encode() for text in FRAMEWORKS)
     if cell.text.lstrip().startswith("%%") and not concerns:
         return None
@@ -657,9 +663,9 @@ def on_skipped_cell(path: str, cell: notebooks.Skipped) -> Finding | None:
 
 
 def too_large(path: str, data: bytes) -> FileResult:
-    """Generated data is no concern of ours; code of that size is one for a person."""
-    reason = f"has {len(data) / 1e6:.1f} MB, more than the {LARGEST / 1e6:g} MB that are looked into"
-    zh = f"大小为 {len(data) / 1e6:.1f} MB,超过可处理的 {LARGEST / 1e6:g} MB"
+    """Return the result of a file above the size limit; it gets a finding only if it mentions a framework."""
+    reason = f"has {len(data) / 1e6:.1f} MB, more than the {MAX_FILE_BYTES / 1e6:g} MB that are looked into"
+    zh = f"大小为 {len(data) / 1e6:.1f} MB,超过可处理的 {MAX_FILE_BYTES / 1e6:g} MB"
     if not any(text in data for text in FRAMEWORKS):
         return FileResult(path, 0, 0, reason=f"{reason}; it mentions no framework", reason_zh=f"{zh};未提及任何框架")
     return left_alone(path, reason, zh, data)
@@ -667,8 +673,8 @@ def too_large(path: str, data: bytes) -> FileResult:
 
 def too_slow(path: str, data: bytes) -> FileResult:
     """Return the result of a file that took too long."""
-    reason = f"takes longer than the {SLOWEST:g} s that a file may take"
-    zh = f"处理时间超过单个文件的上限 {SLOWEST:g} 秒"
+    reason = f"takes longer than the {MAX_FILE_SECONDS:g} s that a file may take"
+    zh = f"处理时间超过单个文件的上限 {MAX_FILE_SECONDS:g} 秒"
     made = left_alone(path, reason, zh, data)
     return replace(made, findings=tuple(replace(finding, status="unresolved") for finding in made.findings))
 
@@ -681,12 +687,12 @@ def left_alone(path: str, reason: str, zh: str, data: bytes) -> FileResult:
 
 
 def weigh_finding(finding: Finding, data: bytes) -> Finding:
-    """A file that mentions no framework is hardly one that had to be migrated."""
+    """Return the finding, with low risk if the file mentions no framework: it hardly had to be migrated."""
     return finding if any(text in data for text in FRAMEWORKS) else replace(finding, risk="low")
 
 
 def likely_entry(outcome: Outcome) -> str:
-    """The script that is started, if there is only one that could be."""
+    """Return the script that is started: a script given alone, or the only changed one with `__main__`; else empty."""
     scripts = [file for file in outcome.files if not file.path.endswith(".ipynb")]
     mains = [file.path for file in scripts if outcome.walk.single or (file.changed and file.main)]
     return mains[0] if len(mains) == 1 else ""

@@ -1,6 +1,7 @@
 """A migration as SARIF 2.1.0, which editors and code-review sites show beside the lines.
 
-What needs manual review is a warning, or an error where the risk is high; changes and advice are notes.
+A finding for manual review is a warning, or an error if its risk is high; an unresolved one is an error; changes and
+advice are notes.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from viaduct.terminal import escape_controls
 
 VERSION = "2.1.0"
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
-"""A name, not an address: readers tell the format by it."""
+"""Identifies the format; it is not fetched."""
 ENGINE = {
     "engine.unparsable": "A file that cannot be read as Python 3 is copied as it is.",
     "engine.left_alone": "A file that is not looked into is copied as it is.",
@@ -53,7 +54,7 @@ def document(outcome: Outcome, language: str = "en") -> dict[str, Any]:
 
 
 def invocation(outcome: Outcome, language: str) -> dict[str, Any]:
-    """The command; what it could not read makes it unsuccessful, and is listed."""
+    """Return the command; it counts as unsuccessful if paths were not read, and lists them."""
     notes = [
         {
             "level": "error",

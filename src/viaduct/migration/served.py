@@ -1,12 +1,11 @@
-"""Lines of a PyTorch file that already serve the target beside CUDA, or whatever device there is: they are left alone.
+"""Lines of a PyTorch file that are left alone: there the file already has code for the target, or for any device.
 
     if device.type == "cuda":            # left alone: the card has a branch of its own
         torch.cuda.synchronize()
     elif device.type == "npu":
         torch.npu.synchronize()
 
-Seen in the text as it was given, before any rule has changed it: afterwards every branch would speak of the card. What
-stands outside such places is migrated as ever.
+They are found in the original text: after the rules every branch would name the card. All other lines are migrated.
 """
 
 from __future__ import annotations
@@ -115,14 +114,14 @@ class Search:
         return False
 
     def as_cuda(self, text: str) -> str:
-        """A text with the target's name replaced by CUDA's, to be compared with code for CUDA."""
+        """Return a text with the target's name replaced by CUDA's, to be compared with code for CUDA."""
         pairs = ((self.to, "cuda"), (self.to.upper(), "CUDA"), (self.to.title(), "Cuda"))
         for old, new in pairs:
             text = re.sub(rf"(?<![a-z]){old}(?![a-z])" if old.islower() else old, new, text)
         return text.replace(CARDS[self.to].backend, "nccl")
 
     def has_twin_file(self) -> bool:
-        """`cuda_accelerator.py` beside `npu_accelerator.py`."""
+        """Return True if the project has the same file for the target: `cuda_accelerator.py`, `npu_accelerator.py`."""
         path = PurePosixPath(self.work.path)
         if "cuda" not in path.stem.lower() or self.word.search(path.stem):
             return False
@@ -132,7 +131,7 @@ class Search:
     # ---- places
 
     def look_at_branches(self, node: ast.If) -> None:
-        """One chain of branches of which one is the target's: all others are left alone."""
+        """Serve the branches for CUDA of an `if` chain in which one branch is the target's, or the last is generic."""
         if self.is_for_target(node.test):
             negated = is_negated(node.test)
             others = node.body if negated else node.orelse
@@ -188,7 +187,7 @@ class Search:
         return self.is_for_cuda(node) and self.is_for_target(node.orelse)
 
     def option_around(self, node: ast.expr) -> ast.expr:
-        """The add_argument in which choices stand: its default is for the one who calls it to choose."""
+        """Return the add_argument call around a list of choices, so that its default is served too; else the node."""
         for parent in self.source.ancestors(node):
             if isinstance(parent, ast.Call) and "add_argument" in ast.unparse(parent.func):
                 return parent
@@ -212,7 +211,7 @@ class Search:
             self.serve(handlers, node)
 
     def look_at_block(self, block: list[ast.stmt]) -> None:
-        """Statements for CUDA beside the same for the target, and what follows a branch that leaves."""
+        """Serve statements for CUDA beside the same for the target, and those behind a target's branch that returns."""
         aimed = [line for line in block if self.concerns_target(line)]
         if not aimed:
             return
@@ -231,7 +230,7 @@ class Search:
                     self.serve(remainder, statement)
 
     def concerns_target(self, statement: ast.stmt) -> bool:
-        """A branch, a definition or a call for the target alone."""
+        """Return True for a branch, a definition or a simple statement for the target only."""
         if isinstance(statement, ast.If):
             return self.is_for_target(statement.test)
         if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):

@@ -4,11 +4,11 @@
     dist:                            dist:
       backend: nccl                    backend: hccl
 
-A value is changed where its key is called a device or a backend and the value is one, whole; YAML, JSON, TOML, INI and
-gin files are read line by line, so that comments and layout stay. Where something else names CUDA under such a key, the
-file is left as it is and every place of it is named: one that speaks of two cards is worse than one of the old.
-What is to run on every device cannot be written into such a file: with `--to any` nothing is changed, and the place is
-named. Findings bear the names of the rules that do the same to Python.
+A value is changed if its key is called a device or a backend, and the whole value is a CUDA device or `nccl`. YAML,
+JSON, TOML, INI and gin files are read line by line, so that comments and layout stay. If another value under such a key
+mentions CUDA or NCCL, the file stays unchanged and all its places are reported: a file for two cards is worse than one
+for the old card. With `--to any` nothing is changed either, since a configuration file cannot ask for the device at run
+time. Findings have the names of the rules that do the same to Python.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from viaduct.cards import CARDS
 from viaduct.cards.limits import Risk
 from viaduct.migration.engine import Migrated
 from viaduct.migration.findings import Finding, Status
-from viaduct.migration.manifests import LARGEST, rule_for
+from viaduct.migration.manifests import MAX_BYTES, rule_for
 from viaduct.migration.options import Options
 from viaduct.migration.rule import Rule
 from viaduct.migration.rules.torch import any_device_text, backend, device_string, lightning
@@ -44,13 +44,13 @@ DEVICE = re.compile(r"cuda(?::\d+)?")
 
 
 def migrate_all(found: Walk, options: Options) -> Iterator[Migrated]:
-    """Yield the files of a project that configure something and have findings."""
+    """Yield the migrated configuration files of a project, those with findings; none with --mode patch."""
     if options.mode == "patch":
         return  # it turns device texts into the card's while the script runs
     for path in list(found.others):
         if not path.endswith(SUFFIXES) or rule_for(path):
             continue
-        data = found.read(path, LARGEST) or b""
+        data = found.read(path, MAX_BYTES) or b""
         if any(text in data for text in WORDS):
             made = migrate(path, data, options)
             if made.changed or made.findings:
@@ -72,7 +72,7 @@ def migrate(path: str, data: bytes, options: Options) -> Migrated:
 
 
 def leave_unchanged(finding: Finding) -> Finding:
-    """Return a finding for what would have been changed, were it not for another place of the file."""
+    """Return a change as a finding for manual review: it is not made because of another place of the file."""
     if finding.status != "changed":
         return finding
     return replace(
@@ -111,7 +111,7 @@ class _Migration:
         return after
 
     def look_below(self, number: int, line: str, text: str) -> None:
-        """A value on a line of its own: a block of YAML, a list over several lines."""
+        """Look at a value on a line of its own, in a block of YAML or a list; remember a key whose value may follow."""
         alone = ALONE.fullmatch(text)
         if alone and self.opened:
             key, value = self.opened, alone["value"]
@@ -121,7 +121,7 @@ class _Migration:
             self.opened = opened["key"].rpartition(".")[2] if opened else ""
 
     def looked_at(self, at: tuple[int, int], line: str, key: str, value: str, below: bool = False) -> str:
-        """Return what the value becomes; empty: it stays, and something may have been said."""
+        """Return the new text of a value; empty if it stays, with a finding if it needs manual review."""
         if key == "accelerator" and value in ("gpu", "cuda") and lightning.rule.is_wanted(self.options):
             self.report(lightning.rule, "manual", at, line, *for_lightning(value, self.options), "high")
             return ""

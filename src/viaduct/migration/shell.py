@@ -3,10 +3,10 @@
     CUDA_VISIBLE_DEVICES=0,1 python train.py --device cuda     becomes
     ASCEND_RT_VISIBLE_DEVICES=0,1 python train.py --device npu
 
-Variables are renamed where they are set, used or taken away, never in comments or messages; if one list of devices
-cannot be carried over, none of the script moves. Values of options are changed where the project itself declares the
-option as a device or a backend; else they are pointed out. Findings bear the names of the rules that do the same to
-Python.
+CUDA_VISIBLE_DEVICES is renamed where it is set, used or unset, never in comments or messages; if one list of devices
+cannot be kept, it is renamed nowhere in the script. Other variables are reported. Values of options are changed if the
+project itself declares the option as a device or a backend; else they are reported. Findings have the names of the
+rules that do the same to Python.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Declared:
 
 
 def note_options(project: Project) -> None:
-    """Note which options of the project's command lines take a device, and which a backend."""
+    """Record in the project which options of its command lines take a device, and which a backend."""
     devices, backends = project.device_options, project.backend_options
     for path in project.torch_files & project.parsed.keys():
         for node in project.parsed[path].source.of_kind(ast.Call):
@@ -86,7 +86,7 @@ def plain(name: str) -> str:
 
 
 def migrate_all(found: Walk, options: Options, project: Project) -> Iterator[Migrated]:
-    """The shell scripts among the files of a project; those of which nothing is to be said are not named."""
+    """Yield the migrated shell scripts of a project, those with changes or findings; none with --mode patch."""
     scripts = [path for path in found.others if path.endswith(SUFFIXES)]
     if not scripts or options.mode == "patch":
         return
@@ -138,11 +138,11 @@ class Migration:
 
     def __post_init__(self) -> None:
         self.script = read(self.text)
-        self.card = CARDS.get(self.options.to, CARDS["npu"])  # of several, the one that takes least
+        self.card = CARDS.get(self.options.to, CARDS["npu"])  # with --to any the NPU: the strictest on lists of devices
 
     @property
     def root(self) -> str:
-        """Return where a script finds set_device."""
+        """Name below which a script finds set_device."""
         return self.card.root
 
     def run(self) -> None:
@@ -196,7 +196,7 @@ class Migration:
         )
 
     def assignments(self, command: list[Word]) -> Iterator[tuple[Word, str]]:
-        """`CUDA_VISIBLE_DEVICES=0`, before a command, behind export or env, as an option's value of docker or srun."""
+        """Yield the words that set CUDA_VISIBLE_DEVICES, with the value: before a command, behind export or env."""
         if command[0].plain in SAYS:
             return
         for token in command:
@@ -210,7 +210,7 @@ class Migration:
         return can_be_carried(value.strip("\"'"), self.card)
 
     def mentions(self) -> Iterator[int]:
-        """`export NAME`, `unset NAME`, `env -u NAME`, `test -v NAME`."""
+        """Yield where the variable's name is a word of its own: `export NAME`, `unset NAME`, `env -u NAME`."""
         for command in self.script.commands:
             if command[0].plain in SAYS:
                 continue

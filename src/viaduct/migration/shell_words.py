@@ -1,6 +1,6 @@
-"""The words of a shell script, with their places: enough of the grammar to tell a command from a comment or a message.
+"""The words of a shell script with their positions: enough of the grammar to tell commands from comments and quotes.
 
-Quotes, comments, continued lines, here-documents, `$(…)` and backquotes are known. Nothing is expanded.
+Quotes, comments, continued lines, here-documents, `$(…)` and backquotes are recognised. Nothing is expanded.
 """
 
 from __future__ import annotations
@@ -27,14 +27,16 @@ class Word:
 
     @property
     def plain(self) -> str:
-        """Without the quotes around or within it."""
+        """Text of the word without its quotes."""
         return self.text.replace('"', "").replace("'", "")
 
 
 @dataclass
 class Script:
-    """Commands as lists of words; the spans in which `$NAME` is not expanded: comments, single quotes, quoted
-    here-documents."""
+    """Commands of a script as lists of words. `documents`: spans of here-documents.
+
+    `dead`: spans in which `$NAME` is not expanded: comments, single quotes, quoted here-documents.
+    """
 
     text: str
     commands: list[list[Word]] = field(default_factory=list)
@@ -70,7 +72,7 @@ class _Reader:
         self.end_command(len(self.text))
 
     def step(self, position: int) -> int:
-        """Look at one character, or at one quoted piece; where to go on."""
+        """Read one character or one quoted piece, and return the position behind it."""
         char = self.text[position]
         if char == "\\":
             return self.escape(position)
@@ -128,7 +130,7 @@ class _Reader:
         return match.end()
 
     def documents(self, position: int) -> int:
-        """Behind a line that begins here-documents: past them."""
+        """Read the here-documents that the line before has begun, and return the position behind them."""
         for mark, tabs, quoted in self.pending:
             start = position
             while position < len(self.text):
@@ -156,7 +158,7 @@ class _Reader:
 
 
 def uses(script: Script, name: str) -> Iterator[int]:
-    """The places of a variable's name where its value is taken: `$NAME`, `${NAME:-0}`, `${#NAME}`."""
+    """Yield where a variable's value is used: `$NAME`, `${NAME:-0}`, `${#NAME}`; the position is that of its name."""
     pattern = re.compile(rf"(?<!\\)\$(?:\{{[#!]?)?({re.escape(name)})(?![A-Za-z0-9_])")
     for match in pattern.finditer(script.text):
         if not script.is_dead(match.start()):

@@ -1,7 +1,7 @@
 """One Python file as text, tree and tokens, all in the same coordinates: offsets into the text.
 
-The tree comes from the standard `ast`; what a rule changes is a span of the text. Whatever no rule touches stays as it
-is, byte for byte: line ends, tabs, comments, a byte order mark, a missing last newline.
+The tree comes from the standard `ast`; a rule changes spans of the text. All other text stays the same, byte for byte:
+line ends, tabs, comments, a byte order mark, a missing last newline.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from itertools import takewhile
 from typing import TypeVar
 
 LINE_END = re.compile(r"\r\n|\r|\n")
-# Fields that hold no nodes; operators and contexts are shared, so they are nobody's children.
-PLAIN = {
+# Fields of nodes that hold no nodes, and those of operators and contexts: `ast` shares their nodes between parents.
+WITHOUT_CHILDREN = {
     *("ctx", "op", "ops", "id", "attr", "arg", "name", "asname", "module", "level", "kind", "n", "s", "conversion"),
     *("type_comment", "type_ignores", "is_async", "simple", "rest", "kwd_attrs"),
 }
@@ -34,7 +34,7 @@ QUIET = {tokenize.NL, tokenize.NEWLINE, tokenize.COMMENT, tokenize.INDENT, token
 
 
 class Unparsable(Exception):
-    """Not Python 3 as this interpreter knows it; the message says where and why, `zh` the same in Chinese."""
+    """The text is not Python 3 as this interpreter parses it; the message says where and why, `zh` in Chinese."""
 
     what = "cannot be read as Python 3: "
     what_zh = "无法按 Python 3 解析:"
@@ -47,7 +47,7 @@ class Unparsable(Exception):
 
 
 class Undecodable(Unparsable):
-    """Not in the encoding that it has or names."""
+    """The bytes are not text in UTF-8, or in the encoding that the first lines name."""
 
     what = what_zh = ""
     remedy = "save it as UTF-8, or name its encoding in the first line (# -*- coding: gbk -*-)"
@@ -55,7 +55,7 @@ class Undecodable(Unparsable):
 
 
 class NotText(Undecodable):
-    """Data that is called a script."""
+    """The bytes are data, not text, although the file is called a script."""
 
     remedy = "if it is a script, save it as text in UTF-8"
     remedy_zh = "若它是脚本,请以 UTF-8 文本保存"
@@ -70,7 +70,7 @@ class Token:
 
     @property
     def quiet(self) -> bool:
-        """A comment or mere layout."""
+        """True for a comment, a line end or an indent."""
         return self.kind in QUIET
 
 
@@ -84,7 +84,7 @@ class Slot:
 
 
 def decode(data: bytes) -> tuple[str, str]:
-    """The text and its encoding, as Python itself finds it."""
+    """Return the text and its encoding, as Python itself detects it; raise Undecodable."""
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
         return data.decode(encoding), encoding
@@ -96,17 +96,18 @@ def decode(data: bytes) -> tuple[str, str]:
 
 
 def lines_of(text: str) -> list[str]:
-    """Lines as Python counts them: a form feed does not end one."""
+    """Return the lines of a text as Python counts them: a form feed does not end one."""
     lines = LINE_END.split(text)
     return lines[:-1] if lines[-1] == "" else lines
 
 
 def parse(text: str) -> ast.Module:
+    """Parse a text; raise Unparsable or NotText."""
     if "\0" in text:
         raise NotText("holds NUL bytes: not a text file", "含有 NUL 字节,不是文本文件")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # invalid escapes in somebody's strings
+            warnings.simplefilter("ignore")  # about invalid escapes in the script's strings
             return ast.parse(text)
     except SyntaxError as error:
         two = is_python2(text, error)
@@ -128,7 +129,7 @@ def is_python2(text: str, error: SyntaxError) -> bool:
 
 
 def tokenize_part(text: str, offset: int) -> Iterator[Token]:
-    """The tokens of a text that begins at an offset of another one."""
+    """Yield the tokens of a piece of a text that begins at `offset`, with positions in the whole text."""
     starts = [0, *(match.end() for match in LINE_END.finditer(text))]
     lines = iter([text[a:b] for a, b in zip(starts, [*starts[1:], len(text)], strict=True)])
     for kind, string, start, end, _ in tokenize.generate_tokens(lambda: next(lines, "")):
@@ -149,12 +150,12 @@ MIXED = {ast.Dict, ast.arguments}  # nodes with lists in which None stands for s
 def inner_fields(kind: type[ast.AST]) -> tuple[str, ...]:
     """Fields of a kind of node that may hold nodes."""
     if kind not in FIELDS:
-        FIELDS[kind] = tuple(name for name in kind._fields if name not in PLAIN)
+        FIELDS[kind] = tuple(name for name in kind._fields if name not in WITHOUT_CHILDREN)
     return FIELDS[kind]
 
 
 def children(node: ast.AST) -> list[ast.AST]:
-    """Return what ast.iter_child_nodes has, less operators and contexts, and several times as fast."""
+    """Return the children of a node as ast.iter_child_nodes does, without operators and contexts, but much faster."""
     found: list[ast.AST] = []
     kind = node.__class__
     for name in FIELDS[kind] if kind in FIELDS else inner_fields(kind):
@@ -193,7 +194,7 @@ class Source:
         return start + len(piece.encode()[:column].decode(errors="ignore"))
 
     def span(self, node: ast.AST) -> tuple[int, int]:
-        """Without parentheses around it; of a decorated definition, with its decorators."""
+        """Return start and end of a node in the text: without parentheses around it, with its decorators."""
         first: ast.AST = node
         decorators = getattr(node, "decorator_list", None)
         if decorators:
@@ -222,7 +223,7 @@ class Source:
         return match.end() if match else len(self.text)
 
     def indent_of(self, node: ast.AST) -> str:
-        """The white space before the line on which a statement begins."""
+        """Return the white space at the beginning of the line on which a statement begins."""
         start = self.span(node)[0]
         line = self.text[self.line_start(start) : start]
         return line[: len(line) - len(line.lstrip(" \t\f"))]
@@ -246,7 +247,7 @@ class Source:
 
     @cached_property
     def inner(self) -> dict[ast.AST, list[ast.AST]]:
-        """Children of every node; the nodes as they are written, outer before inner."""
+        """Children of every node; the keys are in the order of the text, outer nodes before inner ones."""
         found: dict[ast.AST, list[ast.AST]] = {self.tree: [*self.tree.body]}
         leaves = {kind for kind, names in FIELDS.items() if not names}
         for statement, known in self.find_known_parts():
@@ -266,7 +267,7 @@ class Source:
         return found
 
     def find_known_parts(self) -> Iterator[tuple[ast.stmt, list[tuple[ast.AST, list[ast.AST]]]]]:
-        """Yield each top-level statement with its part of the former text's `inner`, empty if it was not there."""
+        """Yield each top-level statement with its entries of the former text's `inner`; empty if it is new."""
         if self.former is None:
             yield from ((statement, []) for statement in self.tree.body)
             return
@@ -299,7 +300,7 @@ class Source:
 
     @cached_property
     def places(self) -> dict[ast.AST, int]:
-        """The how-manieth of `nodes` each is."""
+        """Position of each node in `nodes`."""
         return {node: index for index, node in enumerate(self.inner)}
 
     @cached_property
@@ -313,7 +314,7 @@ class Source:
         return found
 
     def within(self, node: ast.AST) -> list[ast.AST]:
-        """A node and all below it, as they are written: what ast.walk gives, in another order and much faster."""
+        """Return a node and all nodes below it in the order of the text: like ast.walk, but much faster."""
         location = self.places[node]
         return self.nodes[location : self.ends[location]]
 
@@ -358,7 +359,7 @@ class Source:
             node = parent
 
     def statement(self, node: ast.AST) -> ast.stmt:
-        """The innermost statement that holds the node, or the node itself."""
+        """Return the innermost statement that holds the node; the node itself if it is a statement."""
         while not isinstance(node, ast.stmt):
             node = self.parents[node]
         return node
@@ -370,12 +371,12 @@ class Source:
         return None
 
     def block(self, statement: ast.stmt) -> list[ast.stmt]:
-        """The list of statements in which one stands."""
+        """Return the list of statements that a statement belongs to."""
         return self.blocks.get(statement) or [statement]
 
     @cached_property
     def blocks(self) -> dict[ast.AST, list[ast.stmt]]:
-        """List of statements in which each statement stands."""
+        """List of statements that each statement belongs to."""
         found: dict[ast.AST, list[ast.stmt]] = {}
         for kind, nodes in self.by_kind.items():
             for name in BLOCKS.intersection(kind._fields) if issubclass(kind, HOLDERS) else ():
@@ -385,7 +386,7 @@ class Source:
         return found
 
     def in_f_string(self, node: ast.AST) -> bool:
-        """Before Python 3.12 places within f-strings cannot be trusted, so nothing there is edited."""
+        """Return True for a node within an f-string: it is not edited, as Python before 3.12 gives wrong positions."""
         return any(isinstance(parent, ast.JoinedStr) for parent in self.ancestors(node))
 
     # ---- tokens
@@ -410,7 +411,7 @@ class Source:
 
     @cached_property
     def chunks(self) -> dict[int, tuple[list[Token], list[int]]]:
-        """The tokens of the pieces that were asked for, and where each begins."""
+        """Tokens of the pieces that were asked for so far, and the offset of each token."""
         return {}
 
     def chunk(self, number: int) -> tuple[list[Token], list[int]]:
@@ -432,11 +433,11 @@ class Source:
                 yield tokens[index]
 
     def tokens_from(self, offset: int) -> Iterator[Token]:
-        """Those that begin at the offset or after it, layout left out."""
+        """Return the tokens that begin at the offset or after it, without comments and layout."""
         return (token for token in self.all_from(offset) if not token.quiet)
 
     def token_before(self, offset: int) -> Token | None:
-        """The last one that ends at the offset or before it, layout left out."""
+        """Return the last token that begins before the offset, without comments and layout; None if there is none."""
         for number in range(self.chunk_at(offset), -1, -1):
             tokens, starts = self.chunk(number)
             for index in range(bisect_left(starts, offset) - 1, -1, -1):
@@ -449,18 +450,18 @@ class Source:
         return takewhile(lambda token: token.start < end, self.all_from(start))
 
     def comments(self, start: int, end: int) -> list[Token]:
-        """Those that begin in a span."""
+        """Return the comments that begin in a span."""
         if "#" not in self.text[start:end]:
             return []
         return [token for token in self.tokens_between(start, end) if token.kind == tokenize.COMMENT]
 
     def comment_after(self, offset: int) -> Token | None:
-        """A comment on the same line, behind the offset."""
+        """Return the comment on the same line, behind the offset; None if there is none."""
         found = self.tokens_between(offset, self.line_stop(offset))
         return next((token for token in found if token.kind == tokenize.COMMENT), None)
 
     def slots(self, opening: Token) -> tuple[list[Slot], Token]:
-        """Return what stands between a bracket and its partner, cut at the commas; and the partner."""
+        """Return the items between an opening bracket and its closing one, split at commas; and the closing bracket."""
         slots: list[Slot] = []
         depth, first, last = 0, -1, -1
         for token in self.tokens_from(opening.end):
@@ -477,7 +478,7 @@ class Source:
         raise Unparsable("a bracket is not closed")
 
     def opening(self, call: ast.Call) -> Token:
-        """The parenthesis that begins a call's arguments."""
+        """Return the parenthesis that begins a call's arguments."""
         depth = 0
         for token in self.tokens_from(self.span(call.func)[1]):
             if token.text == "(" and depth <= 0:

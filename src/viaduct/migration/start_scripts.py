@@ -1,4 +1,4 @@
-"""The start scripts that go with a migrated project: environment, one device, eight devices, a rank table to adapt."""
+"""The start scripts of a migrated project: environment, one device, eight devices; for TensorFlow 1 a rank table."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ SPAWNS = re.compile(r"\bspawn\(")  # starts its ranks itself
 
 
 def start_scripts(outcome: Outcome) -> dict[str, str]:
-    """Beside a project in which something was migrated; in a folder that has no such files yet."""
+    """Return the texts of the start scripts by path; none with --to any or if nothing was changed.
+
+    They are in `scripts`, or in `npu_scripts` or `mlu_scripts` if the project has one of these files there. No file of
+    the project is replaced.
+    """
     if not outcome.changed or outcome.options.to == "any":
         return {}
     files = make_start_scripts(outcome)
@@ -34,7 +38,7 @@ def start_scripts(outcome: Outcome) -> dict[str, str]:
 
 
 def make_start_scripts(outcome: Outcome) -> dict[str, str]:
-    """Those of TensorFlow 1 or of PyTorch, by the script that is started."""
+    """Return the start scripts by name, of TensorFlow 1 or of PyTorch, as `framework_started` says."""
     target = outcome.options.to
     assert target != "any"
     rules = {finding.rule for finding in outcome.findings if finding.status == "changed"}

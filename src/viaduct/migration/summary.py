@@ -28,12 +28,12 @@ class Summary:
     unchanged: int
     unread: int  # looked at, but not understood
     skipped: int
-    incomplete: int  # files and folders of which nothing can be said: not read, not understood, left out
+    incomplete: int  # files and folders that were not read or not understood
     excluded: int  # by --exclude: copied as they are
     edits: int  # findings of status changed
     statuses: dict[Status, int]
     rules: dict[str, dict[Status, int]]
-    risks: dict[str, int]  # of what needs manual review
+    risks: dict[str, int]  # of findings that need manual review or are unresolved
     ledger: list[Row]
     verdict: Verdict
     reasons: tuple[str, ...]
@@ -70,7 +70,7 @@ def by_rule(findings: list[Finding]) -> dict[str, dict[Status, int]]:
 
 
 def judge(ledger: list[Row]) -> Verdict:
-    """Complete is what needs nothing more of a person, as far as the text shows it."""
+    """Return the verdict of a ledger: complete if no place needs manual review or is unresolved."""
     if not ledger:
         return "nothing to change"
     return "complete" if is_complete(ledger) else "incomplete"
@@ -99,7 +99,7 @@ def counted_reason(count: int, singular: str, plural: str) -> list[str]:
 
 
 def headline(summary: Summary) -> str:
-    """One sentence."""
+    """Return the summary in one sentence: the verdict, what is left to do, the edits."""
     done = f"{plural(summary.edits, 'edit')} in {plural(summary.changed, 'file')} of {summary.files}"
     unresolved, manual = (sum(getattr(row, state) for row in summary.ledger) for state in ("unresolved", "manual"))
     left = [

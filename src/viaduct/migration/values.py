@@ -1,8 +1,8 @@
 """Kinds of values: an expression is a dataset, a session, a run configuration, as far as the text shows it.
 
-A call of a known constructor has its kind; a method of a dataset that returns a dataset has; a name has the kind that
-all its assignments in the scope agree on; a parameter has the kind of every argument passed for it in the project, or,
-for datasets, shows by a use that nothing but a TensorFlow dataset allows. None: not shown, so method rules do not fire.
+A call of a known constructor has its kind, and so has a method of a dataset that returns a dataset. A name has the kind
+that all its assignments in the scope agree on. A parameter has the kind that all arguments passed for it in the project
+have; it is also a dataset if it is used as only a TensorFlow dataset can be. None: the text does not show the kind.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ DATASET_METHODS = {
     *("padded_batch", "prefetch", "reduce", "repeat", "shard", "shuffle", "skip", "take", "unbatch", "window", "zip"),
     *("with_options", "from_generator", "from_tensors", "from_tensor_slices", "list_files", "range"),
 }
-# What no other library's dataset has (those of Hugging Face and webdataset shuffle, map, repeat and batch as well): a
-# parameter on which one of these is called, or that is given one of the keywords, and has nothing but dataset methods.
+# Methods and keywords that only TensorFlow's datasets have (those of Hugging Face and webdataset have shuffle, map,
+# repeat and batch too): a parameter used with one of them, and otherwise with dataset methods only, is a dataset.
 TELLING = {"interleave", "padded_batch", "make_one_shot_iterator", "make_initializable_iterator"}
 TELLING_KEYWORDS = {"num_parallel_calls", "reshuffle_each_iteration", "drop_remainder", "padded_shapes"}
 TELLING_ARGUMENTS = ("tensorflow.data.", "tensorflow.contrib.data.")
@@ -99,7 +99,7 @@ CONSTRUCTORS = {
 
 
 def kind_of_call(name: str) -> str | None:
-    """The kind that a call of this gives."""
+    """Return the kind of the result of calling a qualified name; None if it is not known."""
     if name in CONSTRUCTORS:
         return CONSTRUCTORS[name]
     if name.startswith("tensorflow.data.") and "Dataset" in name:
@@ -122,7 +122,7 @@ def kind_of_call(name: str) -> str | None:
 
 
 def made_by_torch(name: str, last: str) -> str | None:
-    """A tensor, a module, a loss that takes the numbers of classes, or a device."""
+    """Return the kind of what a function or class of PyTorch makes: tensor, module, class_loss or torch_device."""
     if last in ("CrossEntropyLoss", "NLLLoss") and name.startswith("torch.nn."):
         return "class_loss"
     if name == "torch.device":
@@ -180,14 +180,14 @@ class Values:
         ] = {}  # function -> name -> its attributes that are used
 
     def kind(self, node: ast.AST | None) -> str | None:
-        """Objects of classes count where PyTorch is used: only its rules ask what class something is of."""
+        """Return the kind of an expression; None for tuples, and for objects of classes outside PyTorch files."""
         found = self.whole_kind(node)
         if found is not None and found.startswith((OBJECT, TUPLE)):
             return found if is_torch_object(self.project, found) else None
         return found
 
     def whole_kind(self, node: ast.AST | None) -> str | None:
-        """The same with tuples and with objects of any class of the project."""
+        """Return the kind of an expression, tuples and objects of any class of the project included."""
         if node is None:
             return None
         if node not in self.expressions:
@@ -219,7 +219,7 @@ class Values:
             self.queue.append(key)
 
     def read(self, key: Key) -> Found:
-        """The kind of a key as far as it is known by now; whoever asks is looked at again when it changes."""
+        """Return the kind of a key as far as it is known; the current key is evaluated again when it changes."""
         if key in self.known:
             return self.known[key]
         self.users.setdefault(key, {})[self.current] = None
@@ -238,7 +238,7 @@ class Values:
         return self.find_kind(owner)  # type: ignore[arg-type]
 
     def find_kind(self, node: ast.AST | None) -> Found:
-        """The kind of an expression; a chain of calls is followed to its beginning and back."""
+        """Return the kind of an expression; a chain of calls is followed to its beginning and back."""
         chain: list[ast.Call | ast.Attribute] = []
         while True:
             if isinstance(node, ast.Call):
@@ -294,8 +294,8 @@ class Values:
         kinds = [self.find_kind(element) for element in node.elts]
         if any(isinstance(kind, Undecided) for kind in kinds):
             return UNDECIDED
-        plain = [kind if isinstance(kind, str) and not kind.startswith(TUPLE) else "" for kind in kinds]
-        return f"{TUPLE}{'|'.join(plain)}" if any(plain) else None
+        texts = [kind if isinstance(kind, str) and not kind.startswith(TUPLE) else "" for kind in kinds]
+        return f"{TUPLE}{'|'.join(texts)}" if any(texts) else None
 
     def kind_by_name(self, node: ast.Call) -> str | None:
         """Return the kind that a call of something known by its name gives."""
@@ -332,12 +332,12 @@ class Values:
         return next((parent for parent in around if isinstance(parent, ast.ClassDef)), None)
 
     def kind_of_self(self, owner: ast.ClassDef) -> str | None:
-        """An object of the class in which it stands, where the survey has that class."""
+        """Return the kind of `self` in a class: an object of it; None if the survey does not have the class."""
         name = f"{self.names.own}.{owner.name}"
         return f"{OBJECT}{name}" if name in self.project.classes else None
 
     def kind_of_own_method(self, owner: ast.ClassDef, name: str) -> Found:
-        """`self.build()`: what all returns of the class's method are, or of the class's that it derives from."""
+        """Return the kind of `self.build()`: that of all return statements of the method, defined here or inherited."""
         methods = self.methods_of(owner).get(name)
         if methods:
             return single_kind({self.find_kind(statement.value) for statement in returns_of(self.names, methods[0])})
@@ -389,7 +389,7 @@ class Values:
         return found if isinstance(found, Undecided) else element_of(found, element.index, element.count)
 
     def kind_of_own_attribute(self, owner: ast.ClassDef, name: str) -> Found:
-        """self.x: the kind of all that the class assigns to it, in its methods or its body, or a class above it."""
+        """Return the kind of `self.x`: by the class's assignments, its property, an inherited attribute or its body."""
         values: list[ast.expr | Element] = [*self.assigned_in(owner).get(name, ())]
         values += self.attribute_elements.get(owner, {}).get(name, ())
         if values:
@@ -408,7 +408,7 @@ class Values:
         return any(name in ("property", "cached_property", "lazy_property") for name in names)
 
     def assigned_in(self, owner: ast.ClassDef) -> dict[str, list[ast.expr]]:
-        """Attribute -> all that a class assigns to `self.attribute`, None left out."""
+        """Return, by attribute, the values that a class assigns to `self.attribute`, without None."""
         return self.attributes.get(owner, {})
 
     @cached_property
@@ -485,12 +485,12 @@ class Values:
         return any(text in self.names.source.text for text in ("tensorflow", *TELLING, *TELLING_KEYWORDS))
 
     def is_annotated(self, function: Function, name: str) -> bool:
-        """`def f(ds: tf.data.Dataset)`."""
-        reported = next(parameter.annotation for parameter in all_arguments(function.args) if parameter.arg == name)
-        return reported is not None and self.names.qualified(reported) == "tensorflow.data.Dataset"
+        """Return True for a parameter that is annotated as a dataset: `def f(ds: tf.data.Dataset)`."""
+        annotation = next(parameter.annotation for parameter in all_arguments(function.args) if parameter.arg == name)
+        return annotation is not None and self.names.qualified(annotation) == "tensorflow.data.Dataset"
 
     def used_as_dataset(self, function: Function, name: str) -> bool:
-        """Used with dataset methods alone, and somewhere as only a TensorFlow dataset can be."""
+        """Return True for a parameter that is used with dataset methods only, and once as only TensorFlow's allow."""
         if function not in self.uses:
             found: dict[str, list[ast.Attribute]] = {}
             for node in ast.walk(function):
@@ -527,7 +527,7 @@ class Values:
         return False
 
     def is_other(self, node: ast.AST) -> bool:
-        """Something of another library, or a parameter for which every call in the project passes such a thing."""
+        """Return True for a value of another library, or a parameter for which every call passes such a value."""
         while isinstance(node, ast.Call | ast.Attribute | ast.Subscript):
             name = self.names.qualified(node) if not isinstance(node, ast.Call | ast.Subscript) else None
             if name and self.from_others(name):
@@ -557,7 +557,7 @@ class Values:
         return library in OTHERS and library not in self.project.own_names
 
     def origin(self, node: ast.AST, depth: int = 0) -> ast.AST:
-        """The expression that a name was assigned, if it was assigned once; else the node itself."""
+        """Return the expression that a name was assigned, if it was assigned once; else the node itself."""
         if isinstance(node, ast.Name) and depth < 10:
             bound = self.names.lookup(node.id, self.names.scope_of(node))
             if bound and len(bound) == 1 and isinstance(bound[0], ast.expr):
@@ -566,7 +566,7 @@ class Values:
 
 
 def single_kind(kinds: set[Found]) -> Found:
-    """The one kind that is among them; undecided ones wait, a contradiction is None."""
+    """Return the only decided kind; UNDECIDED if there is none yet, None if there is no kind or they contradict."""
     decided = kinds - {UNDECIDED}
     if not decided:
         return UNDECIDED if kinds else None

@@ -61,7 +61,7 @@ class Skipped:
 
     @property
     def is_deliberate(self) -> bool:
-        """Return True for what a fresh clone would not have either; all else makes a migration incomplete."""
+        """True for a path that a fresh clone would not have, or --exclude names; others make a result incomplete."""
         return self.reason in DELIBERATE
 
     def why(self, language: str) -> str:
@@ -86,9 +86,9 @@ class Walk:
     single: bool = False
 
     def read(self, path: str, largest: int | None = None) -> bytes | None:
-        """Return the content of a file, nothing of one above `largest` bytes; None where it cannot be read.
+        """Return the content of a file; empty if it is above `largest` bytes; None if it cannot be read.
 
-        Such a file goes to the list of what was left out.
+        A file that cannot be read is moved to `skipped`.
         """
         file = self.root / path
         try:
@@ -127,7 +127,7 @@ def is_below(pattern: ignoring.Pattern, path: str) -> bool:
 
 
 def walk(path: Path) -> Walk:
-    """Return a file alone, or all files below a folder."""
+    """Find a script alone, or all files below a folder; raise BadValue if the path is neither."""
     try:
         mode = os.stat(path).st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -189,7 +189,10 @@ def walk_folder(root: Path) -> Walk:
 
 
 def is_script(path: str | Path) -> bool:
-    """Return True for a Python script: by its suffix, or without one by a first line that names Python."""
+    """Return True for a Python script or notebook: by its suffix, else by a first line `#!…python`.
+
+    The first line is read only of files without a dot in their name, and of executable ones.
+    """
     name = os.path.basename(path)
     if name.endswith(SUFFIXES):
         return True
@@ -203,7 +206,7 @@ def is_script(path: str | Path) -> bool:
 
 
 def reason_to_skip(entry: os.DirEntry[str], path: str, root: Path, rules: Ignoring) -> str:
-    """Return why an entry is left out; empty where nothing speaks against it."""
+    """Return why an entry is left out; empty if it is not."""
     try:
         if CACHES.get(entry.name) == "version control":  # of a worktree or a submodule .git is a file
             return "version control"

@@ -1,4 +1,4 @@
-"""Write a migrated copy of a project, wholly or not at all; and what is asked before files are changed in place."""
+"""Write a migrated copy of a project, wholly or not at all; and check a project before it is changed in place."""
 
 from __future__ import annotations
 
@@ -21,18 +21,21 @@ from viaduct.plain_files import open_plain_file
 from viaduct.repository import UnreadableRepository
 
 COPY = "copy"
-LONGEST = 200
-"""Bytes of a folder's name to which more can be added."""
+MAX_NAME_BYTES = 200
+"""A longer name of a folder is replaced by its digest: a suffix could make it too long for the file system."""
 
-LARGE = 1 << 18
-MANY = 100
-MOST = 1000
+LARGE_BYTES = 1 << 18
+"""With `link_data`, a file above this is linked, not copied."""
+MANY_FILES = 100
+"""With `link_data`, a folder with more files than this and no script is linked."""
+MANY_DATA_FILES = 1000
+"""With `link_data`, all other data files are linked if there are more than this."""
 SHOWN = 4
-"""So many files are named in a refusal."""
+"""Number of files that a refusal names."""
 
 
 def check_out(path: Path, out: Path) -> None:
-    """Said before the work, not after it."""
+    """Refuse an --out before the work: the project, a folder within it, one that is not empty, one not writable."""
     name = printable_path(str(out))
     is_folder = os.path.isdir(path)
     source = Path(os.path.realpath(path if is_folder else path.parent))
@@ -70,9 +73,9 @@ def is_there(path: Path) -> bool:
 def write_out(outcome: Outcome, out: Path, extra: Mapping[str, str], link_data: bool = False) -> None:
     """Write a copy of the project with its changes, and further files.
 
-    With `link_data` what is large or very many is not copied: links lead to the project's own. The copy is made in a
-    folder beside its place and renamed when it is whole. What of the project cannot be read goes to the list of what
-    was left out. A folder that a killed run has left there is removed.
+    With `link_data` large files and large folders of data are links to the project's own (class Links). The copy is
+    made in a folder beside `out` and renamed when it is complete. Files that cannot be read are moved to
+    `walk.skipped`. A partial copy that a killed run has left is removed.
     """
     out = Path(os.path.realpath(out))
     with defer_signals() as stop, made_parents(out.parent):
@@ -130,7 +133,8 @@ def remove_empty(folders: list[Path]) -> None:
 
 def hold_partial(out: Path) -> Held:
     """Make the folder in which the copy grows; of one that a killed run has left, its copy is removed."""
-    name = out.name if len(os.fsencode(out.name)) < LONGEST else hashlib.sha256(os.fsencode(out.name)).hexdigest()
+    raw = os.fsencode(out.name)
+    name = out.name if len(raw) < MAX_NAME_BYTES else hashlib.sha256(raw).hexdigest()
     folder = out.with_name(f".{name}{PARTIAL}")
     try:
         held = hold_folder(folder)
@@ -154,8 +158,10 @@ def check_stop(stop: Stop) -> None:
 
 
 class Links:
-    """Paths of a project that a copy only links to: folders of more than `MANY` files without a script among them,
-    files above `LARGE` bytes, and all data where it is more than `MOST` files.
+    """Paths of a project that a copy only links to.
+
+    They are folders of more than `MANY_FILES` files without a script among them, files above `LARGE_BYTES`, and all
+    other data files if they are more than `MANY_DATA_FILES`.
     """
 
     def __init__(self, outcome: Outcome) -> None:
@@ -164,11 +170,11 @@ class Links:
         own = {*kept, *outcome.walk.scripts, *outcome.walk.excluded, *outcome.walk.links}
         busy = {folder for path in own for folder in folders_of(path)}
         sizes = Counter(folder for path in outcome.walk.others for folder in folders_of(path) if folder not in busy)
-        full = {folder for folder, count in sizes.items() if count > MANY}
+        full = {folder for folder, count in sizes.items() if count > MANY_FILES}
         self.folders = {folder for folder in full if not full & {*folders_of(folder)}}
         data = [path for path in outcome.walk.others if path not in own and not self.is_within(path)]
-        several = len(data) > MOST
-        self.files = {path for path in data if several or os.lstat(outcome.root / path).st_size > LARGE}
+        link_all = len(data) > MANY_DATA_FILES
+        self.files = {path for path in data if link_all or os.lstat(outcome.root / path).st_size > LARGE_BYTES}
 
     def is_within(self, path: str) -> bool:
         return bool(self.folders) and any(folder in self.folders for folder in folders_of(path))
@@ -264,7 +270,7 @@ def write_extra(draft: Path, extra: Mapping[str, str]) -> None:
 
 
 def check_in_place(path: Path) -> None:
-    """A new file put in the place of a link would leave the one that is meant as it was."""
+    """Refuse a link to a file: --in-place would replace the link and leave the file that is meant unchanged."""
     if os.path.islink(path) and not os.path.isdir(path):
         raise BadValue(
             f"{printable_path(str(path))} is a symbolic link to {printable_path(os.path.realpath(path))}.",
@@ -273,7 +279,7 @@ def check_in_place(path: Path) -> None:
 
 
 def check_clean(outcome: Outcome) -> bool:
-    """Refuses what git could not bring back; False where there is no repository at all."""
+    """Refuse a project with files that git could not restore; return False if there is no repository."""
     try:
         unsaved = unsaved_files(outcome.walk)
     except UnreadableRepository as error:
