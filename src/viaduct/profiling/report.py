@@ -314,9 +314,11 @@ def describe_system(profile: Profile) -> list[Section]:
 
 
 def describe_reader_tables(profile: Profile) -> list[Section]:
-    """Return tables that only the files of one profiler have."""
+    """Return the further tables of the profile, such as those of a vendor's profiler."""
     tables = list_reader_tables(profile)
-    return [Section("From the files", "As the profiler wrote them.", tables)] if tables else []
+    return (
+        [Section("Further tables", "Written by the profiler, or worked out from its events.", tables)] if tables else []
+    )
 
 
 def describe_measurement(profile: Profile) -> Section:

@@ -2,7 +2,8 @@
 
 Idle is what remains of forward, backward and update when the kernels and the exposed communication are taken off; the
 time before the forward pass belongs to the loader. Kernels of several streams that run at once make the
-estimate smaller, never larger. torch_npu writes the free time of each step itself.
+estimate smaller, never larger. Where the profile has a table step_trace_time, written by
+torch_npu or worked out from a trace, its free time counts instead.
 """
 
 from __future__ import annotations
