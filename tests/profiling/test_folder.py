@@ -144,8 +144,8 @@ def test_a_large_trace_is_packed_and_the_old_one_removed(tmp_path: Path, monkeyp
     events = [{"ph": "X", "pid": 7, "tid": 1, "name": "aten::add", "ts": 1.0, "dur": 2.0}]
     write_profile(make_profile(), tmp_path, events)
     assert (tmp_path / "trace.json").is_file()
-    monkeypatch.setattr(trace_file, "PACK_FROM", 100)
-    monkeypatch.setattr(trace_file, "WARN_FROM", 100)
+    monkeypatch.setattr(trace_file, "PACK_FROM_BYTES", 100)
+    monkeypatch.setattr(trace_file, "WARN_FROM_BYTES", 100)
     paths = write_profile(make_profile(), tmp_path, events)
     assert tmp_path / "trace.json.gz" in paths
     assert not (tmp_path / "trace.json").exists()

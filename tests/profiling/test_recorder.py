@@ -93,11 +93,11 @@ def test_operators_of_an_evaluation_are_no_operators_of_a_step() -> None:
     assert {row.name: row.calls for row in found.operators if row.name in ("aten::cos", "aten::tan")} == {
         "aten::cos": 1
     }
-    assert "1 of 3 recorded steps hold an evaluation" in found.notes[0]
+    assert "1 of 3 recorded steps were interrupted, such as by an evaluation" in found.notes[0]
 
 
 def test_recording_ends_before_it_takes_too_much_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("viaduct.profiling.recorder.MOST_GROWTH", -(1 << 40))
+    monkeypatch.setattr("viaduct.profiling.recorder.MAX_GROWTH_BYTES", -(1 << 40))
     recorder = OperatorRecorder("cpu")
     recorder.start()
     torch.ones(3).cos()

@@ -103,7 +103,7 @@ def test_every_section_of_a_full_profile_is_there():
         "Kernels",
         "Memory",
         "System",
-        "From the files",
+        "Further tables",
         "What was profiled",
     ]
 
@@ -204,7 +204,7 @@ def test_a_figure_that_is_read_every_fifth_sample_leaves_no_gaps():
 
 
 def test_tables_of_a_reader_sort_as_numbers_and_keep_what_is_missing():
-    (large,) = parts(large_profile(steps=30, operators=60), "From the files", VirtualTable)
+    (large,) = parts(large_profile(steps=30, operators=60), "Further tables", VirtualTable)
     step, computing, communication, *_ = large.columns
     assert step.values[:2] == [0.0, 1.0]
     assert (computing.decimals, computing.values[3]) == (2, 4.5)
@@ -213,7 +213,7 @@ def test_tables_of_a_reader_sort_as_numbers_and_keep_what_is_missing():
 
 def test_a_table_with_ragged_rows_is_shown():
     table = {"columns": ["a", "b"], "rows": [["1"], ["2", "x", "left over"]]}
-    (shown,) = parts(replace(small_profile(), tables={"odd.csv": table}), "From the files", Table)
+    (shown,) = parts(replace(small_profile(), tables={"odd.csv": table}), "Further tables", Table)
     assert [list(row) for row in shown.rows] == [[1.0, ""], [2.0, "x"]]
 
 

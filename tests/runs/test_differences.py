@@ -93,6 +93,23 @@ def test_a_difference_within_noise_is_not_called_more(tmp_path: Path) -> None:
     assert "within each other's noise" in text(found)
 
 
+def test_weights_that_differ_are_found_although_another_file_is_missing(tmp_path: Path) -> None:
+    for name in "ab":
+        (make_run(tmp_path / name) / "model.safetensors").write_bytes(name.encode())
+    (tmp_path / "a" / "ema.safetensors").write_bytes(b"averaged")
+    found = diff(tmp_path / "a", tmp_path / "b")
+    assert found.differs
+    assert "The final weights differ." in text(found)
+
+
+def test_a_best_result_that_differs_is_named_though_the_last_is_equal(tmp_path: Path) -> None:
+    first, second = open_run(make_run(tmp_path / "a")), open_run(make_run(tmp_path / "b"))
+    second.best_top1 = 0.95
+    found = diff_runs(first, second)
+    assert found.differs
+    assert "Best top-1: 89.78 % and 95.00 %." in text(found)
+
+
 def test_data_code_and_machine_that_differ_are_named(tmp_path: Path) -> None:
     other = with_session(
         data={"fingerprint": "0ther", "basis": "every pixel"},

@@ -8,7 +8,7 @@ import pytest
 
 from runs.made_up_runs import make_run
 from viaduct.errors import BadValue
-from viaduct.runs.finding import DEEPEST, search_folders
+from viaduct.runs.finding import MAX_DEPTH, search_folders
 
 
 def test_a_folder_without_any_file_of_a_run_is_not_mentioned(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_part_of_a_run_is_named_with_the_reason(tmp_path: Path, file: str, reaso
 
 
 def test_folders_that_lie_too_deep_are_counted(tmp_path: Path) -> None:
-    deep = tmp_path.joinpath(*"abcdefghijkl"[: DEEPEST + 1])
+    deep = tmp_path.joinpath(*"abcdefghijkl"[: MAX_DEPTH + 1])
     make_run(deep)
     found = search_folders([tmp_path])
     assert (found.runs, found.cut_off) == ([], 1)

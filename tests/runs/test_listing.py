@@ -13,7 +13,7 @@ import pytest
 from runs.made_up_runs import make_run
 from viaduct.errors import BadRun, BadValue
 from viaduct.runs import listing as module
-from viaduct.runs.index import choose_place, open_index
+from viaduct.runs.index import choose_index_path, open_index
 from viaduct.runs.listing import list_runs, open_run, require_runs
 from viaduct.runs.table import render_damage
 
@@ -67,7 +67,7 @@ def test_a_run_that_grew_has_its_new_figures(tmp_path: Path) -> None:
 def test_a_damaged_index_is_read_anew_without_a_word(tmp_path: Path, content: bytes) -> None:
     make_run(tmp_path / "a")
     before = list_runs([tmp_path])
-    place = choose_place([tmp_path])
+    place = choose_index_path([tmp_path])
     place.write_bytes(content)
     assert list_runs([tmp_path]).runs == before.runs
     assert open_index([tmp_path]).entries.keys() == {str(tmp_path / "a")}
@@ -76,7 +76,7 @@ def test_a_damaged_index_is_read_anew_without_a_word(tmp_path: Path, content: by
 def test_an_index_whose_bytes_were_changed_is_not_believed(tmp_path: Path) -> None:
     make_run(tmp_path / "a", top1=0.9)
     before = list_runs([tmp_path])
-    place = choose_place([tmp_path])
+    place = choose_index_path([tmp_path])
     place.write_bytes(place.read_bytes().replace(b'"made_up"', b'"forged_"'))
     assert list_runs([tmp_path]).runs == before.runs
 
@@ -95,7 +95,9 @@ def test_several_at_once_leave_a_whole_index(tmp_path: Path) -> None:
         answers = list(pool.map(lambda _: len(list_runs([tmp_path]).runs), range(24)))
     assert answers == [20] * 24
     assert len(open_index([tmp_path]).entries) == 20
-    assert [path.name for path in choose_place([tmp_path]).parent.iterdir()] == [choose_place([tmp_path]).name]
+    assert [path.name for path in choose_index_path([tmp_path]).parent.iterdir()] == [
+        choose_index_path([tmp_path]).name
+    ]
 
 
 def test_runs_that_are_gone_leave_the_index(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from viaduct.runs.metrics import MetricsDigest, read_on
+from viaduct.runs.metrics import MetricsDigest, update_digest
 
 
 def line(**fields: Any) -> str:
@@ -31,37 +31,37 @@ def test_a_line_that_is_half_written_is_read_when_it_is_whole(tmp_path: Path) ->
     file = tmp_path / "metrics.jsonl"
     whole = line(step=20, loss=0.5)
     file.write_text(line(step=10) + whole[:30])
-    digest = read_on(str(file), None)
+    digest = update_digest(str(file), None)
     assert (digest.step, digest.loss, digest.damaged) == (10, 1.0, 0)
     file.write_text(line(step=10) + whole)
-    digest = read_on(str(file), digest)
+    digest = update_digest(str(file), digest)
     assert (digest.step, digest.loss) == (20, 0.5)
 
 
 def test_only_what_was_added_is_read(tmp_path: Path) -> None:
     file = tmp_path / "metrics.jsonl"
     file.write_text(line(step=10) + evaluation(10, 0.3))
-    first = read_on(str(file), None)
+    first = update_digest(str(file), None)
     kept = MetricsDigest(**vars(first))
     kept.logs = 1000  # would be lost if the file were read from its beginning
     with file.open("a") as opened:
         opened.write(line(step=20))
-    assert read_on(str(file), kept).logs == 1001
+    assert update_digest(str(file), kept).logs == 1001
 
 
 def test_a_file_that_was_replaced_is_read_anew(tmp_path: Path) -> None:
     file = tmp_path / "metrics.jsonl"
     file.write_text(line(step=10) + line(step=20) + evaluation(20, 0.9))
-    digest = read_on(str(file), None)
+    digest = update_digest(str(file), None)
     file.write_text(line(step=10) + evaluation(10, 0.2) + "x" * 1000)
-    digest = read_on(str(file), digest)
+    digest = update_digest(str(file), digest)
     assert (digest.step, digest.best_top1, digest.logs) == (10, 0.2, 1)
 
 
 def test_best_and_last_accuracy_are_told_apart(tmp_path: Path) -> None:
     file = tmp_path / "metrics.jsonl"
     file.write_text(evaluation(10, 0.3) + evaluation(20, 0.8) + evaluation(30, 0.6) + evaluation(40, None))
-    digest = read_on(str(file), None)
+    digest = update_digest(str(file), None)
     assert (digest.best_top1, digest.best_step, digest.top1) == (0.8, 20, None)
 
 
@@ -69,20 +69,20 @@ def test_damaged_lines_are_counted_and_passed_over(tmp_path: Path) -> None:
     file = tmp_path / "metrics.jsonl"
     bad = ["{", "[]", "3", '{"kind": "log"}', '{"kind": "log", "step": "5"}', '{"kind": "log", "step": -1}', "[" * 9999]
     file.write_text("".join(text + "\n" for text in bad) + line(step=7))
-    digest = read_on(str(file), None)
+    digest = update_digest(str(file), None)
     assert (digest.damaged, digest.step) == (len(bad), 7)
 
 
 def test_the_first_loss_that_is_not_finite_is_found(tmp_path: Path) -> None:
     file = tmp_path / "metrics.jsonl"
     file.write_text(line(step=5) + line(step=10, loss=None, losses=[1.0, 1.0, 1.0, None, None]))
-    assert read_on(str(file), None).lost == 9
+    assert update_digest(str(file), None).lost == 9
 
 
 def test_a_missing_file_and_a_folder_are_empty(tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").mkdir()
-    assert read_on(str(tmp_path / "metrics.jsonl"), None) == MetricsDigest()
-    assert read_on(str(tmp_path / "none"), None) == MetricsDigest()
+    assert update_digest(str(tmp_path / "metrics.jsonl"), None) == MetricsDigest()
+    assert update_digest(str(tmp_path / "none"), None) == MetricsDigest()
 
 
 def test_lines_between_the_first_and_the_last_are_counted_and_not_parsed(tmp_path: Path) -> None:
@@ -91,8 +91,8 @@ def test_lines_between_the_first_and_the_last_are_counted_and_not_parsed(tmp_pat
     lines[50] = '{"kind": "log", "step": 51, this is never parsed}\n'
     lines[60] = line(step=61, loss=None, losses=[None])
     file.write_text("".join(lines[:20]) + evaluation(20, 0.7) + "".join(lines[20:]))
-    digest = read_on(str(file), None)
+    digest = update_digest(str(file), None)
     assert (digest.step, digest.logs, digest.damaged, digest.lost) == (100, 100, 0, 61)
     assert (digest.best_top1, digest.images_per_s) == (0.7, 92.5)
-    whole = read_on(str(file), None)
+    whole = update_digest(str(file), None)
     assert whole == digest

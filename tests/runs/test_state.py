@@ -118,7 +118,7 @@ def test_a_lock_that_may_not_be_opened_leaves_the_state_unknown(
     monkeypatch.setattr("viaduct.runs.state.os.open", refuse)
     assert is_locked(str(run)) is None
     found = open_run_with_state(run)
-    assert found == ("unknown", "its .lock may not be opened: a process may be at work")
+    assert found == ("unknown", "its .lock cannot be opened or tested: a process may be at work")
 
 
 def open_run_with_state(run: Path) -> tuple[str, str]:

@@ -168,7 +168,7 @@ def find_phase(name: str, scope: str, trained: set[str]) -> Phase:
 
 
 def read_memory_record(path: Path, rank: int, notes: list[str]) -> list[MemoryPoint]:
-    """Return the memory over time of the component that counts most: PTA+GE, PTA, GE, else the first."""
+    """Return the memory over time of one component: PTA+GE, PTA, GE, APP, else the first in the file."""
     points: dict[str, list[MemoryPoint]] = defaultdict(list)
     for row in read_rows(path, notes):
         time, allocated = row.time_us("Timestamp"), row.bytes("Total Allocated")

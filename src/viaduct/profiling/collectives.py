@@ -1,7 +1,8 @@
 """Collective operations in a trace, and how much of each was not hidden behind computation.
 
 On the CPU gloo annotates them in threads of its own ("gloo:all_reduce"); operators of other threads that run meanwhile
-are computation, unless they wait in c10d. On CUDA they are NCCL's kernels, and kernels of other kinds are computation.
+are computation, unless they wait in c10d. On an accelerator they are kernels of NCCL, HCCL or CNCL, and all other
+kernels are computation.
 """
 
 from __future__ import annotations

@@ -24,9 +24,9 @@ from .figures import WORTH
 from .record import Facts, Operator, Profile, Step
 from .step_split import PARTS, read_split
 
-FEWEST_STEPS = 3  # of each side, to judge at all
-FLOOR = WORTH  # of the iteration: two runs of the same program differ by as much
-CERTAIN = 3.0  # standard errors of a mean
+FEWEST_STEPS = 3  # of each profile, to judge at all
+FLOOR = WORTH  # share of the iteration by which two runs of the same program may differ anyway
+CERTAIN = 3.0  # standard errors by which two means must differ
 PHASES: tuple[tuple[str, Callable[[Step], float | None]], ...] = (
     ("data tail", lambda step: step.data_tail_us),
     ("forward + backward", lambda step: step.forward_backward_us),
@@ -49,24 +49,24 @@ class FigureDifference:
 
     @property
     def change_us(self) -> float | None:
-        """Return how much longer it takes after."""
+        """Median after minus median before."""
         return None if self.before_us is None or self.after_us is None else self.after_us - self.before_us
 
     @property
     def mean_change_us(self) -> float | None:
-        """Return how much longer it takes on average."""
+        """Mean after minus mean before."""
         if self.before_mean_us is None or self.after_mean_us is None:
             return None
         return self.after_mean_us - self.before_mean_us
 
     @property
     def ratio(self) -> float | None:
-        """Return after / before: more than 1 is slower."""
+        """Median after / before: more than 1 is slower."""
         return self.after_us / self.before_us if self.before_us and self.after_us is not None else None
 
     @property
     def exceeds_noise(self) -> bool:
-        """Return True if median or mean differ by more than the steps do among themselves."""
+        """True if the medians differ by more than `noise_us`, or the means by more than `mean_noise_us`."""
         pairs = ((self.change_us, self.noise_us), (self.mean_change_us, self.mean_noise_us))
         return any(change is not None and noise is not None and abs(change) > noise for change, noise in pairs)
 
@@ -86,7 +86,7 @@ class OperatorDifference:
 
     @property
     def lost_us(self) -> float:
-        """Return the time that is lost after."""
+        """Time after minus time before: what is lost."""
         return (self.after_us or 0.0) - (self.before_us or 0.0)
 
     @property
@@ -97,7 +97,7 @@ class OperatorDifference:
 
 @dataclass(frozen=True)
 class ProfileDifference:
-    """Everything that two profiles differ in."""
+    """Comparison of two profiles."""
 
     before: Profile
     after: Profile
@@ -112,19 +112,19 @@ class ProfileDifference:
 
     @property
     def differs(self) -> bool:
-        """Return True if the iteration or one of its phases differs beyond the noise of the steps."""
+        """True if the iteration or one of its phases differs beyond the noise of the steps."""
         return any(figure.exceeds_noise for figure in (self.iteration, *self.phases))
 
     @property
     def exit_code(self) -> int:
-        """Return 0 for no difference, 1 for one, 2 where that cannot be said."""
+        """0 for no difference beyond the noise, 1 for one, 2 where that cannot be judged."""
         if self.is_identical and self.iteration.before_us is not None:
             return 0
         return int(self.differs) if self.can_be_judged else 2
 
     @property
     def can_be_judged(self) -> bool:
-        """Return True if both profiles have steps enough to tell a difference from noise."""
+        """True if both profiles have enough steps to tell a difference from noise."""
         return self.iteration.noise_us is not None
 
 
@@ -219,7 +219,10 @@ Key = tuple[str, str, str]  # name, shapes, module
 
 
 def compare_operators(before: Iterable[Operator], after: Iterable[Operator]) -> tuple[OperatorDifference, ...]:
-    """Match operators by name, shapes and module, then what is left by name; most time lost first."""
+    """Match operators by name, shapes and module, then the unmatched ones by name.
+
+    Return those that lost most first.
+    """
     left, right = sum_operators(before), sum_operators(after)
     shared = left.keys() & right.keys()
     found = [match(key, left[key], right[key], "signature") for key in shared]
@@ -258,7 +261,7 @@ def sum_operators(operators: Iterable[Operator]) -> dict[Key, OperatorSum]:
 
 
 def sum_names(side: dict[Key, OperatorSum], matched: Iterable[Key]) -> dict[str, OperatorSum]:
-    """Return what was not matched, summed by name."""
+    """Return the operators that were not matched, summed by name."""
     done = set(matched)
     sums: dict[str, OperatorSum] = defaultdict(OperatorSum)
     for key, total in side.items():

@@ -8,7 +8,7 @@ from pathlib import Path
 from viaduct.reporting import BarGroup, Callout, Page, Remark, Section, StackedBars, Table, Tile, Tone, write_page
 from viaduct.reporting import Facts as FactList
 
-from .compare import FigureDifference, ProfileDifference
+from .compare import CERTAIN, FLOOR, FigureDifference, ProfileDifference
 from .compare_text import (
     format_bytes,
     format_change,
@@ -21,7 +21,7 @@ from .compare_text import (
 )
 from .record import Profile
 
-MOST_ROWS = 300  # operators on the page
+MAX_OPERATORS = 300
 
 
 def write_difference_page(difference: ProfileDifference, path: Path) -> None:
@@ -52,7 +52,7 @@ def write_difference_page(difference: ProfileDifference, path: Path) -> None:
 
 
 def choose_tone(difference: ProfileDifference) -> Tone:
-    """Return good for no slowdown, bad for one, warn where nothing can be said."""
+    """Return good for no difference or a faster iteration, bad for a slower one, else warn."""
     if difference.exit_code == 2:
         return "warn"
     if not difference.differs:
@@ -98,8 +98,8 @@ def list_steps(difference: ProfileDifference, names: tuple[str, str]) -> list[Se
         ]
         parts.append(Table(columns, rows, "Medians of the steps"))
     text = (
-        "A difference counts where it exceeds the spread of the middle half of the steps and 2 % of the iteration, or "
-        "where the means differ by three standard errors."
+        "A difference of the medians counts where it exceeds the spread of the steps, one of the means where it "
+        f"exceeds {CERTAIN:g} standard errors; both must exceed {FLOOR:.0%} of the iteration."
     )
     return [Section("Where the time goes", text, parts)] if parts else []
 
@@ -124,7 +124,7 @@ def list_kernels(difference: ProfileDifference, names: tuple[str, str]) -> list[
         return []
     columns = ["kind", *(f"{name}, µs" for name in names), "change, µs", "ratio"]
     rows = [[each.name, each.before_us, each.after_us, each.change_us, each.ratio] for each in difference.kernels]
-    return [Section("Kernels by kind", "Means per recorded step of one rank.", [Table(columns, rows)])]
+    return [Section("Kernels by kind", "Time per recorded step, mean over the ranks.", [Table(columns, rows)])]
 
 
 def list_operators(difference: ProfileDifference, names: tuple[str, str]) -> list[Section]:
@@ -141,13 +141,13 @@ def list_operators(difference: ProfileDifference, names: tuple[str, str]) -> lis
         "matched by",
     ]
     rows = []
-    changed = sorted(difference.operators, key=lambda each: -abs(each.lost_us))[:MOST_ROWS]
+    changed = sorted(difference.operators, key=lambda each: -abs(each.lost_us))[:MAX_OPERATORS]
     for each in sorted(changed, key=lambda each: -each.lost_us):
         calls = f"{format_count(each.before_calls)} → {format_count(each.after_calls)}"
         times = [each.before_us, each.after_us, each.lost_us, each.ratio]
         rows.append([each.name, each.shapes, each.module, *times, calls, each.matched_by or "only one has it"])
     hidden = len(difference.operators) - len(rows)
-    text = "Means per recorded step of one rank, most time lost first; a ratio above 1 is slower."
+    text = "Time per recorded step, mean over the ranks; most time lost first; a ratio above 1 is slower."
     text += f" {hidden:,} operators that changed less are left out." if hidden > 0 else ""
     return [Section("Operators", text, [Table(columns, rows)])]
 

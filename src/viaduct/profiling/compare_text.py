@@ -32,7 +32,7 @@ def write_text(difference: ProfileDifference) -> str:
 
 
 def name_sides(difference: ProfileDifference) -> tuple[str, str]:
-    """Return what tells the two profiles apart: the last parts of their paths that differ."""
+    """Return a name for each profile: the last part of their paths that differs, else "before" and "after"."""
     left, right = (list(PurePath(profile.facts.source).parts) for profile in (difference.before, difference.after))
     while len(left) > 1 and len(right) > 1 and left[-1] == right[-1]:
         left.pop()
@@ -83,7 +83,7 @@ def name_phase(difference: ProfileDifference) -> str:
     if not changed:
         return ""
     largest = max(changed, key=lambda phase: abs(phase.change_us or 0.0))
-    return f"; most of the change is in {largest.name} ({format_change(largest.change_us)})"
+    return f"; the largest change is in {largest.name} ({format_change(largest.change_us)})"
 
 
 def write_figures(title: str, figures: Sequence[FigureDifference], names: tuple[str, str]) -> list[str]:
@@ -138,7 +138,7 @@ def write_facts(difference: ProfileDifference, names: tuple[str, str]) -> list[s
 
 
 def list_remarks(difference: ProfileDifference) -> list[str]:
-    """Return what a reader must know before drawing conclusions."""
+    """Return remarks that limit the conclusions: batches, phases, profilers and noise."""
     remarks = []
     batches = difference.before.facts.batch, difference.after.facts.batch
     if None not in batches and batches[0] != batches[1]:
@@ -148,10 +148,10 @@ def list_remarks(difference: ProfileDifference) -> list[str]:
         and difference.iteration.before_us is not None
         and difference.iteration.after_us is not None
     ):
-        remarks.append("One of the profiles has no phases: only the iteration is compared.")
+        remarks.append("One of the profiles, or both, has no phases: only the iteration is compared.")
     kinds = {profile.facts.kind for profile in (difference.before, difference.after)}
     if len(kinds) > 1 and kinds & {"kineto", "torch_npu"}:
-        remarks.append("One of them was measured while its profiler was on, which makes steps longer.")
+        remarks.append("At least one of them was measured while its profiler was on, which makes steps longer.")
     if difference.can_be_judged and not difference.is_identical:
         remarks.append(
             f"The noise is that of the steps within each run, at least {FLOOR:.0%} of the iteration; how much two runs "

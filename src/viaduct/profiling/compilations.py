@@ -1,11 +1,12 @@
-"""What torch.compile compiled between two moments: how many graphs, how long, and why again.
+"""Compilations by torch.compile between two moments: how many graphs, how long, and why again.
 
     compilations = Compilations()
-    compilations.listen()                     # as often as one likes: torch._dynamo is imported by whoever compiles
-    graphs, time_us = compilations.take()     # since the last call
+    compilations.listen()                     # call it again until torch._dynamo is imported, which the script does
+    graphs, time_us = compilations.take_new() # since the last call
     compilations.reasons()                    # "train.py:12 forward: tensor 'x' size mismatch at index 0 …"
 
-torch has no public interface for this. Where a release lacks a name, the figure stays zero and `missing` says so.
+torch has no public interface for this. Where a release lacks a name, the figure stays zero; `missing` says so for
+the time.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ from typing import Any
 
 from viaduct.profiling.clocks import read_host_us
 
-LONGEST_REASON = 300  # characters
-MOST_REASONS = 5  # that a profile names
+MAX_REASON_CHARS = 300
+MOST_REASONS = 5  # in a profile
 
 
 class Compilations:
     """Counts compiled graphs and adds up the time that compiling took."""
 
     def __init__(self) -> None:
-        self.missing = ""  # what this release of torch does not tell
+        self.missing = ""  # a sentence about what this release of torch does not report
         self._known = set(list_failures())
         self._is_listening = False
         self._graphs = 0
@@ -89,4 +90,4 @@ def describe_failure(code: Any, reason: Any) -> str:
     """Return a guard's failure as a line: function, file and line, what did not hold."""
     file = str(getattr(code, "co_filename", "")).rsplit("/", 1)[-1]
     location = f"{file}:{getattr(code, 'co_firstlineno', 0)} {getattr(code, 'co_name', '')}"
-    return f"{location}: {' '.join(str(reason).split())[:LONGEST_REASON]}"
+    return f"{location}: {' '.join(str(reason).split())[:MAX_REASON_CHARS]}"

@@ -4,8 +4,8 @@
         row.text("OP Type", "Op Type"), row.time_us("Task Duration", "Duration"), row.bytes("Total Allocated")
 
 Columns are found whatever their case, spaces and underscores; a unit in brackets, as in `Duration(us)`, is converted.
-What is damaged is left out and said in `notes`: a last line that is cut off, rows of another length, bytes that are no
-text. N/A, an empty cell and what is no number are None.
+Damage is noted in `notes`: rows that are too short, such as a last line that is cut off, are left out; bytes that are
+no text are replaced. N/A and an empty cell are "" as text; they and texts that are no number are None as a number.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     figures = Figures(profile, trials)
     figures.share(figures.loader_wait_us)      0.61
 
-A rule in profiling/advice reads these and the profile, nothing else. What was not measured is None.
+A rule in profiling/advice reads these and the profile, nothing else. A figure that was not measured is None.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ IDLE = 0.10
 """Share of an iteration in which a device may idle before that is a fault: the limit of the Ascend advisor."""
 
 EVERY_STEP = 0.9
-"""Calls per recorded step from which something happens in every step; logging every second step stays below."""
+"""Calls per recorded step from which an operator counts as called in every step; every second step is below."""
 
 RECORDING = "recording"
-"""What the collector says of steps under the operator profiler (collector.py, which rules do not import)."""
+"""`interrupted_by` of steps under the operator profiler (collector.RECORDING; rules do not import the collector)."""
 
 LOW_PRECISION = ("bfloat16", "float16")
 
@@ -77,7 +77,7 @@ class Trials(Protocol):
         """Return microseconds of a forward and backward pass: in float32, and in `dtype` with both casts."""
 
     def time_updates(self, kind: str, sizes: Sequence[int]) -> tuple[float, float] | None:
-        """Return microseconds of one update of parameters of these sizes: for each by itself, fused."""
+        """Return microseconds of one update of parameters of these sizes: as torch does by default, fused."""
 
 
 class Figures:

@@ -201,7 +201,7 @@ def broadcast_shapes(shapes: list[Shape]) -> Shape:
 
 
 def count_in_place(call: Call) -> Work:
-    """Return the work of an elementwise operator that writes its first input; `bytes_of` it counts twice."""
+    """Return the work of an elementwise operator that reads and writes its first input, whose bytes count twice."""
     shape = call.shape(0)
     return (
         NOTHING_KNOWN if shape is None else Work(float(prod(shape)), call.input_bytes + call.bytes_of(0), "elementwise")

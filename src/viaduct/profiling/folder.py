@@ -30,7 +30,7 @@ from .trace import Event
 from .trace_file import read_events, write_trace
 
 PROFILE = "profile.json"
-LARGEST = 1 << 30  # bytes of profile.json
+MAX_PROFILE_BYTES = 1 << 30
 TABLES = {
     "step_trace.csv": tables.step_table,
     "operators.csv": tables.operator_table,
@@ -80,8 +80,8 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         refuse_special_file(path)
         size = path.stat().st_size
-        if size > LARGEST:
-            raise BadData(f"{path} has {size:,} bytes; a profile has at most {LARGEST:,}.")
+        if size > MAX_PROFILE_BYTES:
+            raise BadData(f"{path} has {size:,} bytes; a profile has at most {MAX_PROFILE_BYTES:,}.")
         return parse_object(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
         what = f"{str(path.parent)!r} is not a profile of viaduct: it has no {PROFILE}."

@@ -1,4 +1,4 @@
-"""Reads what the processes of a profiled script have left, one profile for each rank."""
+"""Reads the files that the processes of a profiled script have written: one profile for each rank."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from viaduct.profiling.script_job import ENDED, FINISHED, STEPS, ScriptJob
 
 @dataclass(frozen=True)
 class RankProfile:
-    """Files that one rank's process left."""
+    """Profile of one rank, from the files of its process."""
 
     rank: int
     profile: Profile
@@ -59,7 +59,8 @@ def add_note(rank: RankProfile, left_out: Sequence[RankProfile]) -> RankProfile:
     others = [other for other in left_out if other.rank == rank.rank]
     if not others:
         return rank
-    note = f"{len(others)} more processes took steps as rank {rank.rank}; that with the most steps is shown."
+    more = "1 more process" if len(others) == 1 else f"{len(others)} more processes"
+    note = f"{more} took steps as rank {rank.rank}; that with the most steps is shown."
     facts = replace(rank.profile.facts, notes=(*rank.profile.facts.notes, note))
     return replace(rank, profile=replace(rank.profile, facts=facts))
 

@@ -7,14 +7,14 @@ from dataclasses import replace
 from viaduct.profiling.collector import RECORDING
 from viaduct.profiling.record import Profile, Step
 
-LIMIT = 0.5  # share of the timed steps
+MOST_STEPS = 0.5  # share of the timed steps
 
 
 def clear_constant_interruptions(profile: Profile) -> Profile:
-    """Return the profile without interruptions that more than half of the timed steps have, and say so."""
+    """Return the profile without interruptions that more than half of the timed steps have; a note names them."""
     timed = [step for step in profile.steps if RECORDING not in split(step)]
     kinds = {kind for step in timed for kind in split(step)}
-    constant = {kind for kind in kinds if sum(kind in split(step) for step in timed) > LIMIT * len(timed)}
+    constant = {kind for kind in kinds if sum(kind in split(step) for step in timed) > MOST_STEPS * len(timed)}
     if not constant or len(timed) < 2:
         return profile
     notes = [f"{kind} comes in most steps and is counted as part of them." for kind in sorted(constant)]

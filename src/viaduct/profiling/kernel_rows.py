@@ -2,8 +2,9 @@
 
     kernels = list_kernels(Trace.read(…))
 
-On an accelerator these are kernels, copies and fills on the device. On the CPU they are operators that call no other
-but helpers. Importing this module does not import torch.
+On an accelerator these are kernels, copies and fills on the device. On the CPU they are operators, with the time
+that is their own: those that call no other but helpers, those with a formula of their work, and compiled code.
+Importing this module does not import torch.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ Row = tuple[KernelSignature, float, float, Work]
 
 
 def list_leaf_operators(trace: Trace) -> list[Row]:
-    """Return the CPU's kernels: operators that call no other but helpers, with the time that is their own."""
+    """Return the CPU's kernels: leaf operators, operators with a formula and compiled code, each with its own time."""
     callers = {id(event.find_around(OPERATOR)) for event in trace.operators if event.name not in HELPERS}
     works = find_works(trace.operators)
     found: list[Row] = []

@@ -85,7 +85,7 @@ def add_storage(storages: Storages, tensor: Any, device: str) -> None:
 
 
 def keep_alive_ones(before: dict[str, Storages], after: dict[str, Storages]) -> dict[str, Storages]:
-    """Return what is still alive at the end: the profiler does not see the release of what was there before it."""
+    """Return the storages of `before` that are still alive: the profiler does not see when they are released."""
     alive = {address for storages in after.values() for address in storages}
     return {
         kind: {address: size for address, size in storages.items() if address in alive}

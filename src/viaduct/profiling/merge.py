@@ -20,7 +20,7 @@ SHARED = ("source", "kind", "device", "description", "batch", "precision", "mode
 
 
 def merge_profiles(profiles: Sequence[Profile], names: Sequence[str]) -> Profile:
-    """Return one profile; `names` are what messages call them."""
+    """Return one profile; `names` are the profiles' names in messages. Raise BadData if two hold the same rank."""
     check_ranks(profiles, names)
     moved = [shift_profile(profile, offset) for profile, offset in zip(profiles, find_offsets(profiles), strict=True)]
     first_sampled = next((profile for profile in moved if profile.samples), moved[0])
@@ -131,7 +131,7 @@ def merge_sentences(parts: Sequence[tuple[str, Sequence[str]]]) -> tuple[str, ..
 
 
 def describe_merge(profiles: Sequence[Profile]) -> list[str]:
-    """Return what a reader of the merged profile must know."""
+    """Return notes about clocks, missing ranks, samples and facts in which the ranks differ."""
     notes = []
     if len(profiles) > 1 and any(profile.facts.zero_unix_us is None for profile in profiles):
         notes.append("The ranks' clocks have no common origin: times of different ranks cannot be compared.")

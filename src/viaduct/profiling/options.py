@@ -1,11 +1,11 @@
-"""What of a run is profiled: `--profile 100-120`, and CANN's PROFILING_MODE and PROFILING_OPTIONS.
+"""Options of profiling a run: `--profile 100-120`, and CANN's PROFILING_MODE and PROFILING_OPTIONS.
 
     options = read_environment(os.environ)            None: PROFILING_MODE is not true
     window = parse_window("100-120", "--profile")     Window(100, 120)
 
 The JSON keys of PROFILING_OPTIONS are those of the training chapter (listing 5-57). `output`, `training_trace`,
 `task_trace`, COLLECTIVES, `fp_point`, `bp_point` and `storage_limit` have a meaning here; UNUSED names the others,
-which only CANN's own profiler uses. A key that nobody knows is refused.
+which only CANN's own profiler uses. Any other key is refused.
 """
 
 from __future__ import annotations
@@ -70,7 +70,10 @@ class Window:
         return f"{self.first}-{self.last}" if self.last > self.first else str(self.first)
 
     def count_recorded(self) -> int:
-        """Return how many of the last steps are taken under the operator profiler: a quarter, at most five."""
+        """Return how many of the last steps are recorded: a quarter, at most five.
+
+        Of fewer than four steps all but one.
+        """
         return min(MOST_RECORDED, len(self) // 4) if len(self) >= 4 else len(self) - 1
 
 
@@ -88,7 +91,7 @@ def parse_window(text: str, flag: str = "--profile") -> Window:
 
 
 def choose_default_window(start: int, steps: int) -> Window:
-    """Return the steps that PROFILING_MODE profiles of a run from step `start` on: 10 to 29, or the last 20."""
+    """Return the steps that PROFILING_MODE profiles of a run from `start` on: 20 after the first 10, or the last 20."""
     first = max(start, min(start + DEFAULT_SKIP, steps - DEFAULT_STEPS))
     return Window(first, min(first + DEFAULT_STEPS, steps) - 1)
 

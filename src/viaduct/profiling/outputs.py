@@ -1,8 +1,8 @@
-"""What `viaduct profile` writes: the profile folder of each rank, the merged one, the advice, the page.
+"""Output of `viaduct profile`: the profile folder of each rank, the merged one, the advice, the page.
 
 check_folder(Path("prof"), force=False)              # before anything is run
-profile = write_ranks([(0, profile, events)], Path("prof"))
-profile, files = complete_folder(profile, Path("prof"))
+profile, events = write_ranks([(0, profile, events)], Path("prof"))
+profile, files = complete_folder(profile, Path("prof"), events, tell=print)
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ RankFiles = tuple[int, Profile, Sequence[dict[str, Any]]]
 
 
 def check_folder(out: Path, force: bool) -> None:
-    """Make the folder, or refuse one that cannot be written to or holds something already."""
+    """Make the folder; raise BadRun for a file or, without `force`, a folder that is not empty.
+
+    OSError if unwritable.
+    """
     if out.exists() and not out.is_dir():
         raise BadRun(f"--out {out} is a file, not a folder.", "Choose another place.")
     if out.is_dir() and any(out.iterdir()) and not force:
@@ -40,7 +43,7 @@ def check_folder(out: Path, force: bool) -> None:
 
 
 def check_page(out: Path, force: bool) -> None:
-    """Refuse a place where no page can be written, or another file or a device is."""
+    """Raise BadRun for a folder, a special file or, without `force`, any file at the page's path."""
     if out.is_dir():
         raise BadRun(f"--out {out} is a folder; the page needs a file.", f"Name one: {out / 'difference.html'}")
     if os.path.lexists(out) and not stat.S_ISREG(out.lstat().st_mode):

@@ -97,10 +97,12 @@ class Operator:
 
 @dataclass(frozen=True)
 class Kernel:
-    """One kernel name, per recorded step as operators are. On the CPU: operators that call no other but helpers."""
+    """One kernel name, per recorded step as operators are. On the CPU: operators with the time that is their own."""
 
     name: str
-    kind: str  # "convolution", "matrix product", "normalisation", "pooling", "elementwise", "copy", "communication", …
+    kind: (
+        str  # "convolution", "matrix product", "normalisation", "pooling", "elementwise", "copies", "communication", …
+    )
     calls: float
     time_us: float
     dtype: str = ""
@@ -153,7 +155,7 @@ class Advice:
     title: str  # "The loader is too slow: 61 % of each step waits for data"
     action: str  # what to change, as one would tell a colleague
     evidence: tuple[str, ...]  # sentences with the figures they rest on
-    gain_us: float | None  # of one iteration, expected; None where only another device would gain
+    gain_us: float | None  # of one iteration, expected; None if not measured, or if only another device would gain
     gain_basis: str  # how that figure came about: "measured here in both layouts", "the wait that would vanish"
     locations: tuple[str, ...] = ()  # "train.py:41"
     changes: dict[str, str] = field(default_factory=dict)  # recipe field -> value that `--apply` tries
@@ -161,7 +163,7 @@ class Advice:
 
 @dataclass(frozen=True)
 class Facts:
-    """Subject and method of a profile; shown at the top of every report."""
+    """What was profiled, and how; shown in every report."""
 
     source: str  # script, recipe or folder, as the user named it
     kind: SourceKind
@@ -204,7 +206,7 @@ class Profile:
 
     @property
     def regular_steps(self) -> list[Step]:
-        """Steps that follow another one directly: those that say what an iteration takes."""
+        """Steps that follow another one directly, without an interruption: they show what an iteration takes."""
         return [step for step in self.steps if step.previous_end_us is not None and not step.interrupted_by]
 
     def steps_of(self, rank: int) -> list[Step]:

@@ -43,8 +43,8 @@ from viaduct.profiling.system import PROC, read_resident
 CLOCK = "viaduct.clock"
 """Annotation at the start and after each step: divides the trace into steps and ties its clock to the host's."""
 
-MOST_GROWTH = 128 << 20
-"""Bytes that recording may take before it ends: some 500,000 events, which take 2 GiB to evaluate."""
+MAX_GROWTH_BYTES = 128 << 20
+"""Growth of the process after which recording ends: some 500,000 events, which take 2 GiB to evaluate."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class OperatorRecorder:
         self.halted = False
 
     def watch_modules(self, root: nn.Module) -> None:
-        """Let operators know which module of a network they belong to."""
+        """Annotate the modules of a network, so that operators can be assigned to them."""
         self.hooks.watch(root)
 
     def start(self) -> None:
@@ -93,7 +93,7 @@ class OperatorRecorder:
         self.mark_time()
 
     def list_activities(self) -> list[ProfilerActivity]:
-        """Return what torch.profiler can observe on this device; what it cannot is noted."""
+        """Return the activities of torch.profiler on this device; add a note where it sees no kernels."""
         activities = [ProfilerActivity.CPU]
         if self.device == "cuda":
             os.environ.setdefault("DISABLE_CUPTI_LAZY_REINIT", "1")  # or captured graphs replay at a crawl under it
@@ -118,7 +118,7 @@ class OperatorRecorder:
             self.left_out.add(len(self.marks) - 1)
         self.mark_time()
         grown = read_resident(PROC, "self") - self.resident_before
-        if grown > MOST_GROWTH:
+        if grown > MAX_GROWTH_BYTES:
             self.halt()
             self.notes.append(
                 f"recording ended after {len(self.marks) - 1} of the steps: memory had grown by {grown >> 20} MiB; "
@@ -182,16 +182,20 @@ class OperatorRecorder:
         windows = list(pairwise(clock))
         kept = [window for number, window in enumerate(windows) if number not in self.left_out]
         if not kept:
-            self.notes.append("an evaluation or a checkpoint lies in every recorded step: operators include it")
+            self.notes.append(
+                "every recorded step was interrupted, such as by an evaluation or a checkpoint: operators include that"
+            )
         elif len(kept) < len(windows):
             count = len(windows) - len(kept)
-            self.notes.append(f"{count} of {len(windows)} recorded steps hold an evaluation or a checkpoint: left out")
+            self.notes.append(
+                f"{count} of {len(windows)} recorded steps were interrupted, such as by an evaluation: left out"
+            )
         return kept or windows
 
 
 @contextmanager
 def without_collector() -> Iterator[None]:
-    """Let Python's garbage collector rest while a trace's many objects are made: it would look at all of them."""
+    """Disable Python's garbage collector within the block, in which a trace's many objects are made."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -119,13 +119,13 @@ def answer(profile: Profile) -> list[Part]:
 
 
 def describe_basis(profile: Profile) -> str:
-    """Say what was looked at before nothing was found."""
+    """Return what was examined, for a profile without advice."""
     parts = [count_steps(len(profile.regular_steps))]
     if profile.operators:
         parts.append(f"{len(profile.operators):,} operators")
     if profile.kernels:
         parts.append(f"{len(profile.kernels):,} kernels")
-    return f"{', '.join(parts)}; no rule found a change that would be worth its while."
+    return f"{', '.join(parts)}; no rule found a change that would win enough."
 
 
 def make_callout(advice: Advice, profile: Profile) -> Callout:
@@ -145,7 +145,7 @@ def describe_advice(profile: Profile) -> list[Section]:
 
 
 def make_tiles(profile: Profile, ranks: Sequence[RankFigures]) -> list[Tile]:
-    """Return the four headline figures; a dash is what was not measured."""
+    """Return the four headline figures; a dash stands for a figure that was not measured."""
     return [
         make_iteration_tile(profile),
         make_throughput_tile(profile),
@@ -270,7 +270,7 @@ def describe_operators(profile: Profile) -> list[Section]:
         return [Section("Operators", "None were recorded.")]
     roofline = draw_roofline(profile)
     parts: list[Part] = [roofline] if roofline is not None else []
-    text = "Means of one recorded step."
+    text = "Counts are means over the recorded steps, times those of a typical one."
     if roofline is None:
         text += f" No roofline: {explain_no_roofline(profile)}."
     return [Section("Operators", text, [*parts, list_operators(profile)])]
@@ -287,9 +287,9 @@ def describe_kernels(profile: Profile) -> list[Section]:
     if not profile.kernels:
         reason = "Operators were not recorded." if not profile.operators else "No kernels were recorded."
         return [Section("Kernels", reason)]
-    text = "Means of one recorded step."
+    text = "Counts are means over the recorded steps, times those of a typical one."
     if profile.facts.device == "cpu":
-        text += " The CPU has no kernels of its own: these are the operators that call no other."
+        text += " The CPU has no kernels of its own: these are operators, without the time of operators that they call."
     return [Section("Kernels", text, [draw_kinds(profile), list_kernels(profile)])]
 
 
@@ -314,9 +314,11 @@ def describe_system(profile: Profile) -> list[Section]:
 
 
 def describe_reader_tables(profile: Profile) -> list[Section]:
-    """Return tables that only the files of one profiler have."""
+    """Return the further tables of the profile, such as those of a vendor's profiler."""
     tables = list_reader_tables(profile)
-    return [Section("From the files", "As the profiler wrote them.", tables)] if tables else []
+    return (
+        [Section("Further tables", "Written by the profiler, or worked out from its events.", tables)] if tables else []
+    )
 
 
 def describe_measurement(profile: Profile) -> Section:

@@ -36,11 +36,12 @@ MOST_OWNERS = 20
 MOST_POINTS = 2000
 PHASES = ("forward", "backward", "update", "data", "other")
 LARGE = 0.05
-"""Share of the operators' time from which on an operator far below the roof is marked."""
+"""Share of the operators' time from which an operator far below the roof is marked."""
 SMALL = 0.002
+"""Share of the operators' time below which an operator is drawn muted."""
 FAR = 0.25
 """Share of the roofline below which an operator is far from it."""
-CORE = re.compile(r"(?P<kind>\D+?) (?P<number>\d+) (?P<rest>.+)")
+NUMBERED_FIGURE = re.compile(r"(?P<kind>\D+?) (?P<number>\d+) (?P<rest>.+)")
 
 
 # Iterations
@@ -90,7 +91,7 @@ def draw_ranks(ranks: Sequence[RankFigures]) -> StackedBars:
 
 @dataclass
 class ModuleTimes:
-    """Time of a module or operator, with what lies within it."""
+    """Time of a module or operator, with the modules and operators inside of it."""
 
     time_us: float = 0.0
     calls: float = 0.0
@@ -325,7 +326,7 @@ def group_name(name: str) -> tuple[str, str]:
     """Return the title and the unit of the chart that a figure belongs to: `cpu 3 %` is of `cpu`, in `%`."""
     words = name.split()
     unit = words[-1] if len(words) > 1 else ""
-    numbered = CORE.fullmatch(name)
+    numbered = NUMBERED_FIGURE.fullmatch(name)
     if numbered:
         remainder = numbered["rest"].split()[:-1]
         return " ".join([numbered["kind"], *remainder]), unit

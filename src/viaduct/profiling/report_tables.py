@@ -1,4 +1,4 @@
-"""Tables on the page of a profile: phases, ranks, operators, kernels, and what one reader alone knows."""
+"""Tables on the page of a profile: phases, ranks, operators, kernels, and further tables of the profile."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from viaduct.reporting import DataColumn, Part, Table, Value, VirtualTable
 
 FEW_ROWS = 12
 """Rows up to which a table needs neither filter nor scrolling."""
-MOST_ROWS = 20_000
-"""Rows of a foreign table that the page holds; more stay in the file."""
+MAX_TABLE_ROWS = 20_000
+"""Rows of a further table that the page holds at most."""
 NUMBER = re.compile(r"[-+]?\d+(\.\d*)?([eE][-+]?\d+)?\s*")
 
 
@@ -50,7 +50,7 @@ def list_ranks(ranks: Sequence[RankFigures]) -> Table:
     return Table(
         [*heads, "collectives ms", "exposed ms"],
         rows,
-        "Means of a step; collectives: of recorded steps; exposed: nothing was computed meanwhile",
+        "Means of a step; collectives: of the steps that show them; exposed: nothing was computed meanwhile",
     )
 
 
@@ -187,7 +187,7 @@ def list_reader_tables(profile: Profile) -> list[Part]:
 
 def make_reader_table(number: int, name: str, columns: Sequence[Any], rows: Sequence[Sequence[Any]]) -> Part:
     """Return one table; what reads as a number sorts as one."""
-    shown = rows[:MOST_ROWS]
+    shown = rows[:MAX_TABLE_ROWS]
     caption = name if len(shown) == len(rows) else f"{name}: the first {len(shown):,} of {len(rows):,} rows"
     values = [read_column([row[index] if index < len(row) else None for row in shown]) for index in range(len(columns))]
     if len(shown) <= FEW_ROWS:
@@ -206,7 +206,7 @@ def make_reader_table(number: int, name: str, columns: Sequence[Any], rows: Sequ
 
 
 def read_column(values: Sequence[Any]) -> list[object]:
-    """Turn a column into numbers if all that it holds are; "N/A" and "" are missing."""
+    """Return a column as numbers if all its texts are numbers, else as texts; "N/A" and "" are missing values."""
     present = [None if value is None or str(value).strip() in ("", "N/A", "NA", "nan") else value for value in values]
     texts = [value for value in present if isinstance(value, str)]
     if all(NUMBER.fullmatch(text.strip()) for text in texts):

@@ -1,4 +1,4 @@
-"""What a device can do at best, and how near an operator comes to it.
+"""Ceilings of a device, and how near an operator comes to them.
 
     ceilings = load_ceilings("cpu", ["float32"])          # measured, then read from the user's cache folder
     place_under_roofline(flops=2e9, bytes=3e7, time_us=900.0, dtype="float32", ceilings=ceilings)
@@ -44,7 +44,7 @@ class Placement:
 def place_under_roofline(
     flops: float | None, bytes: float | None, time_us: float, dtype: str, ceilings: Ceilings
 ) -> Placement | None:
-    """Return how much of what the device can do was reached; None where work, time or ceiling is not known."""
+    """Return how near an operator comes to the device's ceilings; None if work, time or ceiling is not known."""
     peak = ceilings.flops.get(dtype)
     if flops is None or bytes is None or time_us <= 0 or ceilings.bandwidth <= 0 or (flops > 0 and not peak):
         return None

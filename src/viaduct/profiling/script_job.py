@@ -1,4 +1,4 @@
-"""What the processes of a profiled script must know: a file, whose path is in their environment.
+"""Job of a profiled script for its processes: a file, whose path is in their environment.
 
 RECORD/job.json            the job
 RECORD/PID/steps.jsonl     a line for each step as it ends, and for the facts of the network

@@ -1,4 +1,4 @@
-"""Finds the phases of somebody's training script from what it does, and marks them for a collector.
+"""Finds the phases of a user's training script from its calls of torch, and marks them for a collector.
 
     data       from the end of the step before to the first call of a network with gradients enabled
     forward    from there; the backward pass ends with the last return of autograd before the update
@@ -6,8 +6,8 @@
 
 A script with several optimizers (a GAN) ends a step with the last of them before the next batch is asked for; without
 a DataLoader, with the one that stepped last before the first stepped again. A script without an optimizer ends it where
-the next batch is asked for, or the next forward pass begins. What lies between two steps and is neither (an evaluation,
-a checkpoint) is named as an interruption.
+the next batch is asked for, or the next forward pass begins. An evaluation or a checkpoint between two steps
+is marked as an interruption.
 """
 
 from __future__ import annotations
@@ -232,7 +232,7 @@ class ScriptPhases(Watcher):
             self._on_done()
 
     def _remember_batch(self) -> None:
-        """Multiply the batch by the passes of an accumulated gradient."""
+        """Record how many passes a step has, where gradients are accumulated over several batches."""
         if self.facts is not None and self._step_batches == self._step_backwards > 1:
             self.facts = self.facts.with_passes(self._step_batches)
 
@@ -255,7 +255,9 @@ class ScriptPhases(Watcher):
         else:
             network = self.facts.network if self.facts is not None else "a network"
             found = f"t1, forward start: the first call of {network} with gradients enabled in a step."
-        loader = "Waits are the time in a DataLoader's __next__." if self.batches else "No DataLoader was used."
+        loader = (
+            "Waits are the time in a DataLoader's __iter__ and __next__." if self.batches else "No DataLoader was used."
+        )
         return [found, loader]
 
     def _describe_backward(self) -> list[str]:
@@ -281,7 +283,7 @@ class ScriptPhases(Watcher):
         return f"it made {self.optimizers} optimizers; {counts}"
 
     def list_notes(self) -> list[str]:
-        """Return what a reader of the figures must know."""
+        """Return notes about skipped updates and steps whose passes were not seen."""
         notes = list(self.notes)
         if self.skipped_updates:
             notes.append(f"GradScaler skipped {self.skipped_updates} updates; those steps are left out of the medians.")

@@ -27,16 +27,17 @@ from viaduct.signals import forward_signals
 
 HOOK = Path(__file__).parents[1] / "scripts" / "hook"
 ROOT = Path(viaduct.__file__).parents[1]
-# Not `-m`: that would put the folder where we stand before everything else that can be imported. The first entry is
-# that folder here too; it makes way for the viaduct that this process runs, which then makes way for the script's.
+# Not `-m`: that would put the current folder first in sys.path. With `-c` the first entry is the current folder, too;
+# it
+# is replaced by the folder of the viaduct that this process runs, and removed once viaduct is imported.
 CODE = (
     "import sys; sys.path[:1] = [{root!r}]; import viaduct; sys.path[:1] = []; "
     "from viaduct.profiling.child import main; sys.exit(main())"
 )
-LOOK_S = 0.25
+POLL_S = 0.25
 GRACE_S = 15.0  # for the script to end after its steps, or after a signal
-OURS = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "GOMP_SPINCOUNT": "1000"}
-"""What viaduct sets for itself (cli.py) and no script shall find."""
+VIADUCT_VARIABLES = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "GOMP_SPINCOUNT": "1000"}
+"""Variables that viaduct sets for itself (cli.py) and does not pass on to the script."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class ScriptRun:
     code: int  # as viaduct's own exit code; 0 where the script was ended after its steps
     reason: str  # why it ended before all steps were taken; empty where they were
     ranks: list[RankProfile]
-    interrupted: int = 0  # the signal that has asked us to stop
+    interrupted: int = 0  # the signal that asked viaduct to stop
 
 
 def run_script_job(job: ScriptJob, ranks: int, stdout: int | None, tell: Callable[[str], None]) -> ScriptRun:
@@ -64,7 +65,7 @@ def run_script_job(job: ScriptJob, ranks: int, stdout: int | None, tell: Callabl
 
 def build_environment(job: Path) -> dict[str, str]:
     """Return the variables of the script's processes."""
-    given = {name: value for name, value in os.environ.items() if OURS.get(name) != value}
+    given = {name: value for name, value in os.environ.items() if VIADUCT_VARIABLES.get(name) != value}
     paths = [path for path in given.get("PYTHONPATH", "").split(os.pathsep) if path]
     return {
         "TORCH_CPP_LOG_LEVEL": "ERROR",  # torch's profiler warns of memory that was allocated before it began
@@ -93,7 +94,7 @@ def wait_for_end(process: subprocess.Popen[Any], job: ScriptJob, signals: list[i
     deadline: float | None = None
     while deadline is None or time.monotonic() < deadline:
         with suppress(subprocess.TimeoutExpired):
-            process.wait(LOOK_S)
+            process.wait(POLL_S)
             return
         if deadline is None and (signals or is_fulfilled(job)):
             deadline = time.monotonic() + GRACE_S

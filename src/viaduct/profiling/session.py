@@ -1,7 +1,7 @@
-"""Profiles the training in this process, and leaves what it finds in a folder of the process's own.
+"""Profiles the training in this process, and writes the profile to a folder of the process's own.
 
-Steps are appended to a file as they end, so that nothing is lost when the process is killed. A process that is forked
-from this one begins anew.
+The times of each step are appended to a file as soon as they are known, so that they are kept when the process is
+killed; operators, kernels and memory are written at the end. A process that is forked from this one begins anew.
 """
 
 from __future__ import annotations
@@ -47,7 +47,10 @@ class Session:
         self.phases.__exit__()
 
     def finish(self) -> None:
-        """Write the whole profile of this process, once; nothing where it did not train, or was forked meanwhile."""
+        """Write the whole profile of this process, once.
+
+        Nothing if it did not train, or in a process that was forked from it.
+        """
         has_trained = self.phases.passes or self.phases.backwards or self.phases.updates
         if self._is_finished or not has_trained or self._process != os.getpid():
             return
@@ -119,7 +122,7 @@ def describe_process(job: ScriptJob) -> Facts:
 
 @functools.cache
 def describe_device(kind: str) -> str:
-    """Return the device's name and size; nothing where it cannot be asked."""
+    """Return the device's description; empty if it cannot be asked."""
     from viaduct import devices
 
     try:

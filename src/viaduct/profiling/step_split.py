@@ -1,4 +1,4 @@
-"""What a step is made of on a device: computing, communication that is not overlapped, free time.
+"""Parts of a step on a device: computing, communication that is not overlapped, free time.
 
 torch_npu's profiler writes these as step_trace_time.csv; from other traces they are worked out here, so that a GPU and
 an NPU can be compared. Concurrent streams count once.

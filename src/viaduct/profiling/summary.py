@@ -295,7 +295,7 @@ def measure_width(text: str) -> int:
 
 
 def write_ms(time_us: float) -> str:
-    """Write microseconds as milliseconds with three significant digits, as a column reads well."""
+    """Write microseconds as milliseconds: without decimals from 1000 on, one from 10 on, else three."""
     milliseconds = time_us / 1000
     size = abs(milliseconds)
     return f"{milliseconds:,.0f}" if size >= 1000 else f"{milliseconds:.1f}" if size >= 10 else f"{milliseconds:.3f}"

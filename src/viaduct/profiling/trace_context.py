@@ -78,7 +78,7 @@ class Trace:
 
 @dataclass(frozen=True)
 class Context:
-    """Module, phase and step to which an operator belongs."""
+    """Phase, module and script line of an operator."""
 
     phase: Phase = "other"
     module: str = ""
@@ -125,7 +125,7 @@ def follow_phase(running: Phase) -> Phase:
 
 
 def mark_events(trace: Trace) -> dict[int, Mark]:
-    """Return for each event of the host what the events around it say."""
+    """Return phase, module and Python function of each event of the host, from the events around it."""
     marks: dict[int, Mark] = {}
     for event in trace.events:
         if event.category in ON_DEVICE:
@@ -146,7 +146,7 @@ def mark_events(trace: Trace) -> dict[int, Mark]:
 
 
 def mark_annotation(mark: Mark, event: Event) -> None:
-    """Set what an annotation says of the events inside of it."""
+    """Set module or phase of the events inside of an annotation."""
     if event.name.startswith(MODULE):
         mark.module = event.name.removeprefix(MODULE)
     elif event.name.startswith("Optimizer."):

@@ -20,14 +20,14 @@ from .record import Profile
 from .trace import OWN, Event, build_trace
 
 PLAIN, PACKED = "trace.json", "trace.json.gz"
-PACK_FROM = 20_000_000  # bytes
-WARN_FROM = 200_000_000
+PACK_FROM_BYTES = 20_000_000
+WARN_FROM_BYTES = 200_000_000
 
 
 def write_trace(profile: Profile, folder: Path, events: Sequence[Event] = ()) -> tuple[Path, str]:
     """Write the trace and return its path, and a sentence where it is too large for some viewers."""
     trace = build_trace(profile, events)
-    is_large = exceeds(trace, PACK_FROM)
+    is_large = exceeds(trace, PACK_FROM_BYTES)
     path, stale = (folder / PACKED, folder / PLAIN) if is_large else (folder / PLAIN, folder / PACKED)
     size = 0
     with replace_file(path, durable=False) as file:
@@ -42,7 +42,7 @@ def write_trace(profile: Profile, folder: Path, events: Sequence[Event] = ()) ->
 
 
 def describe_size(path: Path, size: int) -> str:
-    if size <= WARN_FROM:
+    if size <= WARN_FROM_BYTES:
         return ""
     return (
         f"{path.name} has {size / 1e6:,.0f} MB when unpacked: chrome://tracing fails from about 500 MB, Perfetto from "
@@ -51,7 +51,7 @@ def describe_size(path: Path, size: int) -> str:
 
 
 def exceeds(trace: dict[str, Any], limit: int) -> bool:
-    """Return True if the trace has more bytes than that; stops counting there."""
+    """Return True if the trace has more than `limit` bytes; counting stops there."""
     size = 0
     for piece in encode_trace(trace):
         size += len(piece)

@@ -70,7 +70,7 @@ class HostMarks:
 
 
 def collect_marks(events: Iterable[RawEvent]) -> HostMarks:
-    """Sort the events that say something about steps."""
+    """Return the events that mark steps and their phases, by kind and in order of time."""
     marks = HostMarks()
     for event in events:
         if "ts" not in event:
@@ -137,7 +137,7 @@ def find_windows(marks: HostMarks, found: FoundSteps) -> list[Window]:
 def place_step(
     window: Window, marks: HostMarks, launches: list[Launch], previous: float | None, rank: int, found: FoundSteps
 ) -> Step | None:
-    """Return one step; None for a window in which nothing was computed.
+    """Return one step; None for a window with neither a forward nor a backward pass.
 
     Where the forward start or the backward end is not in the trace, the phases are not measured.
     """
@@ -146,7 +146,9 @@ def place_step(
     forward = find_forward_start(window, marks, end)
     backward = find_backward_end(window, marks, optimizers)
     if forward is None and backward is None:
-        found.notes.append(f"ProfilerStep#{window.number} holds no operators: it is no step.")
+        found.notes.append(
+            f"Step {window.number} of the trace holds neither a forward nor a backward pass: it is left out."
+        )
         return None
     points = (forward, backward, end)
     if launches and forward is not None and backward is not None:
@@ -218,7 +220,7 @@ def measure_loader(marks: HostMarks, window: Window, previous: float | None, for
 
 
 def describe_points(found: FoundSteps, marks: HostMarks, on_device: bool) -> None:
-    """Say how the time points were found."""
+    """Add sentences about how the time points were found."""
     if not found.steps:
         return
     if not found.phases_measured:

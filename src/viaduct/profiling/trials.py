@@ -4,7 +4,7 @@
     contiguous_us, channels_last_us = trials.time_layouts(convolution)
 
 Each variant is warmed up and takes turns with the other in short windows, so that a slow moment of the machine falls on
-both alike; a time is that of the least disturbed window. What cannot be run here (no memory, no such type) gives None.
+both alike; the time is that of the shortest window. Work that cannot be run here (no memory, no such type) gives None.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class DeviceTrials:
     """Trials on one device of this machine."""
 
     def __init__(self, device: str, threads: int | None = None) -> None:
-        """Time on `device`, on the CPU with so many threads as a rank had; None leaves torch's own number."""
+        """Time on `device`; `threads` is the number on the CPU, None for torch's own."""
         self.device = device
         self.threads = threads
         self.failures: list[str] = []  # why a trial gave no figure
@@ -53,8 +53,8 @@ class DeviceTrials:
         )
 
     def time_updates(self, kind: str, sizes: Sequence[int]) -> tuple[float, float] | None:
-        """Return microseconds of one update of parameters of these sizes: for each by itself, fused."""
-        foreach = {"foreach": self.device != "cpu"}  # what torch chooses by default
+        """Return microseconds of one update of parameters of these sizes: as torch does by default, fused."""
+        foreach = {"foreach": self.device != "cpu"}  # torch's default: one parameter at a time on the CPU only
         return self.compare(
             lambda: make_update(kind, sizes, self.device, **foreach),
             lambda: make_update(kind, sizes, self.device, fused=True),
@@ -84,7 +84,7 @@ class DeviceTrials:
 
     @contextmanager
     def set_up(self) -> Iterator[None]:
-        """Set the number of threads, keep the random state, and put both back."""
+        """Set the number of threads within the block, and keep it and the CPU's random state for afterwards."""
         before = torch.get_num_threads()
         if self.threads and self.device == "cpu":
             torch.set_num_threads(self.threads)

@@ -1,7 +1,8 @@
 """Choose and order runs by their fields: --filter 'recipe=resnet*' 'top1>90', --sort top1, best --by top1.
 
 A field is one of `facts.FIELDS` or a path in the recipe (`optimizer.lr`). top1 is the best validation top-1 in percent.
-A run that does not have the field passes no filter but `!=`, and comes last in any order.
+A run without a value of the field passes `field=none` and `field!=value` and no other filter. It comes last in any
+order.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ CONDITION = re.compile(r"([A-Za-z_][\w.]*)\s*(>=|<=|!=|==|=|>|<)\s*(.*)", re.DOT
 LARGEST_FIRST = {"top1", "best", "last", "images_per_s", "began", "changed", "steps", "epoch"}
 """Fields that are sorted from the largest value down."""
 MEASURES = {"top1": max, "best": max, "last": max, "loss": min, "images_per_s": max}
-"""What `best --by` takes, and which end is the good one."""
-NOISE = "synthetic"
-NAMED = 3
-"""Names that a message lists."""
+"""Measures that `best --by` takes, and whether the largest or the smallest value is the best."""
+SYNTHETIC_DATA = "synthetic"
+"""Fingerprint and name of data that are noise."""
+MAX_LISTED_NAMES = 3
+"""Names that a message lists before it is cut."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +54,8 @@ def looks_like_condition(text: str) -> bool:
 
 
 def parse_conditions(texts: list[str], runs: list[RunFacts]) -> list[Condition]:
-    """Return the filters that were asked for; an error names an unknown field, or a bound that is no number."""
-    found = []
+    """Return the conditions of --filter; raise BadValue for an unknown field or a bound that is no number."""
+    conditions = []
     for text in texts:
         match = CONDITION.fullmatch(text.strip())
         if match is None:
@@ -64,23 +66,30 @@ def parse_conditions(texts: list[str], runs: list[RunFacts]) -> list[Condition]:
         check_field(condition.field, runs, "--filter")
         if condition.sign in ("<", ">", "<=", ">=") and read_number(condition.text) is None:
             raise BadValue(f"--filter {text!r} compares with {condition.text!r}, which is no number.")
-        found.append(condition)
-    return found
+        conditions.append(condition)
+    return conditions
 
 
 def check_field(name: str, runs: list[RunFacts], flag: str) -> None:
-    """Refuse a field that no run has; the closest one is named."""
+    """Raise BadValue for a field that is neither in FIELDS nor in a run's recipe; the message names the closest."""
     if name in FIELDS or any(name in run.fields for run in runs):
         return
     known = [*FIELDS, *dict.fromkeys(field for run in runs for field in run.fields)]
-    close = difflib.get_close_matches(name, known, n=NAMED, cutoff=0.0)
+    close = difflib.get_close_matches(name, known, n=MAX_LISTED_NAMES, cutoff=0.0)
     error = UnknownName("field", name, known)
     hint = next((hint for hint in error.hints if hint.startswith("Closest")), f"Closest are {', '.join(close)}.")
-    raise BadValue(f"{flag}: {error.what}", hint, f"Fields of runs: {', '.join(FIELDS)}; or one of the recipe.")
+    raise BadValue(
+        f"{flag}: {error.what}",
+        hint,
+        f"Fields of runs: {', '.join(FIELDS)}; or a field of the recipe, such as optimizer.lr.",
+    )
 
 
 def is_equal(value: Any, text: str) -> bool:
-    """Compare with a pattern, as numbers where both are; `none` means that there is no value."""
+    """Return True if a value matches: as a number if both are numbers, else as a shell pattern.
+
+    `none`, `-` and an empty text match a missing value.
+    """
     if value is None:
         return text.lower() in ("none", "-", "")
     number, wanted = read_number(value), read_number(text)
@@ -100,7 +109,7 @@ def read_number(value: Any) -> float | None:
 
 
 def sort_runs(runs: list[RunFacts], field: str) -> list[RunFacts]:
-    """Return runs in the order of a field; a minus sign before it turns the order around."""
+    """Return runs in the order of a field, those without a value last; a minus sign before it reverses the order."""
     name = field.removeprefix("-")
     check_field(name, runs, "--sort")
     known = [run for run in runs if read_field(run, name) is not None]
@@ -109,7 +118,7 @@ def sort_runs(runs: list[RunFacts], field: str) -> list[RunFacts]:
 
 
 def order_key(name: str) -> Callable[[RunFacts], tuple[int, float, str]]:
-    """Order numbers as numbers, and after them what is text."""
+    """Return a sort key for a field: numbers by value, then texts by spelling."""
 
     def key(run: RunFacts) -> tuple[int, float, str]:
         value = read_field(run, name)
@@ -121,20 +130,21 @@ def order_key(name: str) -> Callable[[RunFacts], tuple[int, float, str]]:
 
 @dataclass(frozen=True)
 class Best:
-    """The runs with the best value of a measure, and what was left out."""
+    """The runs with the best value of a measure, and how many runs were left out."""
 
     runs: list[RunFacts]
     considered: int
+    """Runs that have a value and are not left out."""
     without: int
-    """Runs that have no such value."""
+    """Runs that have no value of the measure."""
     on_noise: int
     """Runs on noise, whose accuracies and losses say nothing."""
     tied: list[RunFacts] = dataclasses.field(default_factory=list)
-    """Runs that are left out though their value is that of the last one that is named."""
+    """Runs beyond the listed ones whose value equals that of the last listed run."""
 
 
 def find_best(runs: list[RunFacts], measure: str, count: int) -> Best:
-    """Return the best runs by a metric."""
+    """Return the `count` best runs by a measure; runs on noise compete in images_per_s only."""
     if measure not in MEASURES:
         raise UnknownName("measure", measure, MEASURES)
     learned = [run for run in runs if measure == "images_per_s" or not is_on_noise(run)]
@@ -145,12 +155,14 @@ def find_best(runs: list[RunFacts], measure: str, count: int) -> Best:
 
 
 def describe_best(found: Best, measure: str) -> list[str]:
-    """Return what is said below the table of the best runs: of how many, which others tie, and what was left out."""
+    """Return the lines below the table of the best runs: of how many, which others tie, and what was left out."""
     left_out = [f"{found.without:,} without a value"] * bool(found.without)
     left_out += [f"{found.on_noise:,} on noise"] * bool(found.on_noise)
     lines = [f"best of {found.considered:,} by {measure}" + (f"; left out: {', '.join(left_out)}" if left_out else "")]
     if found.tied:
-        names = ", ".join(run.name for run in found.tied[:NAMED]) + (", …" if len(found.tied) > NAMED else "")
+        names = ", ".join(run.name for run in found.tied[:MAX_LISTED_NAMES]) + (
+            ", …" if len(found.tied) > MAX_LISTED_NAMES else ""
+        )
         count = len(found.tied)
         lines.append(escape_controls(f"tied with {count:,} {'other' if count == 1 else 'others'}: {names}"))
     if measure == "loss":
@@ -160,4 +172,4 @@ def describe_best(found: Best, measure: str) -> list[str]:
 
 
 def is_on_noise(run: RunFacts) -> bool:
-    return run.fingerprint == NOISE or (run.data_path is not None and run.data == NOISE)
+    return run.fingerprint == SYNTHETIC_DATA or (run.data_path is not None and run.data == SYNTHETIC_DATA)

@@ -1,4 +1,4 @@
-"""One row a run, as CSV: the fields of the table and those of every recipe."""
+"""Runs as CSV, one row a run: path, `facts.FIELDS`, best_step, reason, and the fields of all recipes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from viaduct.atomic_files import replace_file
 from viaduct.runs.facts import FIELDS, RunFacts
 
 PREFIX = "recipe."
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
 def write_csv(runs: Sequence[RunFacts], path: Path) -> None:
@@ -23,14 +23,14 @@ def write_csv(runs: Sequence[RunFacts], path: Path) -> None:
 
 
 def render_csv(runs: Sequence[RunFacts]) -> str:
-    """Return the runs as CSV."""
+    """Return the runs as CSV; a run without a field of another recipe has an empty cell there."""
     fields = list(dict.fromkeys(name for run in runs for name in run.fields))
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["path", *FIELDS, "best_step", "reason", *(PREFIX + name for name in fields)])
     for run in runs:
-        known = [run.path, *(read(run) for read in FIELDS.values()), run.best_step, run.reason]
-        writer.writerow([write_cell(value) for value in [*known, *(run.fields.get(name) for name in fields)]])
+        common = [run.path, *(read(run) for read in FIELDS.values()), run.best_step, run.reason]
+        writer.writerow([write_cell(value) for value in [*common, *(run.fields.get(name) for name in fields)]])
     return text.getvalue()
 
 
@@ -38,6 +38,6 @@ def write_cell(value: Any) -> Any:
     """Return a value as a cell; text that a spreadsheet would take for a formula gets an apostrophe."""
     if isinstance(value, list | dict):
         return json.dumps(value)
-    if isinstance(value, str) and value.startswith(FORMULA):
+    if isinstance(value, str) and value.startswith(FORMULA_STARTS):
         return f"'{value}"
     return "" if value is None else value

@@ -1,14 +1,15 @@
 """Diagnosis of the learning rate from a loss curve: too low, good, too high, or cannot say.
 
-    diagnose(losses).text     The loss fell evenly from 2.31 to 2.05 and still falls: the learning rate is too low …
+    diagnose(losses).text     The loss fell evenly from 2.31 to 2.05 and still falls, 45 % of it in the second half: …
 
 After the curves that textbooks draw for different rates: far too high, the loss rises or jumps; too low, it falls
-evenly and is still high at the end; good, it falls fast and then flattens low. A curve that fell a little and stays
-there is drawn for a rate that is somewhat too high, but a network that can learn no more has the same: nothing is said
-of it. Differences count only where they are larger than the curve's own noise.
+evenly and is still high at the end; good, it has fallen well below its start. A curve that fell a little and stays
+there is drawn for a rate that is somewhat too high, but a network that can learn no more has the same curve: the
+diagnosis is "cannot say". Differences count only where they are larger than the curve's own noise.
 
-A loss that flattens because its rate decays to nothing says little, too: with the rates of the steps, only the stretch
-of the curve with at least half of the highest rate is read.
+A loss that flattens because its rate decays to nothing says little, too. Where the rates of the steps are given, only
+the stretch from the end of the warm-up until the rate falls below half of its peak is read. If that stretch says
+nothing, the whole curve can still show that the rate is good.
 """
 
 from __future__ import annotations
@@ -22,33 +23,36 @@ from typing import Literal
 
 Kind = Literal["too low", "good", "too high", "cannot say"]
 
-FEWEST = 20
-"""Values below which a curve has no shape."""
+MIN_VALUES = 20
+"""Values below which no diagnosis is made."""
 SEGMENTS = 10
 STANDARD_ERRORS = 5.0
+"""Standard errors that a difference must exceed; see `Curve.certain`."""
 LEAST_CHANGE = 0.02
-"""Share of the first loss below which a change is none, however certain."""
+"""Share of the first loss below which a change is ignored, however certain it is."""
 CONVERGED = 0.7
-"""Share of the first loss below which training has come a good way."""
+"""Share of the first loss up to which the last loss counts as a good result."""
 EVEN = (0.38, 0.6)
 """Share of an even fall in its second half; 0.5 is a straight line, 0.38 an exponential of one time constant."""
 VISIBLE = 0.15
-"""Share of a fall that must be visible through the noise, for a curve to be called flat."""
+"""Share of a fall that the noise may hide at most, for the end of a curve to be called flat."""
 RISEN = 0.3
-"""Share of the fall that is lost again at the end."""
-SPIKE = 8.0  # deviations
-SPIKES = 0.03
+"""Share of the fall that must be lost again for the end to count as a rise."""
+SPIKE_DEVIATIONS = 8.0
+"""Standard deviations of the noise that a value lies above both neighbours, to be a jump."""
+SPIKES_SHARE = 0.03
+"""Share of the values that must be jumps."""
 PEAK = 0.9
 """Share of the highest rate from which on the warm-up is over."""
 FLAT = 0.1
-"""Share of the first loss up to which a curve has hardly moved."""
+"""Share of the first loss up to which a change is called hardly any movement."""
 DECAYED = 0.5
 """Share of the highest rate below which the schedule has decayed."""
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Problem of a loss curve, with its evidence."""
+    """What a loss curve says about the learning rate, with its evidence."""
 
     kind: Kind
     text: str
@@ -69,36 +73,36 @@ class Curve:
     error: float
     """Standard error of a difference between two segments' means."""
     start_error: float
-    """The same between the first values and a segment."""
+    """Standard error of a difference between the mean of the first values and a segment's mean."""
 
     @property
     def certain(self) -> float:
-        """Standard errors that a difference must have: more where the noise itself is hardly known."""
+        """Standard errors that a difference must have: more for short curves, whose noise is hardly known."""
         return STANDARD_ERRORS * (1 + 10 / len(self.values))
 
     @property
     def end(self) -> float:
-        """Return the mean loss of the last tenth."""
+        """Mean loss of the last tenth."""
         return self.segments[-1]
 
     @property
     def fall(self) -> float:
-        """Return how far the loss fell."""
+        """Start minus end: how far the loss fell."""
         return self.start - self.end
 
     def is_change(self, difference: float) -> bool:
-        """Return True for a difference between two segments that noise does not explain."""
+        """Return True for a difference between two segments above both the noise and LEAST_CHANGE."""
         return difference > max(self.certain * self.error, LEAST_CHANGE * abs(self.start))
 
     def is_change_from_start(self, difference: float) -> bool:
-        """Return True for a difference from the first values that noise does not explain."""
+        """Return True for a difference from the first values above both the noise and LEAST_CHANGE."""
         return difference > max(self.certain * self.start_error, LEAST_CHANGE * abs(self.start))
 
 
 def diagnose(losses: Sequence[float | None], rates: Sequence[float | None] | None = None) -> Diagnosis:
-    """Say what a loss curve tells about the learning rate; `rates` are those of the same steps, where known.
+    """Return what a loss curve says about the learning rate; `rates` are the rates of the same steps, where known.
 
-    None is a value that was not logged.
+    None in a sequence is a value that was not logged.
     """
     finite = [loss for loss in losses if loss is not None and math.isfinite(loss)]
     if ends_in_nan(losses):
@@ -110,25 +114,28 @@ def diagnose(losses: Sequence[float | None], rates: Sequence[float | None] | Non
     values, obstacle = find_stretch(losses, rates)
     if obstacle:
         return Diagnosis("cannot say", obstacle)
-    if len(values) < FEWEST:
+    if len(values) < MIN_VALUES:
         which = " with a high rate" if rates is not None else ""
-        text = f"The curve has {len(values)} values{which}; {FEWEST} are needed to see its shape."
+        text = f"The curve has {len(values)} values{which}; {MIN_VALUES} are needed to see its shape."
         return Diagnosis("cannot say", text)
-    found = read_shape(measure(values), decays=rates is None)
+    found = read_shape(measure(values), may_decay=rates is None)
     if found.kind == "cannot say" and rates is not None and len(finite) > len(values):
-        entire = read_shape(measure(finite), decays=True)
+        entire = read_shape(measure(finite), may_decay=True)
         return entire if entire.kind == "good" else found
     return found
 
 
 def ends_in_nan(losses: Sequence[float | None]) -> bool:
-    """Return True if the last values that were logged are not finite; one that recovers was a step skipped."""
+    """Return True if neither of the last two logged values is finite; a single one may be a skipped step."""
     logged = [loss for loss in losses if loss is not None]
     return bool(logged) and not any(math.isfinite(loss) for loss in logged[-2:])
 
 
 def find_stretch(losses: Sequence[float | None], rates: Sequence[float | None] | None) -> tuple[list[float], str]:
-    """Return the finite losses after the warm-up and before the rate has decayed; or why the curve says nothing."""
+    """Return the finite losses after the warm-up and before the rate has decayed; or why the curve says nothing.
+
+    The warm-up ends at the first rate of at least PEAK of the highest; the rate has decayed below DECAYED of it.
+    """
     if rates is None:
         return [loss for loss in losses if loss is not None and math.isfinite(loss)], ""
     known = [rate if rate is not None and math.isfinite(rate) else 0.0 for rate in rates]
@@ -138,16 +145,20 @@ def find_stretch(losses: Sequence[float | None], rates: Sequence[float | None] |
     if not peak > 0:
         return [], "The learning rate is 0 throughout."
     begin = next(index for index, rate in enumerate(known) if rate >= PEAK * peak)
-    if begin > 0.8 * len(known):
-        return [], "The learning rate is still rising: its warm-up is not over."
+    if begin > 0.8 * len(known):  # the last fifth
+        return (
+            [],
+            "The learning rate rises until the last fifth of the curve: too little of it comes after the warm-up.",
+        )
     decayed = (index for index in range(begin, len(known)) if known[index] < DECAYED * peak)
     end = next(decayed, len(known))
     return [loss for loss in losses[begin:end] if loss is not None and math.isfinite(loss)], ""
 
 
 def measure(values: list[float]) -> Curve:
-    """Return the figures of a curve; its noise is that of neighbours around each other, robust against jumps."""
+    """Return the figures of a curve; its noise is estimated from differences of neighbours, robust against jumps."""
     steps = [abs(after - before) for before, after in pairwise(values)]
+    # The median of |differences| as a standard deviation of normal noise; a difference has the noise of two values.
     noise = 1.4826 * median(steps) / math.sqrt(2)
     count = len(values) // SEGMENTS
     segments = [fmean(part) for part in split(values, SEGMENTS)]
@@ -161,8 +172,8 @@ def split(values: list[float], parts: int) -> list[list[float]]:
     return [values[begin:end] for begin, end in pairwise(edges)]
 
 
-def read_shape(curve: Curve, decays: bool) -> Diagnosis:
-    """Return the diagnosis of a curve with enough values; `decays`: its rate may have, for all that is known."""
+def read_shape(curve: Curve, may_decay: bool) -> Diagnosis:
+    """Return the diagnosis of a curve with enough values; `may_decay`: its rate may have decayed within the curve."""
     levels = f"from {curve.start:.4g} to {curve.end:.4g}"
     figures = {"start": curve.start, "end": curve.end, "noise": curve.noise}
     lowest = min(curve.segments)
@@ -179,29 +190,31 @@ def read_shape(curve: Curve, decays: bool) -> Diagnosis:
         return Diagnosis("too high", f"{text}. The learning rate is too high, or some batches are bad.", figures)
     if not curve.is_change_from_start(curve.fall) and not curve.is_change(curve.segments[0] - curve.end):
         return describe_stillness(curve, levels, figures)
-    return read_fall(curve, levels, figures, decays)
+    return read_fall(curve, levels, figures, may_decay)
 
 
 def describe_stillness(curve: Curve, levels: str, figures: dict[str, float]) -> Diagnosis:
-    """Return what is said of a curve whose fall its noise may explain."""
+    """Return the diagnosis of a curve whose fall may be noise, or is too small to count."""
     if abs(curve.fall) > FLAT * abs(curve.start):
         text = f"The values scatter by {curve.noise:.2g}: {levels} is not certain to be a fall. Log more steps."
         return Diagnosis("cannot say", text, figures)
     text = f"The loss hardly moved ({levels}). A rate far too low, one far too high and a mistake elsewhere"
-    return Diagnosis("cannot say", f"{text} all look like this; `viaduct train … --lr find` tells them apart.", figures)
+    return Diagnosis(
+        "cannot say", f"{text} all look like this; `viaduct train … --lr find` tries rates of all sizes.", figures
+    )
 
 
 def count_jumps(curve: Curve) -> int:
-    """Return how many values lie far above both neighbours, where they are many and as large as the fall; else 0."""
+    """Return how many values lie far above both neighbours, by at least half the fall; 0 where they are few."""
     values, jumps = curve.values, 0
-    limit = max(SPIKE * curve.noise, 0.5 * abs(curve.fall), LEAST_CHANGE * abs(curve.start))
+    limit = max(SPIKE_DEVIATIONS * curve.noise, 0.5 * abs(curve.fall), LEAST_CHANGE * abs(curve.start))
     for before, value, after in zip(values[1:], values[2:], values[3:], strict=False):
         jumps += value - max(before, after) > limit
-    return jumps if jumps >= max(3, SPIKES * len(values)) else 0
+    return jumps if jumps >= max(3, SPIKES_SHARE * len(values)) else 0
 
 
-def read_fall(curve: Curve, levels: str, figures: dict[str, float], decays: bool) -> Diagnosis:
-    """Return the diagnosis of a curve that falls: by how far it came, and by when it fell."""
+def read_fall(curve: Curve, levels: str, figures: dict[str, float], may_decay: bool) -> Diagnosis:
+    """Return the diagnosis of a curve that falls: by how low it came, and by which half of the steps it fell in."""
     half = fmean(curve.segments[4:6])
     late = (half - curve.end) / max(curve.segments[0] - curve.end, 1e-300)
     share = curve.end / curve.start if curve.start > 0 else math.nan
@@ -211,7 +224,7 @@ def read_fall(curve: Curve, levels: str, figures: dict[str, float], decays: bool
         return Diagnosis("cannot say", f"The loss fell {levels}; how low it can get is not known.", figures)
     if share <= CONVERGED:
         still = " and still falls: more steps would help" if falling and late > EVEN[0] else " and flattens"
-        return Diagnosis("good", f"The loss fell fast {levels}{still}. The learning rate is good.", figures)
+        return Diagnosis("good", f"The loss fell {levels}{still}. The learning rate is good.", figures)
     if falling and EVEN[0] <= late <= EVEN[1]:
         text = f"The loss fell evenly {levels} and still falls, {100 * late:.0f} % of it in the second half"
         return Diagnosis("too low", f"{text}: the learning rate is too low for so few steps.", figures)
@@ -221,6 +234,6 @@ def read_fall(curve: Curve, levels: str, figures: dict[str, float], decays: bool
     if curve.certain * curve.error > VISIBLE * curve.fall:
         return Diagnosis("cannot say", f"The loss fell {levels}; its noise hides whether it still falls.", figures)
     causes = ["a rate too high to get lower", "a network that can learn no more", "a rate that has decayed"]
-    listed = "; ".join(causes if decays else causes[:2])
+    listed = "; ".join(causes if may_decay else causes[:2])
     text = f"The loss fell {levels} and stays there; several causes look like this: {listed}."
     return Diagnosis("cannot say", f"{text} A shorter run with a third of the rate tells.", figures)

@@ -1,6 +1,6 @@
-"""What differs between two runs: recipe, data, code, machine, first and final weights; then losses and results.
+"""Differences between two runs: recipe, data, code, machine, first and final weights; then losses and results.
 
-Something that one of the runs has not recorded is neither equal nor different: it is said not to be recorded.
+An aspect that one of the runs has not recorded is neither equal nor different: it is listed as not recorded.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from viaduct.runs.importance import rank_importance
 from viaduct.runs.lineage import WEIGHTS, hash_file
 from viaduct.runs.losses import LossDifference, compare_losses, describe_losses
 from viaduct.runs.seeds import FEWEST_SEEDS, SeedNoise, measure_seed_noise
-from viaduct.runs.table import render_rows
+from viaduct.runs.table import render_rows, write_percent
 
 MISSING = "(no such field)"
-LARGEST_WEIGHTS = 2 << 30
+MAX_WEIGHTS_BYTES = 2 << 30
 MACHINE_FIELDS = ("description", "device", "cpus", "threads", "system", "python")
 
 
 @dataclass(frozen=True)
 class Aspect:
-    """One thing that two runs have in common or not. `same` None: not recorded by both."""
+    """One thing that two runs have in common or not. `same` None: not recorded in both runs, or not compared."""
 
     name: str
     same: bool | None
@@ -49,7 +49,7 @@ class RunDifference:
 
     @property
     def differs(self) -> bool:
-        """True if any difference was found; what was not recorded is none."""
+        """True if any difference was found; an aspect that was not recorded does not count."""
         unequal = isinstance(self.losses, LossDifference) and not self.losses.is_equal
         results = (self.first.top1, self.first.best_top1) != (self.second.top1, self.second.best_top1)
         return unequal or results or any(aspect.same is False for aspect in self.aspects)
@@ -59,11 +59,11 @@ class RunDifference:
         return [aspect for aspect in self.aspects if aspect.same is None]
 
     def lines(self) -> list[str]:
-        """Return the difference as text; what differs most likely to matter comes first."""
+        """Return the difference as text, first the changed values; those of the recipe by how likely they matter."""
         return [
             *([] if self.differs else ["No difference was found in what both runs have recorded."]),
             *self._changes(),
-            *self._headline(),
+            *self._runs(),
             *describe_losses(self.losses),
             *self._results(),
             *(f"{aspect.text}." for aspect in self.aspects if aspect.same is not True),
@@ -73,7 +73,7 @@ class RunDifference:
         rows = [[name, *map(write_value, values)] for aspect in self.aspects for name, values in aspect.changes.items()]
         return [render_rows(rows, ["", "A", "B"]).split("\n", 1)[1]] if rows else []
 
-    def _headline(self) -> list[str]:
+    def _runs(self) -> list[str]:
         same = [aspect.name for aspect in self.aspects if aspect.same]
         lines = [f"A is {self.first.name} ({self.first.state}), B is {self.second.name} ({self.second.state})."]
         if same:
@@ -87,13 +87,19 @@ class RunDifference:
         pair = f"{100 * self.first.top1:.2f} % and {100 * self.second.top1:.2f} %"
         difference = 100 * (self.second.top1 - self.first.top1)
         if difference == 0:
-            return [f"Last top-1: {pair}, equal."]
+            return [f"Last top-1: {pair}, equal.", *self._best_results()]
         noise = (
             self.noise.judge(difference)
             if self.noise
-            else f"seed noise is not known: fewer than {FEWEST_SEEDS} finished seeds of either recipe lie here"
+            else f"seed noise is not known: neither recipe has {FEWEST_SEEDS} finished seeds beside these runs"
         )
         return [f"Last top-1: {pair}, B {difference:+.2f} points; {noise}."]
+
+    def _best_results(self) -> list[str]:
+        best = [run.best_top1 for run in (self.first, self.second)]
+        if best[0] == best[1]:
+            return []
+        return [f"Best top-1: {' and '.join(f'{write_percent(share)} %' for share in best)}."]
 
     def record(self) -> dict[str, Any]:
         losses = self.losses if isinstance(self.losses, str) else dataclasses.asdict(self.losses)
@@ -109,7 +115,7 @@ class RunDifference:
 
 
 def diff_runs(first: RunFacts, second: RunFacts) -> RunDifference:
-    """Compare two runs in all that they have recorded."""
+    """Compare two runs; files that only one of them has are not compared."""
     others = [compare_data(first, second), compare_code(first, second), compare_machine(first, second)]
     others += [compare_init(first, second), compare_final_weights(first, second)]
     return RunDifference(
@@ -134,7 +140,7 @@ def compare_recipes(first: RunFacts, second: RunFacts) -> Aspect:
 
 
 def compare_data(first: RunFacts, second: RunFacts) -> Aspect:
-    """Compare fingerprints; the number of images tells even of older runs that data differ."""
+    """Compare fingerprints; without them, a different number of images still shows that the data differ."""
     pair = (first.fingerprint, second.fingerprint)
     if None in pair:
         if first.images != second.images and None not in (first.images, second.images):
@@ -149,7 +155,7 @@ def compare_data(first: RunFacts, second: RunFacts) -> Aspect:
 
 
 def compare_code(first: RunFacts, second: RunFacts) -> Aspect:
-    """Compare the digest of the source that trains; where that is missing, a commit that differs still tells."""
+    """Compare the digests of the source code; without them, different commits still show that the code differs."""
     source, commits = (first.source, second.source), (first.code, second.code)
     if None not in source:
         if source[0] == source[1]:
@@ -162,7 +168,7 @@ def compare_code(first: RunFacts, second: RunFacts) -> Aspect:
 
 
 def compare_machine(first: RunFacts, second: RunFacts) -> Aspect:
-    """Compare hardware, versions and the number of ranks, not the host's name."""
+    """Compare hardware, versions and the number of ranks; the host's name is ignored."""
     if first.machine is None or second.machine is None:
         missing = name_missing((first.machine, second.machine))
         return Aspect("machine", None, f"Machine: not recorded in {missing}")
@@ -185,7 +191,10 @@ def describe_machine(run: RunFacts) -> dict[str, Any]:
 
 
 def compare_init(first: RunFacts, second: RunFacts) -> Aspect:
-    """Compare the files of first weights by their checksums; weights that were drawn follow from recipe and seed."""
+    """Compare the files of first weights by their recorded checksums.
+
+    Weights that both runs drew count as the same origin: their values follow from recipe and seed.
+    """
     runs = (first, second)
     if all(run.fields.get("init.source") == "" for run in runs):
         return Aspect("origin of the first weights (drawn)", True, "First weights: drawn in both")
@@ -202,27 +211,36 @@ def compare_init(first: RunFacts, second: RunFacts) -> Aspect:
 
 
 def compare_final_weights(first: RunFacts, second: RunFacts) -> Aspect:
-    """Compare the files of final weights by what they hold; files too large to be read here are not compared."""
+    """Compare the files of final weights by their checksums.
+
+    A file that is in one run only, is too large or cannot be read is not compared; the others still show a difference.
+    """
     changes: dict[str, tuple[Any, Any]] = {}
+    obstacle = ""
     for name in WEIGHTS:
         files = [Path(run.path) / name for run in (first, second)]
         present = [True if file.is_file() else None for file in files]
         if None in present and (any(present) or name == WEIGHTS[0]):
-            return Aspect("final weights", None, f"Final weights: not compared: no {name} in {name_missing(present)}")
+            obstacle = obstacle or f"not compared: no {name} in {name_missing(present)}"
         if None in present:
             continue
-        if max(file.stat().st_size for file in files) > LARGEST_WEIGHTS:
-            return Aspect("final weights", None, f"Final weights: not compared: {name} is larger than 2 GiB")
+        if max(file.stat().st_size for file in files) > MAX_WEIGHTS_BYTES:
+            obstacle = obstacle or f"not compared: {name} is larger than 2 GiB"
+            continue
         sums = [hash_file(file) for file in files]
         if None in sums:
-            return Aspect("final weights", None, f"Final weights: {name} cannot be read in {name_missing(sums)}")
-        if sums[0] != sums[1]:
+            obstacle = obstacle or f"{name} cannot be read in {name_missing(sums)}"
+        elif sums[0] != sums[1]:
             changes[name] = (f"sha256 {str(sums[0])[:12]}", f"sha256 {str(sums[1])[:12]}")
-    text = "The final weights differ" if changes else "Final weights: same checksum"
-    return Aspect("final weights", not changes, text, changes)
+    if changes:
+        return Aspect("final weights", False, "The final weights differ", changes)
+    if obstacle:
+        return Aspect("final weights", None, f"Final weights: {obstacle}")
+    return Aspect("final weights", True, "Final weights: same checksum")
 
 
 def name_missing(values: Any) -> str:
+    """Return `A`, `B` or `A and B`: the runs whose value is None."""
     return " and ".join(name for name, value in zip("AB", values, strict=True) if value is None)
 
 

@@ -1,4 +1,4 @@
-"""Facts of one run: a row of the table, and what filters and sorting see."""
+"""Facts of one run: a row of the table, and the fields that --filter and --sort read."""
 
 from __future__ import annotations
 
@@ -69,14 +69,14 @@ class RunFacts:
 
     @property
     def code(self) -> str | None:
-        """The commit, with a plus sign where files differ from it."""
+        """The commit, with a plus sign where files were modified; viaduct's version where no commit is recorded."""
         if self.commit is None:
             return self.version
         return f"{self.commit}+" if self.modified_files else self.commit
 
     @property
     def short_device(self) -> str | None:
-        """The first words of the machine's description, and how many ranks there are: `NVIDIA H200 x2`."""
+        """The machine's description up to the first comma, and the number of ranks if several: `NVIDIA H200 x2`."""
         if self.device is None:
             return None
         words = self.device.split(",")[0]
@@ -88,7 +88,7 @@ def percent(value: float | None) -> float | None:
     return None if value is None else round(100 * value, 9)
 
 
-# Fields that --sort, --filter and exports know beside those of the recipe.
+# Fields of --sort, --filter and exports in addition to those of the recipe. `top1` and `best` are the same.
 FIELDS: Mapping[str, Callable[[RunFacts], Any]] = {
     "name": lambda run: run.name,
     "recipe": lambda run: run.recipe,

@@ -1,7 +1,8 @@
 """Find run directories below a folder: a folder with recipe.json is one, and is not searched further.
 
-Links are followed, each folder is visited once. Folders that look like part of a run, and folders that cannot be read,
-are reported with the reason.
+Links are followed, and each folder is visited once. Hidden folders, folders in `SKIPPED_FOLDERS` and those more than
+`MAX_DEPTH` levels deep are not searched. Folders that look like an incomplete run, and folders that cannot be read, are
+reported with the reason.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from pathlib import Path
 
 from viaduct.errors import BadValue
 
-RECIPE = "recipe.json"
-DEEPEST = 6
-"""Levels of folders below the one that was named."""
-SIGNS = {"metrics.jsonl", "summary.json", "checkpoints", ".lock"}
-"""What only a run leaves: a folder with one of them and without recipe.json is part of a run."""
-OTHER_VERBS = {"carry.json", "drift.csv", "plan.json", "profile.json", "study.json"}
-"""What other verbs leave (carry, compare, rehearse, profile, search): a folder with one of them is no part of a run."""
-LEFT_OUT = {"checkpoints", "node_modules", "__pycache__", "site-packages"}
+RECIPE_JSON = "recipe.json"
+MAX_DEPTH = 6
+"""Levels of folders that are searched below a root."""
+RUN_FILES = {"metrics.jsonl", "summary.json", "checkpoints", ".lock"}
+"""Names in a run directory: a folder with one of them and without recipe.json is taken for an incomplete run."""
+OTHER_VERBS_FILES = {"carry.json", "drift.csv", "plan.json", "profile.json", "study.json"}
+"""Files of other verbs (carry, compare, rehearse, profile, search): a folder with one of them is no incomplete run."""
+SKIPPED_FOLDERS = {"checkpoints", "node_modules", "__pycache__", "site-packages"}
 
 
 @dataclass(frozen=True)
@@ -32,27 +33,30 @@ class Problem:
 
 
 @dataclass
-class Search:
-    """The folders of runs below some roots, and what was found beside them."""
+class FoundRuns:
+    """Run directories below some roots, and the folders that are not listed or not searched."""
 
     runs: list[str]
     problems: list[Problem]
     cut_off: int = 0
-    """Folders that lie deeper than is searched."""
+    """Folders that lie `MAX_DEPTH` + 1 levels deep; neither they nor the folders below them are searched."""
 
 
-def search_folders(roots: list[Path]) -> Search:
-    """Return the run directories below these folders; a root may be a run itself."""
-    found = Search([], [])
+def search_folders(roots: list[Path]) -> FoundRuns:
+    """Return the run directories below these folders; a root may be a run itself.
+
+    Raise BadValue for a root that cannot be listed.
+    """
+    found = FoundRuns([], [])
     seen: set[tuple[int, int]] = set()
     for root in roots:
         check_root(root)
-        walk(str(root), 0, found, seen)
+        search_folder(str(root), 0, found, seen)
     return found
 
 
 def check_root(root: Path) -> None:
-    """Refuse a folder that was named and cannot be listed."""
+    """Raise BadValue if a root is missing, is a file or cannot be listed."""
     try:
         os.scandir(root).close()
     except NotADirectoryError:
@@ -68,11 +72,11 @@ def check_root(root: Path) -> None:
         ) from None
 
 
-def walk(folder: str, depth: int, found: Search, seen: set[tuple[int, int]]) -> None:
-    """Add what lies at and below a folder; one that was met before, by whatever path, is passed over."""
+def search_folder(folder: str, depth: int, found: FoundRuns, seen: set[tuple[int, int]]) -> None:
+    """Add the runs and problems at and below a folder; a folder that was visited by another path is skipped."""
     if not is_new(folder, seen):
         return
-    if os.path.lexists(f"{folder}/{RECIPE}"):
+    if os.path.lexists(f"{folder}/{RECIPE_JSON}"):
         found.runs.append(folder)
         return
     try:
@@ -82,35 +86,37 @@ def walk(folder: str, depth: int, found: Search, seen: set[tuple[int, int]]) -> 
         found.problems.append(Problem(folder, f"cannot be read: {error.strerror}"))
         return
     names = {entry.name for entry in listed}
-    if (signs := SIGNS & names) and not names & OTHER_VERBS:
-        found.problems.append(Problem(folder, describe_part(signs)))
+    if (run_files := RUN_FILES & names) and not names & OTHER_VERBS_FILES:
+        found.problems.append(Problem(folder, describe_incomplete(run_files)))
         return
-    if "plan.json" in names:  # a rehearsal: its folder `work` is a copy of the user's
+    if (
+        "plan.json" in names
+    ):  # a rehearsal: its folder `work` mirrors the folder of the user's script, with the runs in it
         return
-    for path in subfolders(listed):
-        if depth == DEEPEST:
+    for path in list_subfolders(listed):
+        if depth == MAX_DEPTH:
             found.cut_off += 1
         else:
-            walk(path, depth + 1, found, seen)
+            search_folder(path, depth + 1, found, seen)
 
 
-def subfolders(entries: list[os.DirEntry[str]]) -> Iterator[str]:
+def list_subfolders(entries: list[os.DirEntry[str]]) -> Iterator[str]:
     for entry in entries:
-        if entry.name.startswith(".") or entry.name in LEFT_OUT:
+        if entry.name.startswith(".") or entry.name in SKIPPED_FOLDERS:
             continue
         try:
             if entry.is_dir():
                 yield entry.path
-        except OSError:  # a link that leads to itself
+        except OSError:  # such as a link that leads to itself
             continue
 
 
 def is_new(folder: str, seen: set[tuple[int, int]]) -> bool:
-    """Return True the first time that a folder is met."""
+    """Return True for a folder that is not in `seen`, and add it there."""
     try:
         facts = os.stat(folder)
     except OSError:
-        return True  # the caller says that it cannot be read
+        return True  # listing it fails as well, and the caller reports that
     key = (facts.st_dev, facts.st_ino)
     if key in seen:
         return False
@@ -118,7 +124,7 @@ def is_new(folder: str, seen: set[tuple[int, int]]) -> bool:
     return True
 
 
-def describe_part(signs: set[str]) -> str:
-    if signs == {".lock"}:
-        return "a run that never began: it holds only .lock"
-    return f"not a whole run: it has {', '.join(sorted(signs - {'.lock'}))}, but no recipe.json"
+def describe_incomplete(run_files: set[str]) -> str:
+    if run_files == {".lock"}:
+        return "a run that never began: of a run's files it has only .lock"
+    return f"not a whole run: it has {', '.join(sorted(run_files - {'.lock'}))}, but no recipe.json"

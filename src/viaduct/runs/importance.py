@@ -1,10 +1,10 @@
-"""Which fields of a recipe are likely to matter to its result: the order in which differences are told."""
+"""Order in which differences between recipes are listed: by how likely a field matters to the result."""
 
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
 
-# From what decides a result most to what decides nothing; a field has the place of the first pattern that fits.
+# From the most to the least decisive; a field has the rank of the first pattern that fits.
 ORDER = (
     "model",
     "network",
@@ -38,7 +38,7 @@ ORDER = (
 )
 BOOKKEEPING = ("data.workers", "data.prefetch", "data.eval_batch", "evaluation.*", "checkpoint.*", "log.*", "expects*")
 BOOKKEEPING_PARTS = ("evaluation", "checkpoint", "log", "sink", "callbacks", "metrics")
-"""Fields that say what is watched and how work is fed: the weights come out the same."""
+"""With BOOKKEEPING: fields about logging, evaluation and feeding, which are not expected to change the weights."""
 
 
 def is_bookkeeping(field: str) -> bool:
@@ -46,7 +46,7 @@ def is_bookkeeping(field: str) -> bool:
 
 
 def rank_importance(field: str) -> int:
-    """Return the place of a field among differences: the smaller, the earlier it is told."""
+    """Return the rank of a field among differences: the smaller, the earlier it is listed."""
     if is_bookkeeping(field):
         return len(ORDER)
     return next(position for position, pattern in enumerate(ORDER) if fnmatchcase(field, pattern))

@@ -1,9 +1,10 @@
-"""The index of the runs below a folder: what was read of each, so that a second look reads only what has changed.
+"""Index of the runs below some folders: the facts of each, so that the next command reads only what has changed.
 
-It lies in the user's cache folder ($XDG_CACHE_HOME/viaduct/runs), one file for each folder that was looked at. An entry
-counts only while inode, size and time of change of all files of the run are those that were read; of metrics.jsonl only
-what was added is read then. A damaged index (it has a checksum), or one of another version, is read as empty; one that
-cannot be written is not written. It is replaced whole, so that two processes at once do no harm: the later one wins.
+It lies in the user's cache folder ($XDG_CACHE_HOME/viaduct/runs), one file for each list of folders. An entry
+is used only while inode, size and time of change of the files in `reading.FILES` are the same; else the run is read
+again, of metrics.jsonl only the lines that were added. A damaged index (it has a checksum), or one of
+another version, is read as empty; an error in writing is ignored. The file is replaced whole, so that two processes at
+once do no harm: the later one wins.
 """
 
 from __future__ import annotations
@@ -24,27 +25,30 @@ from viaduct.runs.reading import Signature
 
 FORMAT = 2
 """Raise it when `RunFacts` or `MetricsDigest` change."""
-LARGEST = 512 << 20
+MAX_INDEX_BYTES = 512 << 20
 DIGEST_FIELDS = [entry.name for entry in dataclasses.fields(MetricsDigest)]
 
 
 @dataclass
 class RunIndex:
-    """Known runs below some folders, by path."""
+    """Stored facts of the runs below some folders, by path."""
 
     path: Path
     entries: dict[str, dict[str, Any]] = field(default_factory=dict)
     changed: bool = False
 
     def find(self, folder: str, signature: Signature) -> RunFacts | None:
-        """Return a run whose files are as they were when they were read."""
+        """Return the stored facts of a run; None if its files have changed since, or it is not stored."""
         entry = self.entries.get(folder)
         if entry is None or entry["signature"] != signature:
             return None
         return RunFacts(**entry["facts"])
 
     def find_digest(self, folder: str) -> MetricsDigest | None:
-        """Return how far the metrics of a run were read, whatever has changed since."""
+        """Return the stored digest of a run's metrics, even if its files have changed since.
+
+        Return None if it is not stored.
+        """
         entry = self.entries.get(folder)
         return None if entry is None else MetricsDigest(*entry["digest"])
 
@@ -54,7 +58,7 @@ class RunIndex:
         self.changed = True
 
     def write(self, folders: set[str]) -> None:
-        """Write the index if it has changed, without runs that are gone."""
+        """Write the index if it has changed, without runs that are not in `folders` any more."""
         gone = self.entries.keys() - folders
         if not self.changed and not gone:
             return
@@ -76,18 +80,21 @@ def describe_body(body: bytes) -> bytes:
 
 
 def open_index(roots: list[Path]) -> RunIndex:
-    """Return what was read before of the runs below these folders; empty where there is nothing that can be used."""
-    path = choose_place(roots)
+    """Return the index of the runs below these folders; empty where there is none that can be used."""
+    path = choose_index_path(roots)
     try:
-        head, _, body = read_plain_file(path, LARGEST).partition(b"\n")
+        head, _, body = read_plain_file(path, MAX_INDEX_BYTES).partition(b"\n")
         entries = json.loads(body) if head + b"\n" == describe_body(body) else {}
     except (OSError, ValueError, RecursionError, MemoryError):
         return RunIndex(path)
     return RunIndex(path, entries)
 
 
-def choose_place(roots: list[Path]) -> Path:
-    """Return the file of the index of these folders; their paths as given count, for runs are named by them."""
+def choose_index_path(roots: list[Path]) -> Path:
+    """Return the index file of these folders; paths that are spelled differently have different files.
+
+    The facts hold the runs' paths as they were given.
+    """
     key = "\0".join(f"{root}\0{os.path.abspath(root)}" for root in roots)
     name = hashlib.sha256(os.fsencode(key)).hexdigest()[:24]
     return (

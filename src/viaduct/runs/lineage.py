@@ -1,9 +1,9 @@
-"""Where the weights of a run came from, and which data: a graph of runs, files of weights and data.
+"""Origin of a run's first weights and its data: a graph of runs, weight files and data.
 
 A run records the file that gave its first weights: path, SHA-256, and the id of the run that it belonged to. A run that
-was moved or renamed since is found again by its id, or by the checksum in the manifests of its checkpoints. What cannot
-be found is a node of its own that says so. Of several copies of a run the one whose weights still have the recorded
-checksum is named; where none has, that is said.
+was moved or renamed since is found again by its id, or by the checksum in the manifests of its checkpoints. An
+origin that cannot be found is a node of kind `missing`. Of several copies of a run the one whose weights still have the
+recorded checksum is shown; where none has, the note says so.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from viaduct.runs.table import write_percent
 from viaduct.terminal import escape_controls
 
 WEIGHTS = ("model.safetensors", "ema.safetensors")
-DEEPEST = 50
+MAX_GENERATIONS = 50
 Kind = Literal["run", "weights", "data", "missing"]
 Verdict = Literal["same", "unrecorded", "missing", "changed"]
 ORDER: tuple[Verdict, ...] = ("same", "unrecorded", "missing", "changed")
-"""Of runs with the same id, the one with the first of these is named."""
+"""Of several runs that may be the origin, the one with the earliest of these verdicts is shown."""
 NOTES: dict[Verdict, str] = {
     "same": "",
     "unrecorded": "",
@@ -37,7 +37,7 @@ NOTES: dict[Verdict, str] = {
 
 @dataclass
 class Node:
-    """A run, a file of weights or data; `parents` are what it was made from."""
+    """A run, a weight file or data; `parents` are the nodes that it was made from."""
 
     kind: Kind
     label: str
@@ -51,7 +51,7 @@ class Node:
 
 @dataclass
 class Ancestors:
-    """Runs that may have given weights to others, by id and by the checksums of their files."""
+    """Runs that may have given weights to others, found by id or by the checksums of their files."""
 
     runs: list[RunFacts]
 
@@ -60,7 +60,10 @@ class Ancestors:
         self._by_checksum: dict[str, list[RunFacts]] | None = None
 
     def find(self, init: dict[str, Any]) -> tuple[RunFacts | None, str]:
-        """Return the run that a file of weights came from, how it was found, and whether its weights still fit."""
+        """Return the run that a weight file came from, and a note: how it was found and whether its weights still fit.
+
+        The run is None if it was not found; then the note says why.
+        """
         if found := choose_fitting(self.find_by_id(init), init):
             moved = "" if is_same_place(found.path, init.get("run")) else f"; it was at {init.get('run')} then"
             return found, f"found by its id{moved}{describe_fit(found, init)}"
@@ -72,10 +75,10 @@ class Ancestors:
 
     def find_by_id(self, init: dict[str, Any]) -> list[RunFacts]:
         """Return the runs with the recorded id; copies of a run have the same one."""
-        wanted = init.get("run_id")
+        run_id = init.get("run_id")
         at_path, _ = self.find_at_path(init)
         runs = [*([at_path] if at_path else []), *self.runs]
-        return [run for run in runs if wanted and run.id == wanted]
+        return [run for run in runs if run_id and run.id == run_id]
 
     def find_by_checksum(self, init: dict[str, Any]) -> list[RunFacts]:
         checksum = init.get("sha256")
@@ -85,13 +88,16 @@ class Ancestors:
         return [run for run in found if check_weights(run, init) != "changed"]
 
     def find_at_path(self, init: dict[str, Any]) -> tuple[RunFacts | None, str]:
-        """Return the run at the recorded path, unless it is known to be another one."""
+        """Return the run at the recorded path and how it was found.
+
+        Return None and the reason if it is another run or has no step.
+        """
         if not init.get("run"):
             return None, "it lies in no run"
         try:
             found = open_run(Path(str(init["run"])))
         except (BadRun, BadValue, OSError):
-            return None, f"the run at {init['run']} is not there any more"
+            return None, f"the run at {init['run']} is not there any more, or cannot be read"
         if found.id and init.get("run_id") and found.id != init["run_id"]:
             return None, f"at {init['run']} there is another run now"
         if not has_begun(found):
@@ -119,12 +125,12 @@ def has_begun(run: RunFacts) -> bool:
 
 
 def choose_fitting(runs: list[RunFacts], init: dict[str, Any]) -> RunFacts | None:
-    """Return the run whose weights have the recorded checksum; without one, a run that may have had them."""
+    """Return the run with the best verdict of `check_weights`; None of no runs."""
     return min(runs, key=lambda run: (ORDER.index(check_weights(run, init)), has_other_final(run, init)), default=None)
 
 
 def describe_fit(run: RunFacts, init: dict[str, Any]) -> str:
-    """Return what is said of a run's weights behind it; empty where they have the recorded checksum."""
+    """Return the end of a run's note about its weights; empty where they fit or no checksum was recorded."""
     verdict = check_weights(run, init)
     if verdict == "same" and has_other_final(run, init):
         return "; the checkpoint fits, but its final weights have another checksum than this last step"
@@ -132,7 +138,7 @@ def describe_fit(run: RunFacts, init: dict[str, Any]) -> str:
 
 
 def has_other_final(run: RunFacts, init: dict[str, Any]) -> bool:
-    """Return True if the weights are those of the last step, and the file of final weights is another one."""
+    """Return True if the weights are of the run's last step, but its file of final weights has another checksum."""
     final = Path(run.path) / Path(str(init.get("file"))).name
     wanted = init.get("sha256")
     if not wanted or init.get("step") != run.steps or not final.is_file():
@@ -141,7 +147,7 @@ def has_other_final(run: RunFacts, init: dict[str, Any]) -> bool:
 
 
 def check_weights(run: RunFacts, init: dict[str, Any]) -> Verdict:
-    """Return whether the weights that were recorded are still in a run; the files are read, not their manifests."""
+    """Return whether the recorded weights are still in a run; the files are hashed, their manifests are not trusted."""
     wanted, size = init.get("sha256"), init.get("bytes")
     if not wanted:
         return "unrecorded"
@@ -154,7 +160,10 @@ def check_weights(run: RunFacts, init: dict[str, Any]) -> Verdict:
 
 
 def locate_file(run: RunFacts, init: dict[str, Any]) -> Path | None:
-    """Return where the recorded file lies in a run that may have been moved since."""
+    """Return the path of the recorded file in a run that may have been moved.
+
+    Return None if it was not recorded inside a run.
+    """
     try:
         return Path(run.path) / Path(str(init.get("file"))).relative_to(Path(str(init.get("run"))).absolute())
     except ValueError:
@@ -162,7 +171,7 @@ def locate_file(run: RunFacts, init: dict[str, Any]) -> Path | None:
 
 
 def list_files(run: RunFacts, checksum: str) -> list[Path]:
-    """Return the files of a run that its manifests give this checksum."""
+    """Return the weight files in a run's checkpoints that have this checksum by their manifests."""
     folders = step_folders(Path(run.path) / "checkpoints").values()
     return [folder / name for folder in folders for name in WEIGHTS if read_checksums(folder).get(name) == checksum]
 
@@ -188,7 +197,7 @@ def read_checksums(folder: Path) -> dict[str, str]:
 
 
 def hash_file(file: Path) -> str | None:
-    """Return the SHA-256 of a file."""
+    """Return the SHA-256 of a file; None if it cannot be read."""
     digest = hashlib.sha256()
     try:
         with file.open("rb") as opened:
@@ -203,16 +212,18 @@ def is_same_place(path: str, recorded: Any) -> bool:
     return recorded is not None and Path(path).absolute() == Path(str(recorded)).absolute()
 
 
-def trace_lineage(run: RunFacts, known: Iterable[RunFacts]) -> Node:
-    """Return a run with all that it came from, as far as that was recorded and can be found."""
-    return describe_run(run, Ancestors(list(known)), seen=())
+def trace_lineage(run: RunFacts, others: Iterable[RunFacts]) -> Node:
+    """Return the graph of a run's origins, as far as they were recorded and can be found among `others`."""
+    return describe_run(run, Ancestors(list(others)), seen=())
 
 
 def describe_run(run: RunFacts, ancestors: Ancestors, seen: tuple[str, ...]) -> Node:
     node = Node("run", run.path, describe_result(run))
     key = run.id or str(Path(run.path).absolute())
-    if key in seen or len(seen) > DEEPEST:
+    if key in seen:
         return Node("missing", run.path, "named above already: the records form a circle")
+    if len(seen) > MAX_GENERATIONS:
+        return Node("missing", run.path, f"not followed further: {MAX_GENERATIONS} generations are shown above")
     if weights := describe_weights(run, ancestors, (*seen, key)):
         node.parents.append(weights)
     node.parents.append(describe_data(run))
@@ -229,7 +240,7 @@ def describe_result(run: RunFacts) -> str:
 
 
 def describe_weights(run: RunFacts, ancestors: Ancestors, seen: tuple[str, ...]) -> Node | None:
-    """Return the file that gave a run its first weights; None where they were drawn from the seed."""
+    """Return the node of the file that gave a run its first weights; None where they were drawn from the seed."""
     source = run.fields.get("init.source")
     if not source and not run.init:
         return None
@@ -242,9 +253,9 @@ def describe_weights(run: RunFacts, ancestors: Ancestors, seen: tuple[str, ...])
     if parent is None:
         node.parents.append(Node("missing", "not found", how))
     else:
-        before = describe_run(parent, ancestors, seen)
-        before.note = f"{before.note}; {how}"
-        node.parents.append(before)
+        origin = describe_run(parent, ancestors, seen)
+        origin.note = f"{origin.note}; {how}"
+        node.parents.append(origin)
     return node
 
 
@@ -282,7 +293,7 @@ def describe_build(build: dict[str, Any]) -> str:
 
 
 def render_tree(node: Node, prefix: str = "") -> str:
-    """Return a node and what it came from as text."""
+    """Return a node and its origins as text."""
     lines = [escape_controls(node.text)]
     for position, parent in enumerate(node.parents):
         last = position == len(node.parents) - 1

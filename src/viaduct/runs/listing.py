@@ -1,4 +1,4 @@
-"""Every run below some folders, with what is true of it now; and the folders that are none, with the reason."""
+"""Every run below some folders, with its present state; and the folders that are not listed, with the reason."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from pathlib import Path
 
 from viaduct.errors import BadRun, BadValue
 from viaduct.runs.facts import RunFacts
-from viaduct.runs.finding import DEEPEST, Problem, Search, search_folders
+from viaduct.runs.finding import MAX_DEPTH, FoundRuns, Problem, search_folders
 from viaduct.runs.index import RunIndex, open_index
 from viaduct.runs.reading import read_run, sign_files
 from viaduct.runs.state import judge_state
 
-USUAL = Path("runs")
+DEFAULT_ROOT = Path("runs")
 
 
 @dataclass
 class Listing:
-    """Runs found, with problems and notes."""
+    """Runs below some folders, the folders that are not listed as runs, and notes about the search."""
 
     runs: list[RunFacts]
     problems: list[Problem] = field(default_factory=list)
@@ -26,8 +26,8 @@ class Listing:
 
 
 def list_runs(roots: list[Path]) -> Listing:
-    """Return the runs below these folders, or below `runs/` where none is named; the newest first."""
-    roots = roots or [USUAL]
+    """Return the runs below these folders, or below `runs/` where no folder is given; the last changed first."""
+    roots = roots or [DEFAULT_ROOT]
     found = search_folders(roots)
     index = open_index(roots)
     listing = Listing([], found.problems, describe_search(found))
@@ -57,7 +57,7 @@ def look_up(folder: str, index: RunIndex) -> RunFacts:
 
 
 def open_run(path: Path) -> RunFacts:
-    """Return one run that was named; a BadRun or BadValue that says what is wrong with it."""
+    """Return the run at a path; raise BadValue if there is no folder, BadRun if its recipe.json cannot be read."""
     folder = str(path)
     if not path.is_dir():
         what = "is a file, not a run" if path.exists() else "does not exist"
@@ -72,24 +72,24 @@ def describe_error(error: BadRun | OSError) -> str:
     return error.what.rstrip(".") if isinstance(error, BadRun) else f"cannot be read: {error.strerror or error}"
 
 
-def describe_search(found: Search) -> list[str]:
+def describe_search(found: FoundRuns) -> list[str]:
     if not found.cut_off:
         return []
-    return [f"{found.cut_off:,} folders lie more than {DEEPEST} levels deep and were not searched"]
+    return [f"{found.cut_off:,} folders lie more than {MAX_DEPTH} levels deep and were not searched"]
 
 
 def name_run(folder: str, roots: list[Path]) -> str:
-    """Return a run's path below the folder that was named, where there is only one; else its path as it is."""
+    """Return a run's path relative to the root if there is only one root, else its full path."""
     if len(roots) == 1 and folder != str(roots[0]):
         return os.path.relpath(folder, roots[0])
     return folder
 
 
 def require_runs(listing: Listing, roots: list[Path]) -> None:
-    """Refuse to go on where there is no run at all."""
+    """Raise BadValue, with the reasons of the first problems, if no run is listed."""
     if listing.runs:
         return
-    folders = " or ".join(repr(str(root)) for root in roots or [USUAL])
+    folders = " or ".join(repr(str(root)) for root in roots or [DEFAULT_ROOT])
     reasons = [f"{problem.path}: {problem.reason}." for problem in listing.problems[:5]]
     raise BadValue(
         f"there are no runs in {folders}.", *reasons, "`viaduct train shapes_taster --run runs/try1` makes one."

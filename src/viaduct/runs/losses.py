@@ -17,7 +17,8 @@ from viaduct.errors import BadData
 class LossDifference:
     """Two curves on their common steps. `first`: the first step whose losses differ at all; None: all are equal.
 
-    A loss that is NaN or infinite has no distance from another one: area and gaps are None where there is such a loss.
+    A loss that is NaN or infinite has no distance from another loss: `area` and `mean_gap` are None if a common step
+    has such a loss, `last_gap` is None if one of the last steps has.
     """
 
     common: int
@@ -34,21 +35,21 @@ class LossDifference:
     mean_gap: float | None
     last_step: int
     last_gap: float | None
-    """Second minus first, smoothed over the last common steps."""
+    """Second minus first: the median over the last tenth of the common steps, at most nine."""
     lost_left: int = 0
-    """Common steps whose loss is NaN or infinite."""
+    """Common steps whose loss is NaN or infinite in the first curve."""
     lost_right: int = 0
     first_lost: int | None = None
     lost_in_both: int = 0
 
     @property
     def is_equal(self) -> bool:
-        """Return True if all common losses are equal."""
+        """True if all common losses are equal, and no curve has a step that the other lacks."""
         return self.first is None and not self.only_left and not self.only_right
 
 
 def compare_losses(left: Path, right: Path) -> LossDifference | str:
-    """Return how two runs' losses differ; a sentence where they cannot be compared."""
+    """Return how two runs' losses differ; the reason as a sentence where they cannot be compared."""
     if missing := [name for name, run in (("A", left), ("B", right)) if not has_log(run)]:
         return f"{' and '.join(missing)} logged no loss."
     try:
@@ -97,7 +98,7 @@ def measure(curves: tuple[Curve, Curve], steps: Array, left: Array, right: Array
 
 
 def integrate(steps: Array, heights: Array) -> float | None:
-    """Return the area under a line through these points; None of fewer than two."""
+    """Return the area under the line through these points; None for fewer than two points."""
     if steps.size < 2:
         return None
     widths = np.diff(steps.astype(np.float64))
@@ -132,7 +133,7 @@ def describe_first(found: LossDifference) -> str:
 
 
 def describe_lost(found: LossDifference) -> list[str]:
-    """Return what is said of losses that are NaN or infinite: they are not comparable."""
+    """Return the sentence about losses that are NaN or infinite, which cannot be compared."""
     if found.first_lost is None:
         return []
     counts = [f"{count:,} in {name}" for name, count in (("A", found.lost_left), ("B", found.lost_right)) if count]

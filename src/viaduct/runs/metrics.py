@@ -1,7 +1,7 @@
-"""RUN/metrics.jsonl in short: what the table of runs needs of it, read on from where it was read before.
+"""Digest of RUN/metrics.jsonl for the table of runs; the next command reads only the lines that were added.
 
-Of the log lines only the first and the last few are parsed, and those whose loss is null: what stands between them
-changes nothing in the table, and parsing thousands of lines with a loss for each step is what would take the time.
+Of the log lines only the first and the last few are parsed, and those whose loss is null. The lines between them change
+nothing in the table, and parsing thousands of lines with a loss for each step would take most of the time.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from viaduct.plain_files import open_plain_file
 from viaduct.run_files import LATEST_STEP
 
 TAIL = 64
-"""Bytes before the place where reading goes on: if they differ, the file is another one."""
-LONGEST_LINE = 64 << 20
-LOG = b'{"kind": "log", "step": '
-RATES = 16
-"""Speeds kept of the last log lines; their median is shown of a run without summary."""
+"""Bytes before `offset` that are compared: if they differ, the file is read from its beginning."""
+MAX_LINE_BYTES = 64 << 20
+LOG_START = b'{"kind": "log", "step": '
+KEPT_SPEEDS = 16
+"""Last log lines whose images_per_s are kept; their median is shown for a run without a summary."""
 
 
 @dataclass
 class MetricsDigest:
-    """Digest of a metrics file. `lost`: the first step whose loss was NaN or infinite."""
+    """Digest of a metrics file up to `offset`. `lost`: the first step whose loss was NaN or infinite."""
 
     inode: int = 0
     offset: int = 0
@@ -39,7 +39,7 @@ class MetricsDigest:
     top1: float | None = None
     best_top1: float | None = None
     best_step: int | None = None
-    rates: list[float] = field(default_factory=list)
+    speeds: list[float] = field(default_factory=list)
     first_time: float | None = None
     last_time: float | None = None
     checkpoint: int | None = None
@@ -48,13 +48,16 @@ class MetricsDigest:
 
     @property
     def images_per_s(self) -> float | None:
-        """The median of the last speeds, without that of the first line, which holds the warm-up."""
-        rates = self.rates[1:] if self.logs <= RATES and len(self.rates) > 1 else self.rates
-        return statistics.median(rates) if rates else None
+        """The median of the last speeds, without that of the first line, which includes the warm-up."""
+        speeds = self.speeds[1:] if self.logs <= KEPT_SPEEDS and len(self.speeds) > 1 else self.speeds
+        return statistics.median(speeds) if speeds else None
 
 
-def read_on(path: str, earlier: MetricsDigest | None) -> MetricsDigest:
-    """Return the digest of a file, reading only what was added since `earlier`; empty where there is no file."""
+def update_digest(path: str, earlier: MetricsDigest | None) -> MetricsDigest:
+    """Return the digest of a file, reading only the lines that were added since `earlier`.
+
+    The digest is empty if the file cannot be opened. A last line without an end is left for the next reading.
+    """
     try:
         file = open_plain_file(path)
     except OSError:
@@ -64,14 +67,14 @@ def read_on(path: str, earlier: MetricsDigest | None) -> MetricsDigest:
         digest = earlier if earlier and continues(file, facts, earlier) else MetricsDigest(inode=facts.st_ino)
         file.seek(digest.offset)
         tail = bytes.fromhex(digest.tail)
-        waiting: deque[bytes] = deque(maxlen=RATES)
-        while (line := file.readline(LONGEST_LINE)).endswith(b"\n"):  # the last one may be half-written
+        waiting: deque[bytes] = deque(maxlen=KEPT_SPEEDS)
+        while (line := file.readline(MAX_LINE_BYTES)).endswith(b"\n"):  # the last one may be half-written
             digest.offset += len(line)
             tail = (tail + line)[-TAIL:]
             if digest.first_time is None or not is_usual_log(line):
                 take_line(digest, line)
                 continue
-            digest.logs += len(waiting) == RATES  # the oldest of them is counted and dropped
+            digest.logs += len(waiting) == KEPT_SPEEDS  # `append` drops the oldest of them, which is counted here
             waiting.append(line)
     for line in waiting:
         take_line(digest, line)
@@ -81,11 +84,11 @@ def read_on(path: str, earlier: MetricsDigest | None) -> MetricsDigest:
 
 def is_usual_log(line: bytes) -> bool:
     """Return True for a log line with a finite loss, as far as its bytes show that without parsing."""
-    return line.startswith(LOG) and line.endswith(b"}\n") and b'"loss": null' not in line
+    return line.startswith(LOG_START) and line.endswith(b"}\n") and b'"loss": null' not in line
 
 
 def continues(file: Any, facts: os.stat_result, earlier: MetricsDigest) -> bool:
-    """Return True if a file is the one that was read before, and longer."""
+    """Return True if a file is the one of `earlier`, not shorter, and with the same bytes before `offset`."""
     if facts.st_ino != earlier.inode or facts.st_size < earlier.offset:
         return False
     tail = bytes.fromhex(earlier.tail)
@@ -94,6 +97,7 @@ def continues(file: Any, facts: os.stat_result, earlier: MetricsDigest) -> bool:
 
 
 def take_line(digest: MetricsDigest, line: bytes) -> None:
+    """Add a line to the digest; a line that is no record of a step is counted as damaged."""
     try:
         record = json.loads(line)
         kind, step = record["kind"], record["step"]
@@ -112,16 +116,16 @@ def take_line(digest: MetricsDigest, line: bytes) -> None:
 
 def take_log(digest: MetricsDigest, step: int, record: dict[str, Any]) -> None:
     digest.step, digest.logs = max(digest.step, step), digest.logs + 1
-    digest.epoch, digest.loss = number(record.get("epoch")), number(record.get("loss"))
+    digest.epoch, digest.loss = number_or_none(record.get("epoch")), number_or_none(record.get("loss"))
     if digest.loss is None and digest.lost is None:
-        digest.lost = first_lost(step, record.get("losses"))
-    if (rate := number(record.get("images_per_s"))) is not None:
-        digest.rates = [*digest.rates[1 - RATES :], rate]
+        digest.lost = find_first_lost(step, record.get("losses"))
+    if (speed := number_or_none(record.get("images_per_s"))) is not None:
+        digest.speeds = [*digest.speeds[1 - KEPT_SPEEDS :], speed]
     take_time(digest, record)
 
 
-def first_lost(step: int, losses: object) -> int:
-    """Return the first step of a log line whose loss is null; the line's own where it does not list its steps."""
+def find_first_lost(step: int, losses: object) -> int:
+    """Return the first step of a log line whose loss is null; the line's last step if it has no loss for each step."""
     values: Iterable[object] = losses if isinstance(losses, list) else ()
     lost = next((position for position, loss in enumerate(values) if loss is None), None)
     return step if lost is None or not isinstance(losses, list) else step - len(losses) + 1 + lost
@@ -129,19 +133,19 @@ def first_lost(step: int, losses: object) -> int:
 
 def take_evaluation(digest: MetricsDigest, step: int, record: dict[str, Any]) -> None:
     digest.step = max(digest.step, step)
-    digest.top1 = number(record.get("top1"))
+    digest.top1 = number_or_none(record.get("top1"))
     if digest.top1 is not None and (digest.best_top1 is None or digest.top1 > digest.best_top1):
         digest.best_top1, digest.best_step = digest.top1, step
     take_time(digest, record)
 
 
 def take_time(digest: MetricsDigest, record: dict[str, Any]) -> None:
-    if (moment := number(record.get("time"))) is not None:
+    if (moment := number_or_none(record.get("time"))) is not None:
         digest.first_time = digest.first_time if digest.first_time is not None else moment
         digest.last_time = moment
 
 
-def number(value: object) -> float | None:
+def number_or_none(value: object) -> float | None:
     """Return a finite number, None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e300:
         return None

@@ -1,4 +1,4 @@
-"""Runs as an MLflow file store, a folder that `mlflow ui --backend-store-uri FOLDER` opens; written without MLflow.
+"""Export of runs as an MLflow file store, which `mlflow ui --backend-store-uri FOLDER` opens; MLflow is not needed.
 
     mlruns/<experiment>/meta.yaml                       one experiment for each recipe
     mlruns/<experiment>/<run>/meta.yaml                 name, status, times
@@ -8,7 +8,7 @@
 
 Artifacts are not copied: they are hard links to the files of the run. They take no space, and `mlflow gc`, which
 removes the artifacts of deleted runs, removes links and not the run. On another disk there are no links; then only the
-tag `viaduct.path` says where the files are. The store is written beside its place and gets its name when it is whole.
+tag `viaduct.path` says where the files are. The store is written under a temporary name and renamed when it is whole.
 Values that are not finite are left out; names hold letters, digits and `_-. `.
 """
 
@@ -30,8 +30,9 @@ from viaduct.run_files import HEADLINE, Json, metric_lines
 from viaduct.runs.facts import RunFacts
 
 STATUS = {"running": 1, "finished": 3, "crashed": 4, "interrupted": 5}
-"""MLflow's RunStatus: RUNNING, FINISHED, FAILED, KILLED; what is not known is SCHEDULED."""
+"""MLflow's RunStatus: RUNNING, FINISHED, FAILED, KILLED. Other states (pruned, never begun, unknown) are SCHEDULED."""
 SCHEDULED = 2
+SOURCE_TYPE_LOCAL = 4
 ARTIFACTS = (
     "recipe.json",
     "metrics.jsonl",
@@ -42,14 +43,14 @@ ARTIFACTS = (
     "model.safetensors",
     "ema.safetensors",
 )
-LONGEST_PARAM = 6000
-LONGEST_TAG = 8000
-LOGGED = ("loss", "total_loss", "top1", "top5", "lr", "images_per_s", "epoch")
-NAME = re.compile(r"[^\w\-. /]", re.ASCII)
+MAX_PARAM_CHARS = 6000
+MAX_TAG_CHARS = 8000
+TRAINING_METRICS = ("loss", "total_loss", "top1", "top5", "lr", "images_per_s", "epoch")
+FORBIDDEN_IN_NAMES = re.compile(r"[^\w\-. /]", re.ASCII)
 
 
 def check_store(out: Path) -> None:
-    """Refuse a place that is taken: a store that exists may hold what others logged."""
+    """Raise BadValue if the path exists, for a store may hold what others logged, or cannot be written."""
     if out.exists() or out.is_symlink():
         raise BadValue(f"{str(out)!r} is there already.", "Name a new folder with --out; a store is not added to.")
     parent = out.absolute().parent
@@ -60,7 +61,7 @@ def check_store(out: Path) -> None:
 
 
 def write_store(runs: Sequence[RunFacts], out: Path) -> int:
-    """Write the store whole or not at all; return of how many runs artifacts could not be linked."""
+    """Write the store whole or not at all; return the number of runs with artifacts that could not be linked."""
     unlinked = 0
     draft = out.with_name(f".{out.name[:200]}.{os.getpid()}.part")
     try:
@@ -110,7 +111,7 @@ def write_run(experiment: Path, location: Path, run: RunFacts) -> bool:
         "run_name": run.name,
         "run_uuid": identity,
         "source_name": "",
-        "source_type": 4,
+        "source_type": SOURCE_TYPE_LOCAL,
         "source_version": run.commit or "",
         "start_time": int((run.began or run.changed or 0.0) * 1000),
         "status": STATUS.get(run.state, SCHEDULED),
@@ -125,7 +126,7 @@ def write_run(experiment: Path, location: Path, run: RunFacts) -> bool:
 
 
 def link_artifacts(run: Path, folder: Path) -> bool:
-    """Link the files of a run that people look for; return False where a file is there that cannot be linked."""
+    """Hard-link the files in ARTIFACTS that a run has; return False if one of them could not be linked."""
     linked = True
     for name in ARTIFACTS:
         if (run / name).is_file():
@@ -145,14 +146,14 @@ def write_meta(folder: Path, meta: dict[str, Any]) -> None:
 def name_user() -> str:
     try:
         return getpass.getuser()
-    except (KeyError, OSError):  # a user without an entry
+    except (KeyError, OSError):  # a user id without an entry in the password database
         return ""
 
 
 def write_params(folder: Path, run: RunFacts) -> None:
     for name, value in run.fields.items():
         text = "" if value is None else value if isinstance(value, str) else json.dumps(value)
-        write_value(folder, name, text[:LONGEST_PARAM])
+        write_value(folder, name, text[:MAX_PARAM_CHARS])
 
 
 def write_tags(folder: Path, run: RunFacts, path: str) -> None:
@@ -175,7 +176,7 @@ def write_tags(folder: Path, run: RunFacts, path: str) -> None:
     }
     for name, value in tags.items():
         if value is not None and value != "":
-            write_value(folder, name, str(value)[:LONGEST_TAG])
+            write_value(folder, name, str(value)[:MAX_TAG_CHARS])
 
 
 def write_value(folder: Path, name: str, text: str) -> None:
@@ -183,8 +184,8 @@ def write_value(folder: Path, name: str, text: str) -> None:
 
 
 def clean_name(name: str) -> str:
-    """Return a name that MLflow takes and that names a file in its folder and nowhere else."""
-    return NAME.sub("_", name).replace("/", "_").strip(".")[:200] or "_"
+    """Return a name that MLflow accepts and that cannot lead out of its folder."""
+    return FORBIDDEN_IN_NAMES.sub("_", name).replace("/", "_").strip(".")[:200] or "_"
 
 
 def write_metrics(folder: Path, run: Path) -> None:
@@ -198,13 +199,16 @@ def write_metrics(folder: Path, run: Path) -> None:
 
 
 def read_values(record: Json) -> Iterator[tuple[str, float]]:
-    """Yield the values of a log line or an evaluation, the recipe's own metrics among them."""
+    """Yield name and value of the numbers in a log line or an evaluation.
+
+    An evaluation has the recipe's metrics, too.
+    """
     names: tuple[str, ...]
     if record["kind"] == "log":
-        names, side = LOGGED, "training"
+        names, side = TRAINING_METRICS, "training"
     elif record["kind"] == "evaluation":
-        own = [name for name in record if name not in ("kind", "step", "time", *HEADLINE)]
-        names, side = (*(name for name in HEADLINE if name != "count"), *own), "validation"
+        recipe_metrics = [name for name in record if name not in ("kind", "step", "time", *HEADLINE)]
+        names, side = (*(name for name in HEADLINE if name != "count"), *recipe_metrics), "validation"
     else:
         return
     for name in dict.fromkeys(names):

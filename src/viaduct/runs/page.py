@@ -1,4 +1,4 @@
-"""One page over several runs: their curves over each other, hyper-parameters against results, a table, lineage."""
+"""Page over several runs: their curves in one chart, hyper-parameters against results, a table, lineage."""
 
 from __future__ import annotations
 
@@ -38,10 +38,13 @@ from viaduct.runs.lineage import trace_lineage
 from viaduct.runs.table import count_states, write_percent
 
 MOST_CURVES = 24
+"""Runs that are drawn at most, as curves and as lineages."""
 MOST_LINES = 500
+"""Runs in the plot of hyper-parameters."""
 MOST_PARAMETERS = 7
-POINTS = 300
-LOSS_NEEDS_LOG = 20.0
+CURVE_POINTS = 300
+LOG_SCALE_RATIO = 20.0
+"""Ratio of the largest to the smallest loss above which the scale is logarithmic."""
 TONES: dict[str, Tone] = {
     "finished": "good",
     "running": "new",
@@ -60,7 +63,7 @@ RESULTS: tuple[tuple[str, str, Callable[[RunFacts], float | None]], ...] = (
 def build_page(
     runs: Sequence[RunFacts], problems: Sequence[Problem], title: str, version: str = "", ended: bool = False
 ) -> Page:
-    """Return the page; `version` makes it one that is served and renews itself."""
+    """Return the page; a page with a `version` is served and reloads itself when the version changes."""
     sections = [curve_section(runs), parameter_section(runs), table_section(runs), lineage_section(runs)]
     if problems:
         rows = [[problem.path, problem.reason] for problem in problems]
@@ -110,7 +113,7 @@ def warn_of_noise(runs: Sequence[RunFacts]) -> list[Part]:
 
 
 def curve_section(runs: Sequence[RunFacts]) -> Section | None:
-    """Return loss, top-1 and speed of the runs that are drawn: those with the best top-1 where there are many."""
+    """Return the curves of training loss and validation top-1; of many runs, those with the best top-1."""
     drawn = choose_drawn(runs)
     losses, accuracies = [], []
     for run in drawn:
@@ -145,10 +148,10 @@ def read_records(run: RunFacts) -> tuple[list[Json], list[Json]]:
 
 
 def read_series(name: str, records: list[Json], field: str, factor: float = 1.0) -> Series:
-    """Return one curve with as many points as a screen shows; the last record of a step counts."""
+    """Return one curve, thinned to about CURVE_POINTS points; the last record of a step counts."""
     by_step = {record["step"]: record[field] for record in records}
     values = [None if value is None else factor * value for value in by_step.values()]
-    kept = thin(np.array(values, dtype=np.float64), POINTS)
+    kept = thin(np.array(values, dtype=np.float64), CURVE_POINTS)
     steps = list(by_step)
     return Series(name, [steps[position] for position in kept], [values[position] for position in kept])
 
@@ -156,19 +159,19 @@ def read_series(name: str, records: list[Json], field: str, factor: float = 1.0)
 def spans_decades(series: Sequence[Series]) -> bool:
     """Return True if losses differ so much that a log scale shows them better, and all are above zero."""
     values = [float(value) for line in series for value in line.y if value is not None]
-    return bool(values) and min(values) > 0 and max(values) > LOSS_NEEDS_LOG * min(values)
+    return bool(values) and min(values) > 0 and max(values) > LOG_SCALE_RATIO * min(values)
 
 
 # Hyper-parameters against results
 
 
 def parameter_section(runs: Sequence[RunFacts]) -> Section | None:
-    """Return the parallel axes; None where no hyper-parameter differs."""
+    """Return the plot of hyper-parameters and results on parallel axes; None where no hyper-parameter differs."""
     shown = list(runs[:MOST_LINES])
     names = find_varying(shown)
     if not names:
         return None
-    axes = [PlotAxis(name, [plain_value(run.fields.get(name)) for run in shown]) for name in names[:MOST_PARAMETERS]]
+    axes = [PlotAxis(name, [axis_value(run.fields.get(name)) for run in shown]) for name in names[:MOST_PARAMETERS]]
     results = [PlotAxis(name, [read(run) for run in shown], unit) for name, unit, read in RESULTS]
     axes += [axis for axis in results if len(axis.known) > 1]
     text = f"Fields of the recipe that differ between runs{describe_left_out(names, len(runs))}."
@@ -177,7 +180,7 @@ def parameter_section(runs: Sequence[RunFacts]) -> Section | None:
 
 
 def find_varying(runs: Sequence[RunFacts]) -> list[str]:
-    """Return the fields with more than one value, the most important first."""
+    """Return the fields that differ between runs, the most important first."""
     fields = dict.fromkeys(name for run in runs for name in run.fields if not is_bookkeeping(name))
     varying = [name for name in fields if len({repr(run.fields.get(name)) for run in runs}) > 1]
     return sorted(varying, key=rank_importance)
@@ -192,7 +195,7 @@ def describe_left_out(names: list[str], count: int) -> str:
     return f": {'; '.join(parts)}" if parts else ""
 
 
-def plain_value(value: Any) -> Any:
+def axis_value(value: Any) -> Any:
     """Return a value that an axis can show: a number, or text."""
     return value if value is None or isinstance(value, str | bool | int | float) else str(value)
 
@@ -222,15 +225,16 @@ def table_section(runs: Sequence[RunFacts]) -> Section:
 
 
 def lineage_section(runs: Sequence[RunFacts]) -> Section | None:
-    """Return the graph of runs that began with another's weights; None where each began anew."""
-    begun_elsewhere = [run for run in runs if run.init or run.fields.get("init.source")]
-    if not begun_elsewhere:
+    """Return the graph of runs that began with weights from a file; None where each drew its own."""
+    with_origin = [run for run in runs if run.init or run.fields.get("init.source")]
+    if not with_origin:
         return None
     graph = Graph()
-    for run in begun_elsewhere[:MOST_CURVES]:
+    for run in with_origin[:MOST_CURVES]:
         graph.add(trace_lineage(run, runs), focus=True)
     drawing = GraphDrawing("Where weights came from", list(graph.nodes.values()), graph.edges)
-    return Section("Lineage", "Runs that began with weights of another run, and their data.", [drawing])
+    cut = f" The first {MOST_CURVES} of {len(with_origin):,} are drawn." if len(with_origin) > MOST_CURVES else ""
+    return Section("Lineage", f"Runs that began with stored weights, and their data.{cut}", [drawing])
 
 
 class Graph:

@@ -1,7 +1,7 @@
-"""Reading of a learning-rate range test: which rate to train with, or why it does not say.
+"""Reading of a learning-rate range test: which rate to train with, or why none is suggested.
 
-The suggested rate is where the smoothed loss falls steepest over the logarithm of the rate, at most one order of
-magnitude below the rate at which it diverges. A loss that does not fall more than its noise has no such place.
+The suggested rate is where the smoothed loss falls steepest over the logarithm of the rate, but at most a tenth of the
+rate at which it diverges. A loss that does not fall by more than its noise has no steepest point.
 """
 
 from __future__ import annotations
@@ -13,14 +13,16 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, median
 
-FEWEST = 30
-"""Steps below which nothing is suggested."""
+MIN_STEPS = 30
+"""Steps below which no rate is suggested."""
 STANDARD_ERRORS = 5.0
+"""Standard errors that the fall must exceed."""
 LEAST_FALL = 0.02
-"""Share of the first loss that it must fall by."""
+"""Share of the first loss that the loss must fall by."""
 RISEN = 0.5
 """Share of the fall that must be lost again for a loss to count as diverging."""
-ORDER = 10.0
+DIVERGENCE_DISTANCE = 10.0
+"""Factor by which the suggested rate lies below the rate at which the loss diverges."""
 PAGE = "rate_finder.html"
 BLOCKS = "▁▂▃▄▅▆▇█"
 ROWS = 12
@@ -43,7 +45,7 @@ def suggest_rate(rates: Sequence[float], losses: Sequence[float]) -> Suggestion:
     finite = next((index for index, loss in enumerate(losses) if not math.isfinite(loss)), len(losses))
     diverges = rates[finite] if finite < len(losses) else None
     rates, losses = list(rates[:finite]), list(losses[:finite])
-    if len(losses) < FEWEST:
+    if len(losses) < MIN_STEPS:
         why = (
             f"The loss became NaN or infinite after {len(losses)} steps, at a rate of {diverges:.2g}"
             if diverges
@@ -55,7 +57,7 @@ def suggest_rate(rates: Sequence[float], losses: Sequence[float]) -> Suggestion:
     start = fmean(smoothed[: max(3, len(smoothed) // 10)])
     bottom = min(range(len(smoothed)), key=smoothed.__getitem__)
     fall = start - smoothed[bottom]
-    if fall <= max(STANDARD_ERRORS * noise_of(losses), LEAST_FALL * abs(start)):
+    if fall <= max(STANDARD_ERRORS * estimate_noise(losses), LEAST_FALL * abs(start)):
         return describe_no_slope(smoothed, start, rates, diverges)
     diverges = find_divergence(smoothed, bottom, fall, rates) or diverges
     steepest = rates[find_steepest(smoothed, bottom)]
@@ -68,10 +70,11 @@ def smooth(losses: Sequence[float]) -> list[float]:
     return [fmean(losses[max(0, index - reach) : index + reach + 1]) for index in range(len(losses))]
 
 
-def noise_of(losses: Sequence[float]) -> float:
-    """Return the standard error of a smoothed value; the first half of the test is hardly trained and shows it."""
+def estimate_noise(losses: Sequence[float]) -> float:
+    """Return the standard error of a smoothed value, from the first half of the test, where the rates are low."""
     early = losses[: max(10, len(losses) // 2)]
     steps = [abs(after - before) for before, after in pairwise(early)]
+    # 1.4826: the median of |differences| as a standard deviation of normal noise; a difference has the noise of two.
     return 1.4826 * median(steps) / math.sqrt(2) / math.sqrt(2 * max(2, len(losses) // 40) + 1)
 
 
@@ -86,19 +89,19 @@ def find_steepest(smoothed: list[float], bottom: int) -> int:
     """Return the step before the lowest loss around which it falls fastest; rates are even on a log scale."""
     reach = max(2, len(smoothed) // 20)
     indices = range(min(reach, bottom), max(bottom - reach, min(reach, bottom)) + 1)
-    return max(indices, key=lambda place: slope_at(smoothed, place, reach))
+    return max(indices, key=lambda index: slope_at(smoothed, index, reach))
 
 
-def slope_at(smoothed: list[float], place: int, reach: int) -> float:
+def slope_at(smoothed: list[float], index: int, reach: int) -> float:
     """Return the fall of the smoothed loss per step around a point."""
-    before, after = max(0, place - reach), min(len(smoothed) - 1, place + reach)
+    before, after = max(0, index - reach), min(len(smoothed) - 1, index + reach)
     return (smoothed[before] - smoothed[after]) / (after - before)
 
 
 def describe_slope(
     steepest: float, lowest: float, diverges: float | None, smoothed: list[float], start: float, bottom: float
 ) -> Suggestion:
-    limit = diverges / ORDER if diverges is not None else math.inf
+    limit = diverges / DIVERGENCE_DISTANCE if diverges is not None else math.inf
     rate = float(f"{min(steepest, limit):.2g}")
     fall = f"from {start:.4g} to {bottom:.4g}, lowest at {lowest:.2g}"
     text = f"The loss falls steepest at a rate of {steepest:.2g} ({fall})"
@@ -121,7 +124,7 @@ def describe_no_slope(smoothed: list[float], start: float, rates: list[float], d
 
 
 def draw_sparkline(values: Sequence[float], width: int = 60) -> str:
-    """Return a curve as one line of blocks; what is far above the first value is drawn at the top."""
+    """Return a curve as one line of blocks; values far above the first one are cut at the top."""
     if not values:
         return ""
     picked = [values[round(index * (len(values) - 1) / max(1, width - 1))] for index in range(min(width, len(values)))]

@@ -1,4 +1,4 @@
-"""One run directory, read into `RunFacts`; recipe.json, metrics.jsonl, summary.json and ending.json."""
+"""Reading of one run directory into `RunFacts`: recipe.json, metrics.jsonl, summary.json, ending.json, checkpoints."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from viaduct.run_files import (
     step_folders,
 )
 from viaduct.runs.facts import RunFacts
-from viaduct.runs.metrics import MetricsDigest, number, read_on
+from viaduct.runs.metrics import MetricsDigest, number_or_none, update_digest
 
 FILES = ("recipe.json", "metrics.jsonl", "summary.json", ENDING, "checkpoints")
 Signature = list[list[int] | None]
 
 
 def sign_files(folder: str) -> Signature:
-    """Return what tells the files of a run from their earlier state: inode, size and time of change of each."""
+    """Return inode, size and time of change of each of a run's files, None for a missing one."""
     found: Signature = []
     for name in FILES:
         try:
@@ -36,10 +36,13 @@ def sign_files(folder: str) -> Signature:
 
 
 def read_run(folder: str, signature: Signature, earlier: MetricsDigest | None) -> tuple[RunFacts, MetricsDigest]:
-    """Return the facts of a run, without its name and state; a BadRun that says what is wrong with recipe.json."""
+    """Return the facts of a run, without its name and state, and the digest of its metrics.
+
+    Raise BadRun if recipe.json cannot be read. `earlier` is the digest of an earlier reading.
+    """
     path = Path(folder)
     record = read_recipe_record(path)
-    digest = read_on(f"{folder}/metrics.jsonl", earlier)
+    digest = update_digest(f"{folder}/metrics.jsonl", earlier)
     run = describe_record(folder, record)
     take_metrics(run, digest)
     if signature[FILES.index("summary.json")] is not None:
@@ -55,7 +58,7 @@ def read_run(folder: str, signature: Signature, earlier: MetricsDigest | None) -
 
 
 def describe_record(folder: str, record: dict[str, Any]) -> RunFacts:
-    """Return what recipe.json says."""
+    """Return the facts that recipe.json states."""
     data = record.get("data")
     training = (record.get("pictures") or {}).get("training") or {}
     run = RunFacts(folder, folder, record["name"], flatten_recipe(record["recipe"]))
@@ -74,24 +77,31 @@ def name_data(data: str | None, recipe: dict[str, Any]) -> str:
 
 
 def take_provenance(run: RunFacts, provenance: Any) -> None:
-    """Take what a run has recorded of its origin; of several sessions the last counts, but for when it began."""
+    """Take what a run has recorded of its origin.
+
+    Of several sessions the last counts, but `began` is that of the first.
+    """
     if not isinstance(provenance, dict):
         return
     found = provenance.get("sessions")
     sessions = [session for session in found if isinstance(session, dict)] if isinstance(found, list) else []
     run.has_provenance = bool(sessions)
-    run.id, run.init = text(provenance.get("id")), mapping(provenance.get("init"))
+    run.id, run.init = text_or_none(provenance.get("id")), dict_or_none(provenance.get("init"))
     if not sessions:
         return
-    last, machine = sessions[-1], mapping(sessions[-1].get("machine")) or {}
-    data = mapping(last.get("data")) or {}
-    run.sessions, run.began = len(sessions), number(sessions[0].get("began"))
-    run.commit, run.version, run.source = (text(last.get(name)) for name in ("commit", "version", "source"))
-    run.host, run.pid, run.ranks = text(last.get("host")), whole(last.get("pid")), whole(last.get("ranks"))
-    run.modified_files = whole(last.get("modified_files"))
-    run.machine, run.device = machine or None, text(machine.get("description")) or run.device
-    run.fingerprint, run.fingerprint_basis = text(data.get("fingerprint")), text(data.get("basis"))
-    run.build = mapping(data.get("build"))
+    last, machine = sessions[-1], dict_or_none(sessions[-1].get("machine")) or {}
+    data = dict_or_none(last.get("data")) or {}
+    run.sessions, run.began = len(sessions), number_or_none(sessions[0].get("began"))
+    run.commit, run.version, run.source = (text_or_none(last.get(name)) for name in ("commit", "version", "source"))
+    run.host, run.pid, run.ranks = (
+        text_or_none(last.get("host")),
+        int_or_none(last.get("pid")),
+        int_or_none(last.get("ranks")),
+    )
+    run.modified_files = int_or_none(last.get("modified_files"))
+    run.machine, run.device = machine or None, text_or_none(machine.get("description")) or run.device
+    run.fingerprint, run.fingerprint_basis = text_or_none(data.get("fingerprint")), text_or_none(data.get("basis"))
+    run.build = dict_or_none(data.get("build"))
 
 
 def take_metrics(run: RunFacts, digest: MetricsDigest) -> None:
@@ -103,7 +113,7 @@ def take_metrics(run: RunFacts, digest: MetricsDigest) -> None:
 
 
 def take_summary(run: RunFacts, summary: dict[str, Any] | None, record: dict[str, Any]) -> None:
-    """Take what only a finished run knows. A summary from before the run was made longer is none."""
+    """Take the facts of summary.json; a summary of a shorter run, from before it was made longer, is ignored."""
     if summary is None:
         return
     length = {name: record["recipe"].get(name) for name in ("epochs", "steps")}
@@ -112,17 +122,17 @@ def take_summary(run: RunFacts, summary: dict[str, Any] | None, record: dict[str
     if not is_current:
         return
     run.steps = summary["steps"]
-    run.images_per_s = number(summary.get("images_per_s")) or run.images_per_s
-    run.precision, run.parameters = text(summary.get("precision")), whole(summary.get("parameters"))
+    run.images_per_s = number_or_none(summary.get("images_per_s")) or run.images_per_s
+    run.precision, run.parameters = text_or_none(summary.get("precision")), int_or_none(summary.get("parameters"))
     if not run.has_provenance:
-        machine = mapping(summary.get("machine")) or {}
-        run.commit, run.version = text(summary.get("commit")), text(summary.get("version"))
-        run.machine, run.ranks = machine or None, whole(summary.get("ranks"))
-        run.device = text(machine.get("description")) or run.device
+        machine = dict_or_none(summary.get("machine")) or {}
+        run.commit, run.version = text_or_none(summary.get("commit")), text_or_none(summary.get("version"))
+        run.machine, run.ranks = machine or None, int_or_none(summary.get("ranks"))
+        run.device = text_or_none(machine.get("description")) or run.device
 
 
 def describe_damage(run: RunFacts, digest: MetricsDigest, folder: str, size: int | None) -> Iterator[str]:
-    """Yield what is wrong with metrics.jsonl; of a run that goes on, a last line that is half-written is usual."""
+    """Yield what is wrong with metrics.jsonl; only in a complete run is a half-written last line wrong."""
     name = "metrics.jsonl"
     if digest.damaged:
         yield f"{digest.damaged:,} damaged {'line' if digest.damaged == 1 else 'lines'} in {name}"
@@ -133,13 +143,13 @@ def describe_damage(run: RunFacts, digest: MetricsDigest, folder: str, size: int
     elif run.is_complete and size is not None:
         if digest.offset < size:
             yield f"the last line of {name} is cut off"
-        every = whole(run.fields.get("log.every_steps"))
+        every = int_or_none(run.fields.get("log.every_steps"))
         if every and run.steps - digest.step >= every:
             yield f"{name} ends at step {digest.step:,} of {run.steps:,}"
 
 
 def flatten_recipe(recipe: Any, prefix: str = "") -> dict[str, Any]:
-    """Return the fields of a stored recipe by their paths; the class of a part stands under the part's own path."""
+    """Return the fields of a stored recipe by their paths; the class name of a part is the value of the part's path."""
     found: dict[str, Any] = {}
     for name, value in recipe.items():
         if name == "is":
@@ -154,13 +164,13 @@ def flatten_recipe(recipe: Any, prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def text(value: object) -> str | None:
+def text_or_none(value: object) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def whole(value: object) -> int | None:
+def int_or_none(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def mapping(value: object) -> dict[str, Any] | None:
+def dict_or_none(value: object) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None

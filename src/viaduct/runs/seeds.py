@@ -14,16 +14,16 @@ from viaduct.runs.importance import is_bookkeeping
 from viaduct.runs.listing import list_runs
 
 FEWEST_SEEDS = 3
-"""Seeds of one recipe from which on their scatter is called seed noise: two runs would measure their own difference."""
-BEYOND = 2.0
-"""Standard deviations of a difference from which on it is called larger than seed noise."""
+"""Finished seeds of one recipe that are needed: two runs would measure nothing but their own difference."""
+MAX_NOISE_DEVIATIONS = 2.0
+"""Standard deviations up to which a difference is called within seed noise."""
 
 
 @dataclass(frozen=True)
 class SeedNoise:
-    """Standard deviation of the final top-1 over seeds, in percentage points, and how many seeds A and B have.
+    """Standard deviation of the final top-1 over seeds, in percentage points, and how many finished seeds A and B have.
 
-    `shared`: A and B differ in nothing but the seed, so that their seeds are the same runs.
+    `shared`: A and B differ in nothing but the seed, so that both have the same seeds.
     """
 
     deviation: float
@@ -31,29 +31,29 @@ class SeedNoise:
     shared: bool = False
 
     def judge(self, difference: float) -> str:
-        """Say how a difference of two single runs, in points, compares with the noise."""
+        """Return how a difference between two single runs, in points, compares with the noise."""
         noise = self.deviation * math.sqrt(2)
         sides = [f"{count} seeds of {name}" for name, count in zip("AB", self.counts, strict=True)]
         enough = [side for side, count in zip(sides, self.counts, strict=True) if count >= FEWEST_SEEDS]
         of = f"{self.counts[0]} seeds of this recipe" if self.shared else " and ".join(enough)
         measured = f"seed noise of a difference {noise:.2f} points (from {of})"
         if noise == 0:
-            return f"{measured}; too few runs or equal results, so that this says little"
-        verdict = "larger than" if abs(difference) > BEYOND * noise else "within"
-        return f"{measured}: {verdict} {BEYOND:g} standard deviations"
+            return f"{measured}; all results are equal, so that this says little"
+        verdict = "larger than" if abs(difference) > MAX_NOISE_DEVIATIONS * noise else "within"
+        return f"{measured}: {verdict} {MAX_NOISE_DEVIATIONS:g} standard deviations"
 
 
 def measure_seed_noise(first: RunFacts, second: RunFacts) -> SeedNoise | None:
-    """Return the noise over seeds of the same recipes beside two runs; None from fewer than three."""
+    """Return the seed noise from the runs beside two runs; None where neither recipe has FEWEST_SEEDS seeds there."""
     neighbours = list_neighbours(first, second)
     groups = [find_seeds(run, neighbours) for run in (first, second)]
     results = [[run.top1 * 100 for run in group if run.top1 is not None] for group in groups]
     shared = first.recipe == second.recipe and key_without_seed(first) == key_without_seed(second)
-    known = [values for values in results[: 1 if shared else 2] if len(values) >= FEWEST_SEEDS]
-    if not known:
+    measured = [values for values in results[: 1 if shared else 2] if len(values) >= FEWEST_SEEDS]
+    if not measured:
         return None
-    freedom = sum(len(values) - 1 for values in known)
-    pooled = math.sqrt(sum(statistics.variance(values) * (len(values) - 1) for values in known) / freedom)
+    freedom = sum(len(values) - 1 for values in measured)
+    pooled = math.sqrt(sum(statistics.variance(values) * (len(values) - 1) for values in measured) / freedom)
     return SeedNoise(pooled, (len(results[0]), len(results[1])), shared)
 
 
@@ -66,7 +66,7 @@ def list_neighbours(first: RunFacts, second: RunFacts) -> list[RunFacts]:
 
 
 def find_seeds(run: RunFacts, neighbours: Iterable[RunFacts]) -> list[RunFacts]:
-    """Return one finished run for each seed of the same recipe and data, the run itself among them."""
+    """Return one finished run for each seed of the same recipe and data; the run itself is one if it is finished."""
     wanted = key_without_seed(run)
     found = {}
     for other in neighbours:

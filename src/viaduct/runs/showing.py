@@ -1,4 +1,4 @@
-"""One run in words: what it is, how far it came, its curves as lines of text, its last evaluations."""
+"""One run as text: its facts, its curves as lines of blocks, its last evaluations, its recipe."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from viaduct.runs.table import DASH, render_rows, write_age, write_percent, writ
 from viaduct.terminal import escape_controls
 
 BLOCKS = "▁▂▃▄▅▆▇█"
-LOST = "×"
+NOT_FINITE = "×"
 WIDTH = 60
 LAST_EVALUATIONS = 5
 
 
 def show_run(run: RunFacts) -> str:
-    """Return everything about a run that fits a screen."""
+    """Return facts, curves, last evaluations, diagnosis of the learning rate and recipe of a run."""
     path = Path(run.path)
     logs, evaluations = (
         last_of_each_step(read_metrics(path, "log")),
@@ -102,17 +102,20 @@ def show_curves(logs: list[Json], evaluations: list[Json]) -> str:
 def draw_curve(name: str, values: Sequence[float | None]) -> str:
     known = [value for value in values if value is not None]
     if not known:
-        return f"{name:6} {LOST * min(len(values), WIDTH)} (never finite)"
+        return f"{name:6} {NOT_FINITE * min(len(values), WIDTH)} (never finite)"
     ends = f"{write_end(values[0])} to {write_end(values[-1])}"
     return f"{name:6} {draw_sparkline(values)}  {ends}, lowest {min(known):.4g}, highest {max(known):.4g}"
 
 
 def write_end(value: float | None) -> str:
-    return "NaN" if value is None else f"{value:.4g}"
+    return "not finite" if value is None else f"{value:.4g}"
 
 
 def draw_sparkline(values: Sequence[float | None], width: int = WIDTH) -> str:
-    """Return a curve as blocks of eight heights, each the median of its share of the values; × where none is finite."""
+    """Return a curve as blocks of eight heights, each the median of its share of the values.
+
+    × where none of them is finite.
+    """
     count = min(width, len(values))
     groups = [
         values[position * len(values) // count : (position + 1) * len(values) // count] for position in range(count)
@@ -120,7 +123,7 @@ def draw_sparkline(values: Sequence[float | None], width: int = WIDTH) -> str:
     heights = [median(known) if (known := [v for v in group if v is not None]) else None for group in groups]
     known = [height for height in heights if height is not None]
     low, high = min(known, default=0.0), max(known, default=0.0)
-    return "".join(LOST if height is None else choose_block(height, low, high) for height in heights)
+    return "".join(NOT_FINITE if height is None else choose_block(height, low, high) for height in heights)
 
 
 def choose_block(height: float, low: float, high: float) -> str:
@@ -161,7 +164,7 @@ def show_diagnosis(logs: list[Json]) -> str:
 
 
 def show_recipe(run: RunFacts) -> str:
-    """Return the fields of the recipe that decide a result."""
+    """Return the fields of the recipe that may change the result and are not empty, the most important first."""
     shown = {name: value for name, value in run.fields.items() if not is_bookkeeping(name) and value not in ("", None)}
     ordered = sorted(shown, key=rank_importance)
     return "Recipe: " + ", ".join(f"{name}={escape_controls(str(shown[name]))}" for name in ordered)

@@ -1,12 +1,12 @@
-"""State of a run, as true as its files and its lock allow.
+"""State of a run, judged from its files and its lock.
 
 running       a live process holds RUN/.lock
 finished      summary.json covers all steps that the recipe asks for
-interrupted   it was stopped after a step and saved: `viaduct train --run RUN` goes on
-pruned        the same by `viaduct search`, which gave this trial up
-crashed       it neither finished nor was it stopped; the reason, where one was written down
-never begun   no step was logged, none was saved, and no process is at work
-unknown       the lock may not be opened, so that nobody can say whether a process is at work
+interrupted   it was stopped after a step and saved: `viaduct train --run RUN` resumes it
+pruned        interrupted by `viaduct search`, which stopped this trial early
+crashed       it ended in an error, or no ending was written although it had begun
+never begun   no step was logged, none was saved, no ending was written, and no process is at work
+unknown       not finished, and the lock cannot be tested: a process may be at work
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from viaduct.runs.facts import RunFacts
 
 FINAL_WEIGHTS = "model.safetensors"
 TRIAL = "trial.json"
-"""What a search writes into the run of each of its trials."""
+"""File that a search writes into the run directory of each of its trials."""
 
 KILLED = "no ending was written: the process was killed (SIGKILL, out of memory) or the machine went down"
 
 
 def is_locked(folder: str) -> bool | None:
-    """Return True while a process holds the run's lock; None where that cannot be found out.
+    """Return True while a process holds the run's lock; None where that cannot be tested.
 
-    A shared lock is tried for and given back at once; a process that is just starting tries again (rundir.py).
+    A shared lock is requested and released at once; a process that starts at that moment tries again (rundir.py).
     """
     try:
         descriptor = os.open(f"{folder}/.lock", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -47,7 +47,7 @@ def is_locked(folder: str) -> bool | None:
     except OSError:  # a file system without locks
         return None
     finally:
-        os.close(descriptor)  # which gives the lock back
+        os.close(descriptor)  # which releases the lock
     return False
 
 
@@ -61,13 +61,13 @@ def judge_state(run: RunFacts) -> None:
         if not any(os.path.exists(f"{run.path}/{name}") for name in (FINAL_WEIGHTS, "checkpoints")):
             run.damage = [*run.damage, f"neither {FINAL_WEIGHTS} nor checkpoints: its weights are gone"]
     elif locked is None:
-        run.state, run.reason = "unknown", "its .lock may not be opened: a process may be at work"
+        run.state, run.reason = "unknown", "its .lock cannot be opened or tested: a process may be at work"
     else:
         run.state, run.reason = judge_stopped(run)
 
 
 def describe_process(run: RunFacts) -> str:
-    """Return which process holds the lock: it has written its number there."""
+    """Return which process holds the lock, by the process id in the file; empty if there is none."""
     try:
         with open(f"{run.path}/.lock", "rb") as file:
             number = file.read(32).decode("ascii", "replace").strip()
@@ -78,6 +78,7 @@ def describe_process(run: RunFacts) -> str:
 
 
 def judge_stopped(run: RunFacts) -> tuple[str, str]:
+    """Return state and reason of a run that is not finished and whose lock no process holds."""
     ending = run.ending
     if ending is not None and ending["outcome"] == "interrupted" and (reason := read_pruning(run.path)) is not None:
         return "pruned", reason
@@ -88,13 +89,14 @@ def judge_stopped(run: RunFacts) -> tuple[str, str]:
     if run.steps == 0 and run.newest_checkpoint is None:
         return "never begun", "no step was logged or saved"
     if run.newest_checkpoint is not None and run.newest_checkpoint >= run.steps and not run.has_provenance:
-        # Begun by a version that wrote no endings: a stop saves the very step that it logs.
+        # Begun by a version that wrote no endings: a run that is stopped saves a checkpoint of the step that it logs
+        # last.
         return "interrupted", f"saved after step {run.newest_checkpoint:,}"
     return "crashed", describe_crash(run)
 
 
 def read_pruning(folder: str) -> str | None:
-    """Return why a search stopped this trial early; None where no search did."""
+    """Return why a search stopped this trial early; None if no search did."""
     try:
         trial = read_json_object(Path(folder, TRIAL))
     except (OSError, BadRun):

@@ -1,4 +1,4 @@
-"""The table of runs as plain text: columns as wide as they need, thousands of rows in a moment."""
+"""Table of runs as plain text; columns are as wide as their longest cell."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from viaduct.terminal import escape_controls
 
 DASH = "–"
 COLUMNS = ("name", "recipe", "data", "code", "device", "steps", "best", "last", "images/s", "state", "age")
-FIGURES = {"steps", "best", "last", "images/s", "age"}
-NAMED_PROBLEMS = 10
+NUMERIC_COLUMNS = {"steps", "best", "last", "images/s", "age"}
+MAX_LISTED_PROBLEMS = 10
 
 
 def describe_row(run: RunFacts, now: float) -> list[str]:
@@ -47,7 +47,7 @@ def write_rate(rate: float) -> str:
 
 
 def write_age(changed: float | None, now: float) -> str:
-    """Return how long ago something was, in the largest unit that it has two of."""
+    """Return how long ago a moment was, in the largest unit of which at least two have passed."""
     if changed is None:
         return DASH
     seconds = max(0.0, now - changed)
@@ -58,7 +58,7 @@ def write_age(changed: float | None, now: float) -> str:
 
 
 def render_rows(rows: Sequence[Sequence[str]], headings: Sequence[str], figures: Iterable[str] = ()) -> str:
-    """Return rows under their headings, columns two blanks apart; figures are set to the right."""
+    """Return rows under their headings, columns two blanks apart; the columns in `figures` are aligned to the right."""
     cells = [[escape_controls(cell) for cell in row] for row in [list(headings), *rows]]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     right = [heading in set(figures) for heading in headings]
@@ -73,10 +73,10 @@ def render_rows(rows: Sequence[Sequence[str]], headings: Sequence[str], figures:
 
 
 def render_table(runs: Sequence[RunFacts], most: int | None = None) -> str:
-    """Return the table of runs, with a last line that counts them by state; `most` shows the first so many."""
+    """Return the table of runs, with a last line that counts them by state; `most` limits the rows."""
     shown = runs if most is None else runs[:most]
     now = time.time()
-    table = render_rows([describe_row(run, now) for run in shown], COLUMNS, FIGURES)
+    table = render_rows([describe_row(run, now) for run in shown], COLUMNS, NUMERIC_COLUMNS)
     more = "" if len(shown) == len(runs) else f"; the first {len(shown):,} are shown, --all shows every one"
     return f"{table}\n{count_states(runs)}{more}"
 
@@ -89,7 +89,7 @@ def count_states(runs: Sequence[RunFacts]) -> str:
 
 def render_problems(problems: Sequence[Problem], every: bool) -> str:
     """Return the folders that are not listed as runs, with the reasons."""
-    shown = problems if every else problems[:NAMED_PROBLEMS]
+    shown = problems if every else problems[:MAX_LISTED_PROBLEMS]
     lines = [f"  {escape_controls(problem.path)}: {escape_controls(problem.reason)}" for problem in shown]
     if len(shown) < len(problems):
         lines.append(f"  … and {len(problems) - len(shown):,} more; --all names them")
@@ -98,11 +98,11 @@ def render_problems(problems: Sequence[Problem], every: bool) -> str:
 
 
 def render_damage(runs: Sequence[RunFacts], every: bool) -> str:
-    """Return the listed runs of which files are damaged or missing, with what is wrong; empty where there is none."""
+    """Return the listed runs with damaged or missing files, and what is wrong; empty if there is no such run."""
     damaged = [run for run in runs if run.damage]
     if not damaged:
         return ""
-    shown = damaged if every else damaged[:NAMED_PROBLEMS]
+    shown = damaged if every else damaged[:MAX_LISTED_PROBLEMS]
     lines = [f"  {escape_controls(run.name)}: {escape_controls('; '.join(run.damage))}" for run in shown]
     if len(shown) < len(damaged):
         lines.append(f"  … and {len(damaged) - len(shown):,} more; --all names them")
@@ -121,10 +121,9 @@ def to_json(listing: Listing, runs: Sequence[RunFacts]) -> str:
 
 
 def describe_json(run: RunFacts) -> dict[str, Any]:
-    known = {name: read(run) for name, read in FIELDS.items()}
     return {
         "path": run.path,
-        **known,
+        **{name: read(run) for name, read in FIELDS.items()},
         "reason": run.reason,
         "best_step": run.best_step,
         "seed": run.seed,

@@ -1,7 +1,8 @@
-"""Runs on a page that renews itself, served on loopback: `viaduct runs watch RUN` or `viaduct runs watch DIR`.
+"""Page that renews itself, served on loopback: `viaduct runs watch RUN` or `viaduct runs watch DIR`.
 
-One run has the page that `train --watch` shows, told by its lock when it ends. A folder has the page over all its runs,
-made anew when a file of one of them has changed. The server is that of training/live.py.
+For one run it is the page of `train --watch`; that the run has ended is seen from its lock. For a folder it is the page
+over all its runs, rendered again when the state, the steps or the metrics of one of them have changed. The server is
+that of training/live.py.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from viaduct.runs.page import build_page, build_tiles
 from viaduct.training.live import LOOPBACK, Ending, LivePage, open_server
 
 WAIT_S, IDLE_WAIT_S = 2.0, 15.0
-LOOK_S = 1.0
+"""Seconds that a request for news waits before it is answered, from a visible and from an idle page."""
+POLL_S = 1.0
 ENDINGS: dict[str, Any] = {"finished": "finished", "interrupted": "interrupted"}
 
 
@@ -46,7 +48,7 @@ class RunsPage:
         return f"http://{LOOPBACK}:{self.port}/"
 
     def read_runs(self) -> tuple[Listing, str]:
-        """Return the runs as they are now, and a version that changes with them."""
+        """Return the present runs, and a version that changes with their states, steps and results."""
         with self._lock:
             listing = list_runs([self.root])
         facts = [(run.path, run.state, run.reason, run.steps, run.changed, run.top1) for run in listing.runs]
@@ -64,7 +66,7 @@ class RunsPage:
             self._ended.wait(IDLE_WAIT_S if "idle" in query else WAIT_S)
         listing, version = self.read_runs()
         tiles = [{"label": tile.label, "value": tile.value, "note": tile.note} for tile in build_tiles(listing.runs)]
-        return {"version": version, "tiles": tiles, "ended": None, "runs": [describe(run) for run in listing.runs]}
+        return {"version": version, "tiles": tiles, "ended": None, "runs": [describe_run(run) for run in listing.runs]}
 
     def read_image(self, path: str) -> bytes | None:
         return None
@@ -79,7 +81,7 @@ class RunsPage:
         self._thread.join()
 
 
-def describe(run: RunFacts) -> dict[str, Any]:
+def describe_run(run: RunFacts) -> dict[str, Any]:
     names = ("name", "state", "reason", "steps", "steps_total", "loss", "top1", "best_top1", "images_per_s")
     return {name: getattr(run, name) for name in names}
 
@@ -89,7 +91,7 @@ def open_page(folder: Path, port: int) -> Iterator[LivePage | RunsPage]:
     """Serve the page of a run, or of the runs below a folder, until the block ends."""
     page: LivePage | RunsPage
     if (folder / "recipe.json").exists():
-        open_run(folder)  # says what is wrong with it
+        open_run(folder)  # raises an error that says what is wrong with it
         page = LivePage(folder, port)
         threading.Thread(target=follow_run, args=(page,), daemon=True).start()
     else:
@@ -105,7 +107,7 @@ def follow_run(page: LivePage) -> None:
         if run.state not in ("running", "unknown"):
             page.show_ending(describe_ending(run))
             return
-        time.sleep(LOOK_S)
+        time.sleep(POLL_S)
 
 
 def describe_ending(run: RunFacts) -> Ending:

@@ -1,11 +1,11 @@
-"""Choices of a bank put to work in a network and its optimizer; parameters, buffers and state_dict stay as they are.
+"""Application of a bank's choices to a network and its optimizer; parameters, buffers and state_dict do not change.
 
     calls = observe_calls(network, lambda: network(images))        # which operators a forward pass calls
-    applied = apply_choices(network, optimizer, choices, calls)
-    applied.switch(False); applied.switch(True)                    # without and with them, for a comparison
+    applied = apply_choices(calls, optimizer, choices)
+    applied.switch(False); applied.switch(True)                    # without and with the choices, for a comparison
 
-A module's forward pass is replaced on the instance. In training it takes the variant for calls of the tuned shape, type
-and layout, and the default for all others: evaluation, the last batch, another batch size.
+A module's forward pass is replaced on the instance. Where gradients are enabled it takes the variant for calls of the
+tuned shape, type and layout. All other calls take the default: evaluation, a smaller last batch, another batch size.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from viaduct.tuning.signature import Signature
 
 MODULE_KINDS = {nn.Conv2d: conv2d, nn.Linear: linear}
 THREADS = "threads"
-MOST_THREADS = 4096
+MAX_THREADS = 4096
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Call:
 
 
 class TunedForward:
-    """The forward pass of one module: a variant for calls that were tuned, the module's own for the others."""
+    """Forward pass of one module: a variant for calls that were tuned, the module's default for the others."""
 
     def __init__(self, module: nn.Module) -> None:
         self.module = module
@@ -56,25 +56,28 @@ class TunedForward:
 
 
 def make_fast_key(x: Tensor) -> tuple[Any, ...]:
-    """Return what tells the calls of one module apart; much cheaper than a signature."""
+    """Return a key that distinguishes the calls of one module; it is much cheaper than a signature."""
     kind = x.device.type
     autocast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
     return x.shape, x.stride(), x.dtype, x.requires_grad, autocast, kind
 
 
 def observe_calls(network: nn.Module, run: Callable[[], object]) -> list[Call]:
-    """Return the calls of tunable modules during `run`; modules whose forward pass is replaced already are left out."""
+    """Return the calls of tunable modules during `run`, with gradients enabled and one tensor as the only argument.
+
+    Modules whose forward pass is replaced already are left out.
+    """
     calls: list[Call] = []
     names = {module: name for name, module in network.named_modules()}
 
-    def note(module: nn.Module, arguments: tuple[Any, ...]) -> None:
+    def record_call(module: nn.Module, arguments: tuple[Any, ...]) -> None:
         if len(arguments) == 1 and isinstance(arguments[0], Tensor) and torch.is_grad_enabled():
             signature = MODULE_KINDS[type(module)].describe(module, arguments[0])
             if signature is not None:
                 calls.append(Call(names[module], module, signature, make_fast_key(arguments[0])))
 
     candidates = [module for module in names if type(module) in MODULE_KINDS and "forward" not in vars(module)]
-    handles = [module.register_forward_pre_hook(note) for module in candidates]
+    handles = [module.register_forward_pre_hook(record_call) for module in candidates]
     try:
         run()
     finally:
@@ -85,7 +88,7 @@ def observe_calls(network: nn.Module, run: Callable[[], object]) -> list[Call]:
 
 @dataclass
 class Applied:
-    """Choices that are at work, and what they replaced."""
+    """Choices that were applied, and what is needed to switch them off."""
 
     forwards: list[TunedForward] = field(default_factory=list)
     optimizer: torch.optim.Optimizer | None = None
@@ -97,7 +100,7 @@ class Applied:
     modules: int = 0
 
     def switch(self, on: bool) -> None:
-        """Put the choices to work, or the defaults."""
+        """Use the choices, or the defaults."""
         for forward in self.forwards:
             forward.on = on
         if self.optimizer is not None and self.update is not None:
@@ -108,7 +111,7 @@ class Applied:
             torch.set_num_threads(self.threads if on else self.threads_before)
 
     def remove(self) -> None:
-        """Take all of it back."""
+        """Switch the choices off and restore the modules' own forward passes."""
         self.switch(False)
         for forward in self.forwards:
             if vars(forward.module).get("forward") is forward:
@@ -116,7 +119,7 @@ class Applied:
         self.forwards.clear()
 
     def describe(self) -> str:
-        """Return what was applied: `3 choices: 12 modules, optimizer implementation=foreach, 1 thread`."""
+        """Return what was applied: `3 choices: 12 modules, optimizer foreach, 1 thread`."""
         parts = [f"{self.modules} module{'s' * (self.modules != 1)}"] if self.modules else []
         if self.update is not None:
             parts.append(f"optimizer {self.update['implementation']}")
@@ -134,9 +137,10 @@ def apply_choices(
     threads_key: str = "",
     with_kernels: bool = False,
 ) -> Applied:
-    """Put the choices that fit to work; keys are those of signatures. The rest of `choices` is left alone.
+    """Apply the choices, by signature keys, that fit the calls and the optimizer; the others are ignored.
 
-    `with_kernels`: the network runs on kernels of our own, which read their launch parameters from a table.
+    `threads_key` is the key of the choice of a thread count. `with_kernels`: the network runs on viaduct's own kernels,
+    which read their launch parameters from a table.
     """
     applied = Applied()
     forwards: dict[nn.Module, TunedForward] = {}
@@ -147,7 +151,7 @@ def apply_choices(
         kind = MODULE_KINDS[type(call.module)]
         device = call.fast_key[-1]
         if dict(choice) == kind.DEFAULT or kind.make_space(call.signature, device, True).explain_invalid(choice):
-            continue  # the default, or what cannot run here: no compiler, another version's variant
+            continue  # the default, or a variant that cannot run here: no compiler, or of another version
         forward = forwards.get(call.module)
         if forward is None:
             forward = forwards[call.module] = TunedForward(call.module)
@@ -168,7 +172,7 @@ def apply_choices(
 
 
 def is_thread_count(choice: Choice | None) -> bool:
-    return choice is not None and isinstance(choice.get("threads"), int) and 1 <= int(choice["threads"]) <= MOST_THREADS
+    return choice is not None and isinstance(choice.get("threads"), int) and 1 <= int(choice["threads"]) <= MAX_THREADS
 
 
 def apply_update(applied: Applied, own_optimizer: torch.optim.Optimizer | None, choices: Mapping[str, Choice]) -> None:

@@ -62,14 +62,14 @@ class Entry:
     measurements: int = 0
     date: str = ""
     installed: bool = False
-    """Whether training applies it: only after a gain of the whole step was measured."""
+    """True if training applies the choice: a gain of the whole step was measured with it."""
     note: str = ""
     failed: tuple[tuple[Choice, str], ...] = ()
     """Configurations that crashed, hung or computed wrong values, and how."""
 
     @property
     def is_default(self) -> bool:
-        """Return True if no variant was better than the default."""
+        """True if the choice is the default: no variant was better."""
         return dict(self.choice) == dict(self.default)
 
     @property
@@ -78,7 +78,7 @@ class Entry:
         return self.default_us / self.best_us if self.best_us else 1.0
 
     def describe_choice(self) -> str:
-        """Return what differs from the default."""
+        """Return the values that differ from the default: `layout=channels_last`, or `default`."""
         return describe_choice(self.choice, self.default)
 
     def encode(self) -> dict[str, Any]:
@@ -90,7 +90,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The whole step of a recipe with and without choices of the bank."""
+    """Times of a recipe's whole step with and without choices of the bank."""
 
     step: str
     choices: Mapping[str, Choice]
@@ -104,7 +104,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Stored:
-    """The contents of one file."""
+    """The contents of one file of a bank."""
 
     fingerprint: Fingerprint
     entries: Mapping[str, Entry] = field(default_factory=dict)
@@ -117,7 +117,10 @@ class Stored:
         return replace(self, verdicts={**self.verdicts, verdict.step: verdict})
 
     def merge(self, other: Stored) -> Stored:
-        """Return the entries of both; of the same operator the one with the larger measured gain."""
+        """Return the entries and verdicts of both.
+
+        Of one operator the entry with the larger measured gain is taken, of one step the later verdict.
+        """
         entries = dict(self.entries)
         for key, entry in other.entries.items():
             entries[key] = choose_better(entries[key], entry) if key in entries else entry
@@ -138,9 +141,9 @@ class Stored:
 
 
 def choose_better(first: Entry, second: Entry) -> Entry:
-    """Return the entry with the larger gain over the default; what failed is remembered of both.
+    """Return the entry with the larger gain over the default, with the failed configurations of both.
 
-    The gain was measured in turns with the default, so a busy hour of the machine does not decide; times would.
+    The gain was measured in turns with the default, so that a busy machine changes it less than it changes the times.
     """
     better = max(first, second, key=lambda entry: (entry.gain, entry.installed, -entry.best_us))
     failed = {
@@ -156,12 +159,12 @@ def describe_choice(choice: Choice, default: Choice) -> str:
 
 @dataclass(frozen=True)
 class Bank:
-    """A folder of such files."""
+    """A folder with one file for each fingerprint."""
 
     path: Path
 
     def list_files(self) -> list[Path]:
-        """Return the bank's files, whatever device they are of."""
+        """Return the bank's files of all fingerprints."""
         found = sorted(self.path.glob("*.json"))
         return [file for file in found if not file.name.startswith((RESULT_PREFIX, "."))]
 
@@ -169,7 +172,10 @@ class Bank:
         return self.path / fingerprint.file_name
 
     def read(self, fingerprint: Fingerprint) -> Stored:
-        """Return what the bank has for this device and software; nothing where there is no such file."""
+        """Return what the bank has for this device and software, empty if it has no such file.
+
+        Raise DamagedBank for a file that cannot be read, or whose fingerprint is another one.
+        """
         file = self.find_file(fingerprint)
         if not file.exists():
             return Stored(fingerprint)
@@ -180,7 +186,7 @@ class Bank:
         return stored
 
     def read_others(self, fingerprint: Fingerprint) -> list[Fingerprint]:
-        """Return the other devices and versions that the bank has files for; unreadable ones are passed over."""
+        """Return the other devices and versions that the bank has files for; unreadable files are skipped."""
         found = []
         for file in self.list_files():
             try:
@@ -192,14 +198,17 @@ class Bank:
         return found
 
     def update(self, fingerprint: Fingerprint, change: Callable[[Stored], Stored]) -> Stored:
-        """Change this device's file under a lock, after reading what other processes have written."""
+        """Replace the file of a fingerprint by `change` of its present contents, under a lock.
+
+        Return the new contents.
+        """
         with self.lock():
             changed = change(self.read(fingerprint))
             write_file(self.find_file(fingerprint), changed.encode().encode())
         return changed
 
     def set_aside(self, file: Path) -> Path:
-        """Rename a damaged file, so that nothing of it is lost; return its new name."""
+        """Rename a damaged file, so that nothing in it is lost; return its new path."""
         with self.lock():
             stamp = time.strftime("%Y%m%d-%H%M%S")
             aside = file.with_name(f"{file.name}.damaged-{stamp}")
@@ -212,7 +221,7 @@ class Bank:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Wait until no other process writes to the bank, and keep others from it."""
+        """Hold the bank's lock; wait until no other process holds it."""
         descriptor = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -222,10 +231,10 @@ class Bank:
 
 
 def read_bank_file(file: Path) -> Stored:
-    """Return the contents of a bank's file, all of it checked; DamagedBank says what is wrong."""
+    """Return the checked contents of a bank's file; raise DamagedBank or, for a newer schema, BadBank."""
     try:
         if not file.is_file() or file.stat().st_size > LARGEST_BYTES:
-            raise DamagedBank(file, "it is no file of a bank's size")
+            raise DamagedBank(file, f"it is no regular file, or has more than {LARGEST_BYTES >> 20} MiB")
         record = json.loads(file.read_bytes())
     except (ValueError, RecursionError) as error:
         raise DamagedBank(file, f"it is no JSON ({str(error)[:80]})") from None

@@ -1,4 +1,4 @@
-"""The device and the software that a measurement belongs to: a bank's entries are used where all of it is the same."""
+"""Fingerprint of the device and software of a measurement: a bank's entries are used only where it is equal."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Fingerprint:
 
     @property
     def file_name(self) -> str:
-        """Name of the bank's file: readable, and different for every fingerprint."""
+        """Name of the bank's file: readable, with a checksum of all fields."""
         words = re.sub(r"[^a-z0-9.]+", "-", f"{self.name} torch {self.torch}".lower()).strip("-.")
         checksum = zlib.crc32(repr(asdict(self)).encode())
         return f"{self.device}_{words[:80]}_{checksum:08x}.json"
@@ -37,7 +37,7 @@ class Fingerprint:
         return f"{self.device}: {', '.join(filter(None, parts))}"
 
     def list_differences(self, other: Fingerprint) -> list[str]:
-        """Return what differs from another fingerprint: `torch 2.11.0, here 2.13.0`."""
+        """Return the fields that differ from another fingerprint: `torch 2.11.0, here 2.13.0`; `here` is this one."""
         mine, theirs = asdict(self), asdict(other)
         return [
             f"{field} {theirs[field] or 'none'}, here {mine[field] or 'none'}"
@@ -47,7 +47,7 @@ class Fingerprint:
 
 
 def decode_fingerprint(record: Any) -> Fingerprint:
-    """Return the fingerprint of a bank's file; ValueError says what is wrong with it."""
+    """Return the fingerprint in a bank's file; raise ValueError with the field that is wrong."""
     if not isinstance(record, dict):
         raise ValueError("its fingerprint is not an object")
     values: dict[str, Any] = {}

@@ -1,7 +1,7 @@
-"""Measurements of an unfinished search, line by line on the disk: kill -9 loses none of them.
+"""Measurements of an unfinished search, line by line on the disk: kill -9 loses none that was finished.
 
-A search is deterministic for what it is told, so one that was interrupted asks for the same configurations again and is
-told what the journal has, without measuring.
+A searcher that is told the same times asks for the same configurations. So a search that was interrupted begins again
+and takes the times that the journal has, without measuring.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Journal:
         return cls(folder / f"{signature.kind}_{zlib.crc32(signature.key.encode()):08x}.jsonl", signature.key)
 
     def read(self) -> dict[str, dict[str, Any]]:
-        """Return what was measured, by configuration; a line that a killed process left unfinished is skipped."""
+        """Return the measurements by configuration; a line that a killed process left unfinished is skipped."""
         found = {}
         try:
             lines = self.path.read_text(errors="replace").splitlines()
@@ -59,16 +59,16 @@ class Journal:
             os.fsync(file.fileno())
 
     def ends_amid_line(self) -> bool:
-        """Return True if a process was killed while it wrote."""
+        """Return True if the file's last line has no end: a process was killed while it wrote."""
         try:
             with self.path.open("rb") as file:
                 file.seek(-1, os.SEEK_END)
                 return file.read(1) != b"\n"
-        except OSError:  # not there, or empty
+        except OSError:  # the file does not exist, or is empty
             return False
 
     def remove(self) -> None:
-        """Forget the search: its result is in the bank."""
+        """Delete the journal, once the result of the search is in the bank."""
         self.path.unlink(missing_ok=True)
 
 

@@ -1,6 +1,6 @@
-"""Which bank is meant: the one that --bank names, else TUNE_BANK_PATH, else the user's own.
+"""Location of the bank: --bank, else TUNE_BANK_PATH, else the user's default folder.
 
-Beside it there is a bank that is shipped with viaduct; it is read and never written.
+In addition a bank is shipped with viaduct; it is read and never written.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from viaduct.tuning.bank import BadBank, Bank
 VARIABLE = "TUNE_BANK_PATH"
 REPEAT = "REPEAT_TUNE"
 NONE = Path("none")
+"""`--bank none`: no bank is used."""
 BUILT_IN = Path(__file__).parent / "built_in"
 Origin = Literal["--bank", "TUNE_BANK_PATH", "default"]
 
 
 @dataclass(frozen=True)
 class Location:
-    """A bank's folder and who named it."""
+    """A bank's folder and the setting that it comes from."""
 
     bank: Bank
     origin: Origin
@@ -32,8 +33,8 @@ class Location:
         return self.bank.path
 
     def describe(self) -> str:
-        named = {"--bank": "--bank", VARIABLE: VARIABLE, "default": "your default bank"}[self.origin]
-        return f"{self.path} ({named})"
+        setting = {"--bank": "--bank", VARIABLE: VARIABLE, "default": "your default bank"}[self.origin]
+        return f"{self.path} ({setting})"
 
 
 def find_default_path(environment: Mapping[str, str]) -> Path:
@@ -43,18 +44,18 @@ def find_default_path(environment: Mapping[str, str]) -> Path:
 
 
 def locate_bank(given: Path | None, environment: Mapping[str, str] = os.environ) -> Location:
-    """Return the bank that is meant; a folder that TUNE_BANK_PATH names must be usable."""
+    """Return the location of the bank; raise BadBank if TUNE_BANK_PATH is no folder that can be used."""
     if given is not None:
         return Location(Bank(given), "--bank")
-    if named := environment.get(VARIABLE, ""):
-        path = Path(named)
+    if variable := environment.get(VARIABLE, ""):
+        path = Path(variable)
         check_shared_folder(path)
         return Location(Bank(path), "TUNE_BANK_PATH")
     return Location(Bank(find_default_path(environment)), "default")
 
 
 def check_shared_folder(path: Path) -> None:
-    """Refuse a TUNE_BANK_PATH that does not exist or may not be read, written and entered."""
+    """Raise BadBank for a TUNE_BANK_PATH that is no folder or cannot be read, written and entered."""
     hint = f"Make the folder, or unset {VARIABLE}."
     try:
         exists, is_folder = path.exists(), path.is_dir()
@@ -70,7 +71,7 @@ def check_shared_folder(path: Path) -> None:
 
 
 def prepare_writing(location: Location) -> None:
-    """Make the folder of a bank that is written to; refuse one that cannot be."""
+    """Make the folder of a bank; raise BadBank if it cannot be made or written to."""
     path = location.path
     if path.exists() and not path.is_dir():
         raise BadBank(f"the bank {str(path)!r} is a file.", "Name a folder: --bank DIR.")
@@ -87,7 +88,7 @@ def prepare_writing(location: Location) -> None:
 
 
 def is_repeat_wanted(environment: Mapping[str, str] = os.environ) -> bool:
-    """Return True for REPEAT_TUNE=True: operators that the bank knows are searched again."""
+    """Return True for REPEAT_TUNE=True: operators with an entry in the bank are searched again."""
     text = environment.get(REPEAT, "").strip().lower()
     if text in ("", "false", "0"):
         return False

@@ -1,12 +1,12 @@
-"""Measurements that a ranking can rest on: values first, then times in turns until one variant is significantly faster.
+"""Measurements of variants: their values are checked, then they are timed in turns until a ranking is significant.
 
     bench = Bench("cpu", kinds)
-    bench.check_values(signature, point)                            # None, or what is wrong
-    bench.race(signature, {"default": …, "candidate": …}, ...)     # times of each, turn by turn
+    bench.check_values(signature, point, default)                   # None, or what is wrong
+    bench.race(signature, {"default": …, "candidate": …}, …)        # times of each, turn by turn
 
-Before every timed run the caches are flushed: a buffer larger than the last one is written. Variants run in turns, each
-turn beginning with another one, so a slow moment of the machine falls on all of them alike, and what counts is the
-ratio within a turn.
+Before every timed run of `race` a buffer of twice the last-level cache, at most LARGEST_FLUSH, is written, so that the
+operands are not in the caches. Variants run in turns, and each turn begins with another variant, so that a slow moment
+of the machine falls on all of them alike. The ratio within a turn counts.
 """
 
 from __future__ import annotations
@@ -31,14 +31,17 @@ from viaduct.tuning.signature import Signature
 MARGIN = 0.03
 """Share by which a variant must be faster than the default before it is stored."""
 SIGNIFICANT = 0.05
+"""Level of the sign test."""
 FEWEST_TURNS, MOST_TURNS = 5, 25
-FEWEST_TIMED, WARM_UPS = 3, 2
+TURNS_BEFORE_TIMEOUT, WARM_UPS = 3, 2
 CONFIRMING_TURNS = 11
+"""Fewest turns in which a winner is measured again against the default."""
 ERROR_FACTOR = 4.0
-"""How many times the default's own error, measured against float64, a variant may have."""
+"""Error of a variant that is allowed, as a multiple of the default's; both are measured against float64."""
 SMALLEST_ERROR = 8 * 2.0**-24
+"""Relative error that is always allowed: eight roundings of float32."""
 CACHE_FILES = "/sys/devices/system/cpu/cpu0/cache/index*/size"
-USUAL_CACHE, LARGEST_FLUSH = 32 << 20, 256 << 20
+USUAL_CACHE, LARGEST_FLUSH = 32 << 20, 256 << 20  # bytes
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ class Race:
 
     times_us: Mapping[str, list[float]]
     others: float = 0.0
-    """Share of the processors that other programs used meanwhile."""
+    """Share of the processors that other programs used during the race."""
 
     def median_us(self, name: str) -> float:
         return float(median(self.times_us[name]))
@@ -65,14 +68,17 @@ class Race:
 
 
 def is_significant(times: list[float], others: list[float]) -> bool:
-    """Return True if `times` are smaller in so many turns that chance would do it in less than one of twenty races."""
+    """Return True if `times` are smaller in so many turns that fair coins would do it with a probability below 5 %.
+
+    A race asks after every turn, so that chance decides somewhat more often than that.
+    """
     wins = sum(mine < other for mine, other in zip(times, others, strict=True))
     losses = sum(mine > other for mine, other in zip(times, others, strict=True))
-    return wins > losses and find_chance(wins, wins + losses) < SIGNIFICANT
+    return wins > losses and sign_test(wins, wins + losses) < SIGNIFICANT
 
 
-def find_chance(wins: int, turns: int) -> float:
-    """Return the probability of so many wins or more in fair coin flips."""
+def sign_test(wins: int, turns: int) -> float:
+    """Return the probability of at least this many wins in fair coin flips."""
     return sum(math.comb(turns, count) for count in range(wins, turns + 1)) / 2.0**turns
 
 
@@ -87,12 +93,12 @@ class Bench:
         self.signature: Signature | None = None
         self.works: dict[str, Work] = {}
         self.reference: list[tuple[str, torch.Tensor]] = []
-        self.own_errors: dict[str, float] = {}
+        self.default_errors: dict[str, float] = {}
 
     def select(self, signature: Signature) -> None:
-        """Forget what was prepared of another operator."""
+        """Discard the works and the reference of another operator."""
         if signature != self.signature:
-            self.signature, self.works, self.reference, self.own_errors = signature, {}, [], {}
+            self.signature, self.works, self.reference, self.default_errors = signature, {}, [], {}
 
     def prepare(self, signature: Signature, point: Choice) -> Work:
         self.select(signature)
@@ -102,14 +108,18 @@ class Bench:
         return self.works[key]
 
     def check_values(self, signature: Signature, point: Choice, default: Choice) -> str | None:
-        """Return what is wrong with a variant's values; None where they are as close to float64 as the default's."""
+        """Return what is wrong with a variant's values; None if their error is within what ERROR_FACTOR allows.
+
+        The error is the distance from the default in float64.
+        """
         self.select(signature)
         kind = self.kinds[signature.kind]
         if not self.reference:
             self.reference = list(kind.make_work(signature, default, self.device, exact=True).read_values())
-            own = kind.make_work(signature, default, self.device).read_values()
-            self.own_errors = {
-                name: find_error(found, exact) for (name, found), (_, exact) in zip(own, self.reference, strict=True)
+            rounded = kind.make_work(signature, default, self.device).read_values()
+            self.default_errors = {
+                name: find_error(found, exact)
+                for (name, found), (_, exact) in zip(rounded, self.reference, strict=True)
             }
         if dict(point) == dict(default):
             return None
@@ -118,9 +128,9 @@ class Bench:
             if found.shape != exact.shape:
                 return f"{name} has the shape {list(found.shape)}, not {list(exact.shape)}"
             smallest = getattr(kind, "SMALLEST_ERROR", SMALLEST_ERROR)
-            error, allowed = find_error(found, exact), max(ERROR_FACTOR * self.own_errors[name], smallest)
+            error, allowed = find_error(found, exact), max(ERROR_FACTOR * self.default_errors[name], smallest)
             if not error <= allowed:
-                return f"{name} is off by {error:.1e}; the default by {self.own_errors[name]:.1e}"
+                return f"{name} is off by {error:.1e}; the default by {self.default_errors[name]:.1e}"
         return None
 
     def race(
@@ -137,7 +147,7 @@ class Bench:
         return take_turns_until_significant(works, self.clock, decide, fewest, most, seconds, self.flush)
 
     def flush(self) -> None:
-        """Put other data into the caches."""
+        """Write a large buffer, so that the operands leave the caches."""
         if self.flush_buffer is None:
             size = min(LARGEST_FLUSH, 2 * find_cache_bytes(self.device))
             self.flush_buffer = torch.zeros(size // 4, dtype=torch.int32, device=self.device)
@@ -168,35 +178,35 @@ def take_turns_until_significant(
         mine, other = (times[name] for name in decide)
         if turn + 1 >= fewest and (is_significant(mine, other) or is_significant(other, mine)):
             break
-        if turn + 1 >= FEWEST_TIMED and time.monotonic() > end:
+        if turn + 1 >= TURNS_BEFORE_TIMEOUT and time.monotonic() > end:
             break
     return Race(times, load.share())
 
 
 class OtherPrograms:
-    """CPU use of other programs since its creation, from the kernel's counters; 0 if they are not available."""
+    """CPU use of all other processes since its creation, from the kernel's counters; 0 if they are not available."""
 
     def __init__(self) -> None:
         self.before = self.read()
 
     def read(self) -> tuple[float, float, float]:
-        """Return seconds of all processors since the start: all of them, busy ones, those of this process."""
+        """Return seconds since the machine started, summed over processors: in all, busy, and used by this process."""
         try:
             numbers = [int(field) for field in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
         except (OSError, ValueError, IndexError):
             return 0.0, 0.0, 0.0
         tick = os.sysconf("SC_CLK_TCK")
-        idle = numbers[3] + numbers[4]
+        idle = numbers[3] + numbers[4]  # idle and iowait
         return sum(numbers) / tick, (sum(numbers) - idle) / tick, time.process_time()
 
     def share(self) -> float:
-        """Return the share of all processors that others used."""
+        """Return the share of all processors that other processes used."""
         total, busy, own = (now - then for now, then in zip(self.read(), self.before, strict=True))
         return max(0.0, min(1.0, (busy - own) / total)) if total > 0 else 0.0
 
 
 def find_error(found: torch.Tensor, exact: torch.Tensor) -> float:
-    """Return the distance from the exact values as a share of their norm."""
+    """Return the distance from the exact values as a share of their norm; the distance itself where that is 0."""
     size = float(exact.double().norm())
     distance = float((found.double() - exact.double()).norm())
     if size == 0.0:
@@ -205,7 +215,7 @@ def find_error(found: torch.Tensor, exact: torch.Tensor) -> float:
 
 
 def find_cache_bytes(device: str) -> int:
-    """Return the size of the last cache before the memory."""
+    """Return the size of the last-level cache: L2 of the first CUDA device, else the largest cache of the CPU."""
     if device == "cuda":
         return int(getattr(torch.cuda.get_device_properties(0), "L2_cache_size", 0)) or USUAL_CACHE
     units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}

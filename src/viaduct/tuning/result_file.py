@@ -22,7 +22,7 @@ def name_result_file(moment: datetime, pid: int) -> str:
 
 
 def encode_results(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """Return one record for every operator of the network; those that were in the bank have a status alone."""
+    """Return one record for every operator of the network; operators that were not searched have only a status."""
     records: dict[str, Any] = {}
     for outcome in outcomes:
         record: dict[str, Any] = {"status_data": asdict(outcome.status)}
@@ -39,7 +39,7 @@ def encode_results(outcomes: Sequence[Outcome]) -> dict[str, Any]:
 
 
 def write_result_file(folder: Path, outcomes: Sequence[Outcome]) -> Path:
-    """Write the file of this process into the bank and return its path."""
+    """Write the result file of this process into a folder and return its path."""
     path = folder / name_result_file(datetime.now(), os.getpid())
     write_file(path, (json.dumps(encode_results(outcomes), indent=1) + "\n").encode())
     return path

@@ -1,4 +1,4 @@
-"""What identifies an operator: its kind, shapes, types and attributes; never its name in a network."""
+"""Signature of an operator: its kind, shapes, types and attributes; its name in a network is no part of it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 Value = int | str | bool
-LONGEST_SHOWN = 90
+MAX_SHOWN_CHARS = 90
 SHOWN_UNLESS = {"stride": "1x1", "dilation": "1x1", "groups": 1, "layout": "channels_last"}
+"""Fields that tables show unless they have this usual value."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Signature:
 
     @property
     def key(self) -> str:
-        """The signature as text, under which the bank has it."""
+        """The signature as text, the key of its entry in the bank."""
         return " ".join([self.kind, *(f"{name}={value}" for name, value in self.fields)])
 
     @property
@@ -41,14 +42,14 @@ class Signature:
             ]
             text = ", ".join([f"{values['x']} by {values['w']}", *optional, str(values.get("compute", ""))])
         text = text or " ".join(f"{name}={value}" for name, value in values.items())
-        return text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 1] + "…"
+        return text if len(text) <= MAX_SHOWN_CHARS else text[: MAX_SHOWN_CHARS - 1] + "…"
 
     def encode(self) -> dict[str, Value]:
         return {"kind": self.kind, **dict(self.fields)}
 
 
 def decode_signature(record: Any) -> Signature:
-    """Return a signature that was stored; ValueError says what is wrong with it."""
+    """Return the signature in a record; raise ValueError with the field that is wrong."""
     if not isinstance(record, Mapping) or not isinstance(record.get("kind"), str):
         raise ValueError("a signature has no kind")
     fields = {name: value for name, value in record.items() if name != "kind"}

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Report(Protocol):
-    """Printed report of a tuning run."""
+    """What is printed of a tuning run."""
 
     outcomes: list[Outcome]
     step_us: float
@@ -37,7 +37,7 @@ class Report(Protocol):
 
 
 def describe_state(entry: Entry) -> str:
-    """Return what training does with an entry."""
+    """Return whether training uses an entry, or why not."""
     if entry.installed:
         return "installed"
     return "default is best" if entry.is_default else entry.note or "not installed: no verdict of a whole step yet"
@@ -59,7 +59,7 @@ def make_bank_table(stored: Stored) -> Table:
 
 
 def list_verdicts(stored: Stored) -> Iterable[str]:
-    """Return a line for each whole step that was measured with the bank's choices."""
+    """Yield a line for each whole step that was measured with the bank's choices."""
     for verdict in stored.verdicts.values():
         times = f"{verdict.without_us / 1000:.2f} ms without, {verdict.with_us / 1000:.2f} ms with the choices"
         yield f"{describe_step(verdict.step)}: {times}, {verdict.gain:.2f}x{'' if verdict.is_gain else ': no gain'}"
@@ -87,7 +87,7 @@ def encode_banks(banks: Iterable[Stored]) -> list[dict[str, Any]]:
 
 
 def make_outcome_table(outcomes: Sequence[Outcome], step_us: float) -> Table:
-    """Return what became of each operator, the largest share of the step first."""
+    """Return a row for each operator, in the order given: its times, its choice and what happened."""
     from rich.table import Table
 
     from viaduct.terminal import figure_columns
@@ -110,7 +110,7 @@ def make_outcome_table(outcomes: Sequence[Outcome], step_us: float) -> Table:
 
 
 def list_conclusions(report: Report) -> list[str]:
-    """Return what is said below the table: the verdict, what was stored, what it cost."""
+    """Return the lines below the table: the verdict, defaults that were stored, failures, measurements and files."""
     lines = [*report.lines]
     verdict = report.verdict
     if verdict is not None:
@@ -123,11 +123,11 @@ def list_conclusions(report: Report) -> list[str]:
             lines.append(
                 f"Whole step: {times}, {verdict.gain:.3f}x ({verdict.turns} turns): no gain, none is installed."
             )
-    kept = [outcome for outcome in report.outcomes if outcome.entry is not None and outcome.entry.is_default]
-    if kept:
-        names = ", ".join(dict.fromkeys(outcome.operator.signature.kind for outcome in kept))
+    defaults = [outcome for outcome in report.outcomes if outcome.entry is not None and outcome.entry.is_default]
+    if defaults:
+        names = ", ".join(dict.fromkeys(outcome.operator.signature.kind for outcome in defaults))
         lines.append(
-            f'Stored as "default is best", not searched again: {len(kept)} operators ({names}); '
+            f'Stored as "default is best", not searched again: {len(defaults)} operators ({names}); '
             "REPEAT_TUNE=True searches again."
         )
     failed = [(outcome, *row) for outcome in report.outcomes if outcome.found for row in outcome.found.failed]

@@ -1,6 +1,7 @@
 """The search of one operator: ask, measure in the worker, tell; confirm the winner; decide; store.
 
-Everything that was measured is on the disk before the next measurement begins: a search may be killed at any moment.
+Each measurement of a search is in the journal before the next one begins, so that a search may be killed at any moment.
+The confirmation of a winner is not in the journal; it is made again.
 """
 
 from __future__ import annotations
@@ -22,13 +23,15 @@ from viaduct.tuning.space import Space
 from viaduct.tuning.workers import Worker, WorkerFailed
 
 MEASUREMENT_LIMIT_S = 60.0
+"""Time after which a worker that does not answer is killed; a race in it takes at most a quarter of that."""
 COMPILING_LIMIT_S = 240.0
 NEIGHBOURS = 4
+"""Choices of similar operators that a search begins with."""
 
 
 @dataclass(frozen=True)
 class Operator:
-    """An operator of the network and the modules that are it."""
+    """An operator of the network and the names of the modules that call it."""
 
     signature: Signature
     names: tuple[str, ...]
@@ -38,7 +41,7 @@ class Operator:
 
     @property
     def is_whole_step(self) -> bool:
-        """Return True for the number of threads, which only a quiet machine can tell."""
+        """True for the number of threads: it is measured with whole steps, on a quiet machine only."""
         return self.signature.kind == "threads"
 
 
@@ -49,15 +52,18 @@ class Outcome:
     operator: Operator
     status: Status = field(default_factory=Status)
     entry: Entry | None = None
-    """What the bank has of it now."""
+    """Entry of the operator that the bank has now."""
     found: Entry | None = None
-    """What a search of this run has found."""
+    """Result of a search in this run."""
     default_us: float = 0.0
     rounds: list[tuple[float, datetime]] = field(default_factory=list)
     note: str = ""
 
     def share(self, step_us: float) -> float:
-        """Share of a step, from the default's own time; flushed caches make it an upper bound."""
+        """Return the share of a step, from the default's time alone; flushed caches make that longer than in a step.
+
+        The number of threads has the share 1.
+        """
         if self.operator.is_whole_step:
             return 1.0
         return self.default_us * self.operator.count / step_us if step_us else 0.0
@@ -78,7 +84,7 @@ class Outcome:
 
 @dataclass
 class Tuner:
-    """Searches operators and keeps what it finds in the bank."""
+    """Searches operators and stores the results in the bank."""
 
     worker: Worker
     bank: Bank
@@ -96,17 +102,17 @@ class Tuner:
     """Share of the processors that other programs used, for each measurement."""
 
     def find_hit(self, signature: Signature) -> Entry | None:
-        """Return what is known of an operator: of the custom bank, else of the one that is shipped."""
+        """Return the entry of an operator in the bank, else in the bank that is shipped with viaduct."""
         return self.bank.read(self.fingerprint).entries.get(signature.key) or self.built_in.entries.get(signature.key)
 
     def measure_default(self, operator: Operator) -> float | None:
-        """Return the default's microseconds, from an interrupted search where there is one; None where it fails."""
+        """Return the default's microseconds, from the journal if it has them; None if the default fails."""
         default = operator.space.default
         result = self.measure(operator, default, default, FEWEST_TURNS, FEWEST_TURNS)
         return None if "us" not in result else float(result["us"])
 
     def tune(self, operator: Operator, default_us: float, seconds: float) -> Outcome:
-        """Search one operator within its share of the budget, and store what came of it."""
+        """Search one operator within its share of the budget, unless the bank has it, and store the result."""
         signature = operator.signature
         hit = self.find_hit(signature)
         outcome = Outcome(operator, entry=hit, default_us=default_us)
@@ -123,7 +129,11 @@ class Tuner:
         return outcome
 
     def search(self, operator: Operator, outcome: Outcome, hit: Entry | None, end: float) -> Entry | None:
-        """Return the entry of the best variant, confirmed against the default; None if no variant could be measured."""
+        """Return the entry of the best variant, confirmed against the default, or of the default if none is better.
+
+        Return None, with a note in `outcome`, if the time was over before a variant was measured, or if thread counts
+        were to be compared on a busy machine.
+        """
         space, default = operator.space, operator.space.default
         searcher = make_searcher(self.mode, space, self.seed, None, self.list_neighbours(operator.signature))
         searcher.tell(default, outcome.default_us)
@@ -173,7 +183,10 @@ class Tuner:
         failed: tuple[tuple[Choice, str], ...],
         tried: int,
     ) -> Entry:
-        """Measure the winner once more against the default; only a significant gain above the margin counts."""
+        """Return the entry of the winner, measured once more.
+
+        Of the default without a significant gain above MARGIN.
+        """
         default = operator.space.default
         entry = Entry(
             signature=operator.signature,
@@ -219,7 +232,7 @@ class Tuner:
         most: int,
         confirming: bool = False,
     ) -> dict[str, Any]:
-        """Return the journal's measurement of a configuration, or make it; a failure has a `failed` with the reason."""
+        """Return the journal's measurement of a configuration, or make it; a failure has its reason under `failed`."""
         journal = Journal.of(self.bank, self.fingerprint, operator.signature)
         known = None if confirming else journal.read().get(encode_point(point))
         if known is not None and ("us" in known or "failed" in known):
@@ -253,14 +266,14 @@ class Tuner:
         return answer
 
     def list_neighbours(self, signature: Signature) -> list[Choice]:
-        """Return the choices of similar operators: same kind, most fields the same."""
+        """Return up to NEIGHBOURS choices of operators of the same kind, those with the most equal fields first."""
         entries = [
             entry
             for entry in self.bank.read(self.fingerprint).entries.values()
             if entry.signature.kind == signature.kind and not entry.is_default
         ]
-        own = set(signature.fields)
-        entries.sort(key=lambda entry: (-len(own & set(entry.signature.fields)), entry.signature.key))
+        fields = set(signature.fields)
+        entries.sort(key=lambda entry: (-len(fields & set(entry.signature.fields)), entry.signature.key))
         return [entry.choice for entry in entries[:NEIGHBOURS]]
 
 

@@ -1,7 +1,7 @@
 """The process that measures: requests as lines of JSON on standard input, answers on the original standard output.
 
-A variant that crashes or hangs takes this process with it and nothing else; `workers.py` starts the next one. It ends
-with the process that started it, however that ends.
+A variant that crashes or hangs ends this process and nothing else; `workers.py` starts the next one. On Linux this
+process is killed when the process that started it ends.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ PR_SET_PDEATHSIG = 1
 
 
 def serve(handlers: Mapping[str, Handler]) -> None:
-    """Answer requests until standard input ends; whatever else is printed goes to standard error."""
+    """Answer requests until standard input ends; all other output of the process goes to standard error."""
     end_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, which ends us
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this process
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     for line in sys.stdin:
@@ -34,7 +34,7 @@ def serve(handlers: Mapping[str, Handler]) -> None:
 
 
 def answer(handlers: Mapping[str, Handler], request: dict[str, Any]) -> Answer:
-    """Return the answer to one request; an exception is an answer, too."""
+    """Return the answer to one request; an exception becomes an answer, too."""
     try:
         return handlers[request["do"]](request)
     except ViaductError as error:
@@ -46,7 +46,7 @@ def answer(handlers: Mapping[str, Handler], request: dict[str, Any]) -> Answer:
 
 
 def end_with_parent() -> None:
-    """Ask the kernel to kill this process when its parent is gone: it may hang in a kernel and read no input."""
+    """Ask the operating system to kill this process when its parent ends: it may hang and read no input."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 

@@ -1,4 +1,4 @@
-"""Starts the process that measures, limits the time of each request, and starts another one where it dies."""
+"""Starts the process that measures, limits the time of each request, and starts another process if it dies."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from typing import Any
 from viaduct.errors import ViaductError
 
 PAUSE_S = 0.2
-SAID_BYTES = 4000
 
 
 class Interrupted(Exception):
-    """Somebody has asked the tuner to end."""
+    """The tuner was asked to end, by a signal."""
 
 
 class WorkerFailed(Exception):
@@ -35,7 +34,10 @@ class Worker:
         self.starts = 0
 
     def send_request(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
-        """Return the answer; WorkerFailed where there is none, after which the next request has a new process."""
+        """Return the answer to a request; raise WorkerFailed if there is none, ViaductError if it was refused.
+
+        After a failure the next request starts a new process.
+        """
         process = self.start()
         assert process.stdin is not None
         try:
@@ -78,7 +80,7 @@ class Worker:
                     raise WorkerFailed(f"no answer within {seconds:.0f} s")
 
     def describe_end(self) -> str:
-        """Return how the process ended, and forget it."""
+        """Wait for the process to end, and return how it ended."""
         assert self.process is not None
         code = self.process.wait()
         self.close_pipes()
@@ -88,7 +90,7 @@ class Worker:
         return f"ended with exit code {code}"
 
     def stop(self) -> None:
-        """End the process now."""
+        """Kill the process and those that it started."""
         if self.process is not None:
             with suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)

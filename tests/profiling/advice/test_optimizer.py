@@ -55,5 +55,5 @@ def test_the_gain_is_the_difference_that_was_measured() -> None:
     assert advice is not None
     assert trials.asked == [("Adam", [512 * 1024, 512 * 1024])]
     assert advice.gain_us == 1200.0
-    assert "1.5 ms one by one, 300 µs fused" in advice.evidence[1]
+    assert "1.5 ms by default, 300 µs fused" in advice.evidence[1]
     assert advice.locations == ("t.py:9",)

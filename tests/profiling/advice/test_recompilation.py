@@ -18,7 +18,7 @@ def test_one_smaller_batch_is_no_fault() -> None:
 
 def test_graphs_and_time_per_step_are_named_and_the_reason() -> None:
     steps = make_steps(compute_us=49_000.0, recompiled=2, compile_us=40_000.0)
-    notes = ("compiled again: train.py:3 forward: size mismatch at index 0; guard failed", "something else")
+    notes = ("compiled again: train.py:3 forward: tensor 'x' size mismatch at index 0", "something else")
     advice = find(make_profile(steps, facts={"notes": notes}))
     assert advice is not None
     assert "20 graphs in 10 steps: 40 ms of each step" in advice.title

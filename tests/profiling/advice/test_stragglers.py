@@ -55,7 +55,7 @@ def test_ranks_without_collectives_cannot_be_compared() -> None:
 def test_the_slow_rank_is_named_and_what_the_others_wait() -> None:
     advice = find(make_profile([*make_rank(0, 4000.0), *make_rank(1, 0.0), *make_rank(2, 4000.0)]))
     assert advice is not None
-    assert advice.title == "Rank 1 is slower than the others, which wait 4 ms for it in each step"
+    assert advice.title == "Rank 1 is slower than the others, which wait up to 4 ms for it in each step"
     assert "in its computation" in advice.action
     assert round(advice.gain_us or 0) == 2667  # its surplus over the mean
 

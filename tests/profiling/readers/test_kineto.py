@@ -136,7 +136,7 @@ def test_workers_that_name_no_rank_are_numbered(tmp_path: Path) -> None:
         write(tmp_path / f"host_{10 + rank}.100.pt.trace.json")
     profile = read_any(tmp_path)
     assert profile.ranks == [0, 1]
-    assert any("do not name their ranks" in note for note in profile.facts.notes)
+    assert any("do not name different ranks" in note for note in profile.facts.notes)
 
 
 def test_modules_that_the_profiler_saw_are_kept(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_runs_that_differ_only_in_the_space_the_seed_and_what_is_logged_are_take
 
 def test_the_trials_of_the_search_itself_are_no_past_runs(tmp_path: Path) -> None:
     write_run(tmp_path / "study" / "trial-000", with_rate("0.2"))
-    gathered = gather_past_runs(tmp_path, WANTED, SPACE, beside=tmp_path / "study")
+    gathered = gather_past_runs(tmp_path, WANTED, SPACE, study=tmp_path / "study")
     assert gathered.taken == []
     assert not gathered.refused
 

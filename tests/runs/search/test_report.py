@@ -67,7 +67,7 @@ def test_the_page_has_history_importance_contours_and_all_trials(tmp_path: Path,
     assert "<h3>History</h3>" in page
     assert page.count("trial-") >= trials
     assert ("part chart own contour" in page) == (trials > 2)
-    assert ("Not said:" in page) == (trials <= 2)
+    assert ("Not given:" in page) == (trials <= 2)
     if past:
         assert "12 past runs came before them" in page
         assert re.search(r'<rect class="cell"', page)

@@ -15,8 +15,8 @@ from viaduct.runs.search.session import (
     DataFacts,
     SearchRequest,
     check_metric,
-    define,
     describe_first_trial,
+    make_definition,
     plan_evaluations,
     refuse_failure,
 )
@@ -65,9 +65,12 @@ def test_trials_are_evaluated_often_enough_to_be_stopped_early_unless_the_user_s
 
 
 def test_the_cadence_of_evaluations_is_no_part_of_what_is_searched() -> None:
-    plain, often = define(make_request({}), {}), define(make_request({}), {"evaluation.every_epochs": "0.1"})
+    plain, often = (
+        make_definition(make_request({}), {}),
+        make_definition(make_request({}), {"evaluation.every_epochs": "0.1"}),
+    )
     assert plain == often
-    assert define(make_request({"epochs": "2"}), {"epochs": "2"}) != plain
+    assert make_definition(make_request({"epochs": "2"}), {"epochs": "2"}) != plain
 
 
 def test_the_reason_of_trials_that_all_fail_is_said_once() -> None:

@@ -29,7 +29,7 @@ def describe_linear(compute: torch.dtype) -> Signature:
 
 def describe_update(name: str) -> Signature:
     options = {"momentum": 0.9, "nesterov": True} if name == "SGD" else {}
-    made = optimizer.KNOWN[name](nn.Linear(4, 3).parameters(), lr=0.1, fused=True, weight_decay=0.1, **options)
+    made = optimizer.CLASSES[name](nn.Linear(4, 3).parameters(), lr=0.1, fused=True, weight_decay=0.1, **options)
     found = optimizer.describe(made)
     assert found is not None
     return found

@@ -15,8 +15,8 @@ from viaduct.profiling.figures import IDLE, Figures, exposed_us, show_time
 from viaduct.profiling.record import Advice, Step
 
 CERTAINTY = 0.7
-HIDDEN = 0.5
-"""Share of the communication that is exposed from which it counts as not overlapped: the last bucket always is."""
+MOSTLY_EXPOSED = 0.5
+"""Exposed share of the communication from which it counts as not overlapped; the last bucket is always exposed."""
 
 
 def find(figures: Figures) -> Advice | None:
@@ -27,7 +27,7 @@ def find(figures: Figures) -> Advice | None:
         return None
     total = median(sum(row.duration_us for row in step.collectives) for step in steps)
     exposed = median(exposed_us(step.collectives) for step in steps)
-    if exposed < HIDDEN * total:
+    if exposed < MOSTLY_EXPOSED * total:
         return None
     after = share_after_backward(steps)
     gain = estimate_gain(figures, steps)
@@ -36,7 +36,7 @@ def find(figures: Figures) -> Advice | None:
         title=(
             f"{share:.0%} of each step waits for collectives, although they begin in the backward pass"
             if gain is None
-            else f"Communication is not overlapped: {share:.0%} of each step waits for collectives"
+            else f"Communication is mostly not overlapped: {share:.0%} of each step waits for collectives"
         ),
         action=suggest(after >= 0.5),
         evidence=(describe(figures, steps, total, exposed), describe_overlap(figures, after, gain)),
@@ -44,13 +44,16 @@ def find(figures: Figures) -> Advice | None:
         gain_basis=(
             "they begin during the backward pass already; try bucket sizes and compare the profiles"
             if gain is None
-            else "the exposed time of what begins after the backward pass, as far as that is long enough to hide it"
+            else "the exposed time of collectives after the backward pass, as far as that is long enough to hide it"
         ),
     )
 
 
 def estimate_gain(figures: Figures, steps: list[Step]) -> float | None:
-    """Return the exposed time, in a timed step, that the backward pass could hide; None where all begins within it."""
+    """Return the exposed time, in a timed step, that the backward pass could hide.
+
+    Return None if no exposed collective begins after it.
+    """
     late = [
         exposed_us(row for row in step.collectives if row.start_us >= step.backward_end_us)
         * scale_to_timed(figures, step)
@@ -60,18 +63,18 @@ def estimate_gain(figures: Figures, steps: list[Step]) -> float | None:
 
 
 def scale_to_timed(figures: Figures, step: Step) -> float:
-    """Return what a time of this step is multiplied with to be one of a timed step; never more than 1."""
+    """Return the factor from times of this step to times of a timed step; never more than 1."""
     return min(1.0, figures.iteration_us / step.iteration_us) if step.iteration_us > 0 else 1.0
 
 
 def describe_overlap(figures: Figures, after: float, gain: float | None) -> str:
-    """Say how many collectives begin too late to be hidden."""
+    """Return how many collectives begin too late to be hidden."""
     text = f"{after:.0%} of the collectives begin after the backward pass"
     return f"{text}, which lasts about {show_time(figures.backward_us)} and could hide them." if gain else f"{text}."
 
 
 def suggest(by_hand: bool) -> str:
-    """Say how to overlap, for all-reduces by hand and for DistributedDataParallel."""
+    """Return how to overlap, for all-reduces by hand or for DistributedDataParallel."""
     if by_hand:
         return (
             "Wrap the network in torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True) "

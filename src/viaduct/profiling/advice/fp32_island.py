@@ -24,7 +24,7 @@ from viaduct.profiling.record import Advice, Operator
 
 CERTAINTY = 0.9
 MOSTLY = 0.5
-"""Share of the heavy operators that compute in low precision from which a network is a low-precision one."""
+"""Share of the heavy operators, by calls or arithmetic, that must compute in low precision."""
 
 
 def find(figures: Figures) -> Advice | None:
@@ -79,7 +79,10 @@ def find_ratio(figures: Figures, island: list[Operator], dtype: str) -> tuple[fl
 
 
 def measure_ratio(figures: Figures, island: list[Operator], dtype: str) -> float | None:
-    """Time the longest float32 operator whose shapes are known in both types."""
+    """Return low-precision time / float32 time of the longest float32 operator that can be timed here.
+
+    Return None if none can.
+    """
     if figures.trials is None:
         return None
     for row in sorted(island, key=work_us, reverse=True):
@@ -107,7 +110,7 @@ def describe(island: list[Operator], low: list[Operator], dtype: str) -> tuple[s
 
 
 def describe_casts(figures: Figures) -> str:
-    """Return what converting between types costs in the whole step."""
+    """Return the time of conversions between types or devices in the whole step."""
     casts = [row for row in figures.operators if row.name == "aten::_to_copy"]
     time = sum(row.total_us for row in casts)
     return (

@@ -2,7 +2,8 @@
 
 Idle is what remains of forward, backward and update when the kernels and the exposed communication are taken off; the
 time before the forward pass belongs to the loader. Kernels of several streams that run at once make the
-estimate smaller, never larger. torch_npu writes the free time of each step itself.
+estimate smaller, never larger. Where the profile has a table step_trace_time, written by
+torch_npu or worked out from a trace, its free time counts instead.
 """
 
 from __future__ import annotations
@@ -35,20 +36,20 @@ def find(figures: Figures) -> Advice | None:
             f"{launches:.0f} kernels are queued in it, one every {show_time(step / launches)}.",
         ),
         gain_us=idle,
-        gain_basis="the measured time without a kernel, which a captured step does not have",
+        gain_basis="the time that no kernel accounts for, which a captured step hardly has",
         changes={"sink": "auto", "mode": "auto"} if figures.facts.kind == "recipe" and not in_sink else {},
     )
 
 
 def name_span(figures: Figures) -> str:
-    """Say which part of a step was looked at."""
+    """Return which part of a step was examined."""
     if not figures.facts.phases_measured:
         return "of a step"
     return "from the start of the forward pass to the end of the step"
 
 
 def suggest(is_recipe: bool, in_sink: bool) -> str:
-    """Say how to take the host out of the step."""
+    """Return how to take the host out of the step."""
     if is_recipe and not in_sink:
         return "Let the device take many steps by itself: sink=auto; or a larger batch."
     if is_recipe:

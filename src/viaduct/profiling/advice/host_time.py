@@ -1,7 +1,8 @@
-"""Steps lie apart, although their data are there: the host does something else in between.
+"""The host spends time between steps that is neither the DataLoader's nor an operator's.
 
-Where a DataLoader was seen, its waits are `loader`'s. What else passes between the update and the next forward pass
-without an operator is logging, writing, sleeping or other Python. Workers would not shorten it.
+Waits for a DataLoader are reported by `loader`. The rest of the time between the update and the next forward pass, as
+far as no operator runs, is logging, writing, sleeping or other Python. More workers would not shorten it. Without a
+DataLoader the rule `loader` reports this time.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ def find(figures: Figures) -> Advice | None:
         name="host_time",
         title=f"{figures.share(time):.0%} of each step{where} is host time between steps, not waiting for the loader",
         action=(
-            "Look at what runs between optimizer.step() and the next forward pass: what is logged, written or waited "
-            "for there, do every some steps or in another thread. More workers of the DataLoader would not shorten it."
+            "Look at what runs between optimizer.step() and the next forward pass. Log and write less often, or in "
+            "another thread. More workers of the DataLoader would not shorten it."
         ),
         evidence=(
             f"Between the update and the next forward pass lie {show_time(time)}{where} of Python, files or waiting "

@@ -22,14 +22,14 @@ from viaduct.profiling.figures import (
 from viaduct.profiling.record import Advice, Operator
 
 CERTAINTY = 1.0
-MEASURED = 6
-"""Convolutions that are timed: the longest ones, each a second or so."""
+MAX_TIMED = 6
+"""Convolutions that are timed, the longest ones; each takes a second or so."""
 CONVERSIONS = ("nchwtonhwc", "nhwctonchw", "transdata")
 """Parts of the names of kernels that convert layouts: cuDNN's, Ascend's."""
 
 
 def find(figures: Figures) -> Advice | None:
-    """Return the more valuable of both advices about layouts."""
+    """Return the more valuable of the two: about conversions, or about channels_last."""
     conversions = find_conversions(figures)
     faster = find_faster_layout(figures)
     if conversions and (faster is None or (conversions.gain_us or 0) > (faster.gain_us or 0)):
@@ -38,7 +38,7 @@ def find(figures: Figures) -> Advice | None:
 
 
 def find_faster_layout(figures: Figures) -> Advice | None:
-    """Time the longest contiguous convolutions in both layouts."""
+    """Return advice where the longest contiguous convolutions are faster in channels_last, by measurement."""
     convolutions = [row for row in figures.operators if is_convolution(row) and row.layout == "contiguous"]
     time = sum(map(work_us, convolutions))
     if figures.trials is None or figures.share(time) < WORTH:
@@ -82,14 +82,14 @@ def pick_forward(convolutions: list[Operator]) -> list[Operator]:
         known = rows.get(key)
         if parse_convolution(row) and (known is None or row.total_us > known.total_us):
             rows[key] = row
-    return sorted(rows.values(), key=lambda row: -row.total_us)[:MEASURED]
+    return sorted(rows.values(), key=lambda row: -row.total_us)[:MAX_TIMED]
 
 
 def find_conversions(figures: Figures) -> Advice | None:
     """Return advice where tensors are copied from one layout to another in every step."""
-    found = [row for row in figures.operators if row.name == "aten::contiguous" and is_image(row)]
-    asked = {name_owner(row) for row in found if row.phase == "forward"}
-    copies = [row for row in found if name_owner(row) in asked]  # others are torch's own, in backward passes
+    found = [row for row in figures.operators if row.name == "aten::contiguous" and has_four_dimensions(row)]
+    forward_owners = {name_owner(row) for row in found if row.phase == "forward"}
+    copies = [row for row in found if name_owner(row) in forward_owners]  # torch itself makes others in backward passes
     kernels = [row for row in figures.kernels if any(part in row.name.lower() for part in CONVERSIONS)]
     time = sum(row.total_us for row in copies) + sum(row.time_us for row in kernels)
     if not figures.is_worth(time):
@@ -110,11 +110,11 @@ def find_conversions(figures: Figures) -> Advice | None:
 
 
 def name_owner(operator: Operator) -> tuple[str, str]:
-    """Return what an operator of the backward pass shares with its forward operator."""
+    """Return module and location, which an operator of the backward pass shares with its forward operator."""
     return operator.module, operator.location
 
 
-def is_image(operator: Operator) -> bool:
+def has_four_dimensions(operator: Operator) -> bool:
     """Return True if the operator's first input has four dimensions."""
     shapes = parse_shapes(operator.shapes)
     return bool(shapes) and len(shapes[0]) == 4

@@ -1,10 +1,10 @@
-"""Steps wait for their batch: say how many workers would keep up.
+"""Steps wait for their batch: how many workers would keep up.
 
-A loader without workers prepares the data of each step while nothing is computed. With w workers that takes one of
-them at most w iterations, as long as steps wait. Workers hide that time as far as there are cores for them; on the CPU
-the network computes on the same cores. Batches that come from no DataLoader show as time before the forward pass in
-which no operator ran; where there is a DataLoader, that time is host_time's. Of several ranks the worst counts. With
-gradient accumulation the data of a step are several batches.
+A loader without workers prepares the data of each step while nothing is computed. With w workers one of them takes at
+most w iterations for the data of a step, as long as steps wait. Workers hide that time as far as there are cores for
+them; on the CPU the network computes on the same cores. Batches that come from no DataLoader show as time before the
+forward pass in which no operator ran; where there is a DataLoader, `host_time` reports that time. Of several ranks the
+one that waits longest counts. With gradient accumulation the data of a step are several batches.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from viaduct.profiling.figures import IDLE, WORTH, Figures, show_time
 from viaduct.profiling.record import Advice
 
 CERTAINTY = 0.8
-FULL = 0.8
+FULL_LOAD = 0.8
 """Load of the cores from which more workers take time from the network."""
 HANDOVER_US = 1000.0
-"""What taking a batch from a worker process costs (measured on two busy cores: 1.3 ms for 64 kB, 3.6 ms for 19 MB): no
-worker can win that."""
+"""Cost of taking a batch from a worker process (measured on two busy cores: 1.3 ms for 64 kB, 3.6 ms for 19 MB), which
+no number of workers removes."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Loading:
 
     @property
     def batch_us(self) -> float:
-        """Time in which one worker prepares the data of a step; with workers the most that it can be."""
+        """Time in which one worker prepares the data of a step; with workers an upper bound."""
         return self.wait_us if self.workers == 0 else self.workers * (self.compute_us + self.wait_us)
 
     @property
@@ -46,23 +46,23 @@ class Loading:
 
     @property
     def workers_advised(self) -> int:
-        """The same within the cores of this machine."""
+        """Workers needed, but at most as many as there are cores for a rank."""
         return min(self.workers_needed, self.cores or self.workers_needed)
 
     @property
     def gain_if_waiting_us(self) -> float:
         """Time won if preparing a batch mostly waits, for a disk or a network."""
-        left = max(self.compute_us, self.batch_us / self.workers_advised) - self.compute_us
-        return max(0.0, self.wait_us - left - HANDOVER_US)
+        remaining = max(self.compute_us, self.batch_us / self.workers_advised) - self.compute_us
+        return max(0.0, self.wait_us - remaining - HANDOVER_US)
 
     @property
     def is_sure(self) -> bool:
-        """Return True if more workers win something worth it even where loading is work of the processor."""
+        """True if more workers win at least WORTH of a step even where preparing a batch is work of the processor."""
         return self.gain_if_busy_us >= WORTH * (self.compute_us + self.wait_us)
 
     @property
     def gain_us(self) -> float:
-        """Return the certain gain; where that is next to nothing, the largest possible one."""
+        """The certain gain; where that is next to nothing, the largest possible one."""
         return self.gain_if_busy_us if self.is_sure else self.gain_if_waiting_us
 
     @property
@@ -70,8 +70,8 @@ class Loading:
         """Time won if preparing a batch is work of the processor, which the network may need as well."""
         if not self.shares_cores or not self.cores:
             return self.gain_if_waiting_us
-        left = self.batch_us / self.cores
-        return max(0.0, min(self.gain_if_waiting_us, self.wait_us - left - HANDOVER_US))
+        remaining = self.batch_us / self.cores
+        return max(0.0, min(self.gain_if_waiting_us, self.wait_us - remaining - HANDOVER_US))
 
 
 def find(figures: Figures) -> Advice | None:
@@ -106,7 +106,7 @@ def find_wait(figures: Figures) -> Advice | None:
 
 
 def find_longest_wait(figures: Figures) -> tuple[float | None, int]:
-    """Return the mean wait of a step and the rank that has the longest; None where no loader was seen."""
+    """Return the longest mean wait of a step and its rank; None and 0 where no loader was seen."""
     waits = figures.loader_waits
     if waits:
         rank = max(waits, key=lambda each: waits[each])
@@ -116,7 +116,7 @@ def find_longest_wait(figures: Figures) -> tuple[float | None, int]:
 
 
 def is_long(loading: Loading) -> bool:
-    """Return True if steps wait longer for workers than handing over what is ready takes."""
+    """Return True if the wait, without handing over a batch, is long; without workers always."""
     return loading.workers == 0 or loading.wait_us - HANDOVER_US >= IDLE * (loading.compute_us + loading.wait_us)
 
 
@@ -132,8 +132,8 @@ def find_unseen(figures: Figures) -> Advice | None:
         name="loader",
         title=f"{time / step:.0%} of each step{where} passes before the forward pass, outside of operators",
         action=(
-            f"If batches are prepared there, let a DataLoader with num_workers={loading.workers_advised} do it; what "
-            "is written or logged there, do every some steps."
+            f"If batches are prepared there, let a DataLoader with num_workers={loading.workers_advised} do it; "
+            "log and write less often."
         ),
         evidence=(
             f"Between the update and the next forward pass lie {show_time(time)}{where} of Python, files or waiting "
@@ -145,18 +145,21 @@ def find_unseen(figures: Figures) -> Advice | None:
 
 
 def describe_loading(figures: Figures, wait_us: float, step_us: float) -> Loading:
-    """Return the times of loading with the workers that there are; a recipe has one a core unless it says otherwise."""
+    """Return the times of loading with the present workers.
+
+    A recipe has one for each core unless it sets another number.
+    """
     facts = figures.facts
     is_recipe = facts.kind == "recipe"
     workers = facts.workers if facts.workers is not None else (facts.cores or 1) * is_recipe
     cores = None if facts.cores is None else max(1, facts.cores // max(1, facts.ranks))  # of one rank
     load = figures.processor_load
-    shares_cores = not figures.on_accelerator and (load is None or load > FULL)
+    shares_cores = not figures.on_accelerator and (load is None or load > FULL_LOAD)
     return Loading(wait_us, max(0.0, step_us - wait_us), workers, cores, shares_cores, is_recipe)
 
 
 def suggest_workers(loading: Loading) -> str:
-    """Say how many workers to take, and what remains where the cores do not suffice."""
+    """Return how many workers to take, and what else to do where the cores do not suffice."""
     needed, advised = loading.workers_needed, loading.workers_advised
     text = f"Give the DataLoader num_workers={advised} (now {loading.workers}), with persistent_workers=True."
     if loading.is_recipe:
@@ -168,7 +171,7 @@ def suggest_workers(loading: Loading) -> str:
 
 
 def suggest_cheaper_batches(loading: Loading) -> str:
-    """Say what to do where there are as many workers as cores already."""
+    """Return what to do where there are as many workers as cores, or more."""
     return (
         f"{loading.workers} workers use the {loading.cores} cores already, {loading.workers_needed} would be needed: "
         "make a batch cheaper (decode to a smaller size, store what was decoded, augment on the device)."
@@ -176,7 +179,7 @@ def suggest_cheaper_batches(loading: Loading) -> str:
 
 
 def describe(loading: Loading, more: bool, where: str) -> tuple[str, ...]:
-    """Return the figures that the number of workers is worked out from."""
+    """Return the figures from which the number of workers follows."""
     at_most = "at most " if loading.workers else ""
     rows = [
         f"A step{where} waits {show_time(loading.wait_us)} for its data and takes {show_time(loading.compute_us)} "
@@ -194,9 +197,9 @@ def describe(loading: Loading, more: bool, where: str) -> tuple[str, ...]:
 
 
 def explain_gain(loading: Loading, more: bool) -> str:
-    """Say where the figure comes from."""
+    """Return where the figure of the gain comes from."""
     if not more:
-        return "the measured wait, all of which would vanish if a batch cost so much less"
+        return "the measured wait, nearly all of which would vanish if batches were ready in time"
     if not loading.is_sure:
         return "at most the measured wait; hardly any of it would vanish if preparing a batch is work of the processor"
     limit = f" on {loading.cores} cores" if loading.cores else ""

@@ -10,18 +10,20 @@ from viaduct.profiling.figures import Figures, show_time
 from viaduct.profiling.record import Advice
 
 CERTAINTY = 1.0
-FEWEST = 2
-"""Steps that compiled from which on it is no longer the one smaller batch at the end of an epoch."""
+MIN_STEPS = 2
+"""Steps that compiled: a single one may be the smaller batch at the end of an epoch."""
+REASON = "compiled again: "
+"""Beginning of the collector's note about why torch.compile compiled again; merged ranks have their name before it."""
 
 
 def find(figures: Figures) -> Advice | None:
     """Return advice where several regular steps compiled."""
     steps = [step for step in figures.steps if step.recompiled]
     time = sum(step.compile_us for step in steps) / len(figures.steps)
-    if len({(step.rank, step.number) for step in steps}) < FEWEST or not figures.is_worth(time):
+    if len({(step.rank, step.number) for step in steps}) < MIN_STEPS or not figures.is_worth(time):
         return None
     graphs = sum(step.recompiled for step in steps)
-    reasons = [note for note in figures.facts.notes if "recompil" in note.lower() or "guard" in note.lower()]
+    reasons = [note for note in figures.facts.notes if REASON in note]
     return Advice(
         name="recompilation",
         title=f"torch.compile compiled {graphs} graphs in {len(figures.steps)} steps: {show_time(time)} of each step",

@@ -1,11 +1,11 @@
 """Most of a step does not depend on the batch: more samples per step would cost little.
 
-Time per step = fixed + batch x time per sample. What is fixed follows from the recorded operators: each costs dispatch
-whatever its size; the arithmetic grows with the batch. For a batch of a few samples reading the weights and updating
-them is fixed cost as well; for larger ones that is the price of the network and no fault. The parts are estimated from
-calls, arithmetic and bytes at half of the device's ceilings, not from the times of operators, which on a busy machine
-are mostly waiting. Where the parts do not explain half of the step, it is something else that takes long, and nothing
-is advised. Accelerators idle meanwhile, which host_gaps measures from kernels.
+Time per step = fixed + batch x time per sample. The fixed part follows from the recorded operators: calling one costs
+the same for any size; the arithmetic grows with the batch. For a batch of a few samples reading the weights and
+updating them is fixed cost as well; for larger batches that is the price of the network and no fault. The parts are
+estimated from calls, arithmetic and bytes at half of the device's ceilings, not from the times of operators, which on a
+busy machine are mostly waiting. Where the parts do not explain half of the step, something else takes long, and nothing
+is advised. An accelerator idles in the fixed part, which `host_gaps` measures from kernels.
 """
 
 from __future__ import annotations
@@ -24,16 +24,17 @@ DOMINATES = 0.6
 EXPLAINED = 0.5
 """Share of a step that the estimated parts must explain."""
 FEW_SAMPLES = 8
-"""Batch up to which the network's own cost, its weights and their update, counts as fixed cost to be shared."""
+"""Batch up to which reading and updating the weights counts as fixed cost."""
 REACHED = 0.5
 """Share of the ceilings that operators are taken to reach."""
 FLOPS_PER_US, BYTES_PER_US = 4e4, 1e4
 """Ceilings of a processor that was not measured: 40 GFLOP/s, 10 GB/s."""
 SHORT_US = 20.0
-"""Time of a call below which an operator that nothing is known of is a view or other bookkeeping."""
+"""Time of a call below which an operator without a formula is taken for a view or other bookkeeping."""
 MOST_PER_ELEMENT = 1e3
-"""Bytes for each element of an input that an operator is given credit for where nothing else is known of it."""
+"""Bytes for each input element that an operator without a formula is taken to move at most."""
 FACTORS = (2, 8)
+"""Larger batches that the advice names, as multiples of the present one."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ def find(figures: Figures) -> Advice | None:
     step = step_us(figures)
     if share < DOMINATES or step <= 0 or parts.total < EXPLAINED * step:
         return None
-    share = min(share, fixed / step)  # what the parts do not explain is not claimed
+    share = min(share, fixed / step)  # claim no more than the estimated parts
     speedups = [factor / (share + factor * (1 - share)) for factor in FACTORS]
     return Advice(
         name="small_batch",
@@ -94,7 +95,7 @@ def estimate_parts(figures: Figures) -> Parts:
 
 
 def count_bytes(operator: Operator) -> float:
-    """Return the bytes that an operator moves; of one that nothing is known of, what its own time allows."""
+    """Return the bytes that an operator moves; without a formula, as many as its own time allows."""
     if operator.bytes is not None:
         return operator.bytes
     contains_others = operator.name.startswith(("aten::", "autograd::")) and operator.total_us > 1.2 * operator.self_us
@@ -129,13 +130,14 @@ def computing_us(step: Step) -> float:
 
 def describe(figures: Figures, parts: Parts, step: float) -> tuple[str, ...]:
     """Return the parts of the step, estimated and measured."""
-    calls = sum(row.calls for row in figures.operators if row.phase != "data")
+    rows = [row for row in figures.operators if row.phase != "data"]
+    calls = sum(row.calls for row in rows)
     batch = f" of {figures.facts.batch} samples" if figures.facts.batch else ""
-    longest = sum(row.self_us for row in figures.operators)
+    measured = sum(row.self_us for row in rows)
     return (
         f"The fastest step{batch} computes for {show_time(step)}. By estimate, its {calls:.0f} operators need "
         f"{show_time(parts.dispatch)} for being called, {show_time(parts.weights)} for reading weights, "
         f"{show_time(parts.update)} for the update, and {show_time(parts.growing)} for arithmetic and activations.",
-        f"Measured, operators took {show_time(longest)} of a recorded step, "
-        f"{show_time(longest / calls if calls else 0.0)} each.",
+        f"Measured, operators took {show_time(measured)} of a recorded step, "
+        f"{show_time(measured / calls if calls else 0.0)} each.",
     )

@@ -1,7 +1,7 @@
 """Many kernels are so short that starting them is most of their time.
 
 The shortest kernels of the profile show what starting any kernel costs. Fusing elementwise kernels with their
-neighbours saves that much for each of them, at least.
+neighbours saves at least that much for each kernel that disappears.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from viaduct.profiling.record import Advice, Kernel
 
 CERTAINTY = 0.5
 SHORT_US = 10.0
-"""Time below which a kernel moves less than its start-up costs (2 to 5 µs on the devices that we know)."""
+"""Time below which starting a kernel (2 to 5 µs on measured devices) is a large part of its time."""
 FUSIBLE = ("elementwise", "copies", "optimizer", "other kernels", "normalisation", "reduction")
 """Kinds of kernels that a compiler fuses with their neighbours; convolutions and products stay by themselves."""
 
@@ -43,7 +43,7 @@ def find(figures: Figures) -> Advice | None:
             f"Most frequent: {show_names(f'{row.name} ({row.calls:.0f})' for row in rows)}.",
         ),
         gain_us=gain,
-        gain_basis=f"{calls:.0f} kernels less, each of which takes {show_time(floor)} at least",
+        gain_basis=f"if all {calls:.0f} kernels disappeared into others; each takes {show_time(floor)} at least",
         changes={"mode": "graph"} if figures.facts.kind == "recipe" and figures.facts.mode == "eager" else {},
     )
 

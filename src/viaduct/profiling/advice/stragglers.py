@@ -17,12 +17,12 @@ CERTAINTY = 0.8
 UNEVEN = 0.05
 """(max - min) / mean over ranks from which a rank counts as slow: the limit of Ascend's cluster analysis."""
 STEADY = 0.25
-"""Share of the usual difference that four steps of five must show: a rank that is slow by chance is not so steady."""
+"""Share of the median difference that four steps of five must reach: a rank that is slow by chance is not so steady."""
 LARGE = 0.25
-"""Difference that chance hardly ever reaches: one step in five may be an exception; of a smaller one fewer."""
+"""Median difference that chance hardly ever reaches: n // 5 of n steps may then be exceptions, else (n - 1) // 5."""
 FEWEST_STEPS = 5
 TOGETHER = 0.05
-"""Difference of the ranks' iterations up to which they go together, so that one waits for the other."""
+"""Difference of the ranks' iterations, as a share, up to which one rank is taken to wait for the other."""
 
 
 def find(figures: Figures) -> Advice | None:
@@ -43,7 +43,7 @@ def find(figures: Figures) -> Advice | None:
     gain = estimate_gain(rows, own, slow, fast) * scale
     return Advice(
         name="stragglers",
-        title=f"Rank {slow} is slower than the others, which wait {show_time(gap)} for it in each step",
+        title=f"Rank {slow} is slower than the others, which wait up to {show_time(gap)} for it in each step",
         action=(
             f"Give every rank the same work: compare rank {slow}'s batch and sequence sizes, its data and the load and "
             f"clock of its device with rank {fast}'s. {name_phase(rows, slow, fast)}"
@@ -68,7 +68,7 @@ def name_step(rows: list[dict[int, Step]]) -> str:
 
 
 def estimate_gain(rows: list[dict[int, Step]], own: dict[int, float], slow: int, fast: int) -> float:
-    """Return what would be won in such a step: late data can come in time, work can only be spread."""
+    """Return the gain in such a step: late data can come in time, work can only be spread over the ranks."""
     if lies_in_data(rows, slow, fast):
         return min(own[slow] - own[fast], compare_data(rows, slow, fast))
     return own[slow] - mean(own.values())
@@ -112,7 +112,7 @@ def list_common_steps(steps: dict[int, list[Step]]) -> list[dict[int, Step]]:
 
 
 def own_us(step: Step) -> float:
-    """Return the time of a step in which this rank did not wait for others."""
+    """Return the time of a step without the exposed time of its collectives."""
     return step.iteration_us - exposed_us(step.collectives)
 
 
@@ -132,7 +132,7 @@ def lies_in_data(rows: list[dict[int, Step]], slow: int, fast: int) -> bool:
 
 
 def name_phase(rows: list[dict[int, Step]], slow: int, fast: int) -> str:
-    """Say which part of the step differs most, where the collectives do not lie in it."""
+    """Return whether the difference lies before the forward pass or in the computation."""
     if lies_in_data(rows, slow, fast):
         data = show_time(compare_data(rows, slow, fast))
         return f"{data} of the difference lie before the forward pass: its data take longer."

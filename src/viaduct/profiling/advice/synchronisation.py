@@ -1,10 +1,10 @@
 """The host waits for the device in every step: `.item()`, `.cpu()`, `print(loss)`, `nonzero`.
 
-Until the value arrives the host queues no further work, and the device idles while it does so again. What an optimizer,
-a gradient scaler or a loader does inside of torch is not the script's and is not counted. Logging every tenth step
-stays below one call a step. A batch that is copied to the device from pageable memory waits as well; as nearly every
-script does that, it counts only where the device idles long enough meanwhile. A CPU has no queue to wait for: there it
-is a remark for accelerators, without a gain.
+Until the value arrives the host queues no further work, and the device idles until it has queued some again. Waits
+inside of an optimizer, a gradient scaler or a loader are not counted: the script does not ask for them. Logging every
+tenth step stays below one call a step. A batch that is copied to the device from pageable memory waits as well; as
+nearly every script does that, it counts only where the device idles long enough meanwhile. A CPU has no queue to wait
+for: there it is a remark for accelerators, without a gain.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ def find(figures: Figures) -> Advice | None:
 
 
 def suggest(lines: list[Line]) -> str:
-    """Say what to do about values that are read, and about batches that are copied."""
+    """Return what to do about values that are read, and about batches that are copied."""
     values = (
-        "Keep the value on the device (total += loss.detach()) and read it every some steps, or after the epoch; "
+        "Keep the value on the device (total += loss.detach()) and read it only every few steps, or after the epoch; "
         "compute with tensors instead of branching on their values."
     )
     copies = "Copy batches from pinned memory: DataLoader(pin_memory=True) and batch.to(device, non_blocking=True)."
@@ -72,7 +72,7 @@ def collect_lines(figures: Figures) -> list[Line]:
     """Return the lines that synchronise in every step, most expensive first."""
     lines: dict[str, Line] = {}
     for row in figures.operators:
-        if row.synchronises and row.location not in figures.optimizer_locations and is_scripts_own(row):
+        if row.synchronises and row.location not in figures.optimizer_locations and is_outside_loader(row):
             line = lines.setdefault(row.location, Line(row.location))
             line.calls = max(line.calls, row.calls)  # aten::item contains aten::_local_scalar_dense: one wait
             line.time_us = max(line.time_us, row.total_us)
@@ -91,20 +91,20 @@ def is_batch_copy(operator: Operator) -> bool:
     return operator.name in COPIES and bool(shapes) and prod(shapes[0]) > 1
 
 
-def is_scripts_own(operator: Operator) -> bool:
-    """Return True if a line of the script asked for the value, not a loader that prepares samples on the host."""
+def is_outside_loader(operator: Operator) -> bool:
+    """Return True unless the operator belongs to preparing the batch, whose values are on the host."""
     return operator.phase != "data"
 
 
 def describe(line: Line) -> str:
-    """Say what one line does in a step."""
+    """Return how often one line waits in a step, and how long."""
     operators = show_names(dict.fromkeys(line.names))
     location = line.location or "A line that was not recorded"
     return f"{location}: {line.calls:.3g} calls per step ({operators}), {show_time(line.time_us)} in all."
 
 
 def explain_cost(figures: Figures, time_us: float) -> str:
-    """Say what the calls cost here, and what elsewhere."""
+    """Return what the calls cost on this device; for a CPU also what they would cost on an accelerator."""
     if figures.on_accelerator:
         return f"The host spends {show_time(time_us)} of each step in these calls, while it queues no work."
     return (

@@ -16,7 +16,7 @@ _ACTIVATION = re.compile(r"relu|threshold|clamp_min|silu|gelu|hardswish|sigmoid"
 
 
 def find(figures: Figures) -> Advice | None:
-    """Return advice where activations have kernels of their own."""
+    """Return advice where normalisation and kernels of activations both take a large part of a step."""
     if figures.facts.device != "cuda":
         return None
     norms = sum(row.time_us for row in figures.kernels if row.kind == "normalisation")
@@ -27,7 +27,7 @@ def find(figures: Figures) -> Advice | None:
     is_recipe = figures.facts.kind == "recipe"
     return Advice(
         name="unfused_norm",
-        title=f"Activations after normalisation run by themselves: {figures.share(time):.0%} of a step",
+        title=f"Activations run as kernels of their own beside normalisation: {figures.share(time):.0%} of a step",
         action=(
             "Let viaduct's fused kernels do both: kernels=auto."
             if is_recipe
@@ -38,7 +38,7 @@ def find(figures: Figures) -> Advice | None:
             f"of activations take another {show_time(time)}.",
         ),
         gain_us=time,
-        gain_basis="the measured time of the activations' own kernels, which would vanish",
+        gain_basis="the measured time of the activations' own kernels, which vanish where they follow a normalisation",
         changes={"kernels": "auto"} if is_recipe else {},
     )
 

@@ -42,7 +42,7 @@ DEVICE_TYPES = {0: "cpu", 1: "cuda", 20: "npu"}  # of c10; 20 is a backend that 
 
 @dataclass
 class Worker:
-    """Content of one worker's files."""
+    """Files of one worker, and notes about them."""
 
     name: str
     files: list[Path]
@@ -51,7 +51,7 @@ class Worker:
 
 @dataclass
 class Cycle:
-    """One file: its events and what stands before them."""
+    """One trace file: its header, its events and the steps in them."""
 
     header: dict[str, Any]
     events: list[Event]
@@ -93,11 +93,11 @@ def read(path: Path) -> Profile:
 
 
 def number_ranks(profiles: Sequence[Profile]) -> list[Profile]:
-    """Return the profiles with a rank each: that of their trace, or their place where two name the same."""
+    """Return the profiles with a rank each: that of their trace, or their index if those are not all different."""
     ranks = [profile.steps[0].rank if profile.steps else None for profile in profiles]
     if len(set(ranks)) == len(ranks) and None not in ranks:
         return list(profiles)
-    note = "The traces do not name their ranks: workers are numbered in the order of their names."
+    note = "The traces do not name different ranks: workers are numbered in the order of their names."
     return [set_rank(profile, number, note) for number, profile in enumerate(profiles)]
 
 
@@ -139,7 +139,10 @@ def read_cycle(file: Path, notes: list[str]) -> Cycle:
 
 
 def keep_event(event: Event) -> Event | None:
-    """Return an event that something is read from; of Python's only modules, backward, the script's own."""
+    """Return an event that is needed, else None.
+
+    Of Python functions only modules, backward and the script's are needed.
+    """
     phase, category, name = event.get("ph"), event.get("cat"), event.setdefault("name", "")
     if "ts" not in event or not has_known_types(event["args"]):
         return None
@@ -231,7 +234,7 @@ def find_computing(events: Iterable[Event]) -> list[Span]:
 
 
 def read_memory(events: Iterable[Event], device: str, rank: int) -> list[MemoryPoint]:
-    """Return what the allocator said, of the device that the trace is about."""
+    """Return the allocator's memory over time, of the device that the trace is about."""
     points: dict[str, list[MemoryPoint]] = defaultdict(list)
     for event in events:
         facts = event.get("args")
@@ -264,7 +267,7 @@ def build_facts(path: Path, worker: Worker, cycle: Cycle, steps: Sequence[Step],
 
 
 def describe_missing(cycle: Cycle) -> list[str]:
-    """Return what the profiler was not asked for, with the option that would have recorded it."""
+    """Return what the trace lacks, with the option of torch.profiler that records it."""
     operators = [event for event in cycle.events if event.get("cat") == "cpu_op"]
     notes = []
     if operators and not any("Input Dims" in (event.get("args") or {}) for event in operators):

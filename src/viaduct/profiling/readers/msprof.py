@@ -3,7 +3,10 @@
     step_trace_*.csv     the six time points of each iteration; step_trace_*.json or msprof_*.json where there is no csv
     op_summary_*.csv     every task of the device: operators by node, kernels by type, collectives
     op_statistic_*.csv   kernels, where there is no op_summary
-    memory_record_*.csv  memory over time; nic, roce: samples; everything else becomes a table of the report
+    memory_record_*.csv  memory over time; operator_memory_*.csv: who held it at the peak
+    nic_*.csv, roce_*.csv  samples of the network
+
+Other CSV files become tables of the report, except those in NO_TABLES.
 
 Rank is the device: msprof knows no other. Iteration ID counts executions of a graph, not steps of the script.
 """
@@ -38,7 +41,7 @@ LAYOUT = (
 AFTER: tuple[str, ...] = ("own", "torch_npu")
 OUTPUTS = ("mindstudio_profiler_output", "summary", "timeline")
 FILE = re.compile(r"(?P<kind>[a-z][a-z_0-9]*?)(_slice_\d+)?(_\d+)*\.(?P<ending>csv|json)")
-READ_ELSEWHERE = ("step_trace", "op_summary", "memory_record", "operator_memory", "task_time", "fusion_op")
+NO_TABLES = ("step_trace", "op_summary", "memory_record", "operator_memory", "task_time", "fusion_op")
 SAMPLED = ("nic", "roce")
 SLICE = re.compile(r"(Iteration|FP_BP Time|Iteration Refresh) (\d+)")
 Files = dict[str, list[Path]]  # kind -> files
@@ -59,7 +62,7 @@ def find_outputs(path: Path) -> dict[Path, Files]:
         folders += [home / OUTPUTS[0], *sorted(home.glob("device_*/summary")), *sorted(home.glob("device_*/timeline"))]
         folders += [home / name for name in OUTPUTS[1:]]
         files: Files = defaultdict(list)
-        for folder in folders if not is_plain(home) else [home]:
+        for folder in folders if not has_csv_files(home) else [home]:
             for file in sorted(folder.glob("*.*")):
                 match = FILE.fullmatch(file.name)
                 if match and file.is_file():
@@ -70,7 +73,7 @@ def find_outputs(path: Path) -> dict[Path, Files]:
     return found
 
 
-def is_plain(folder: Path) -> bool:
+def has_csv_files(folder: Path) -> bool:
     """Return True if the CSV files lie in the folder itself, as after copying them away."""
     return (
         any(folder.glob("op_summary_*.csv"))
@@ -87,7 +90,7 @@ def read(path: Path) -> Profile:
         for profile in read_home(path, files):
             rank = profile.steps[0].rank if profile.steps else find_device(files)
             if rank in profiles:
-                notes.append(f"{home.name} holds device {rank} once more; the latest profile of a device was read.")
+                notes.append(f"{home.name} holds device {rank} once more; the last by name was read.")
             profiles[rank] = profile
     if not profiles:
         raise BadData(f"{str(path)!r} holds files of msprof, but none of them has steps or operators.")
@@ -151,7 +154,7 @@ def read_steps(source: Source) -> dict[int, list[Step]]:
 
 
 def choose_model(by_model: dict[tuple[int, str], list[Step]], source: Source) -> dict[int, list[Step]]:
-    """Return the graph of each device that took most time; others are named in a note."""
+    """Return the steps of the graph that took most time on each device; a note names the other graphs."""
     chosen: dict[int, list[Step]] = {}
     models: dict[int, list[tuple[float, str, list[Step]]]] = defaultdict(list)
     for (device, model), steps in by_model.items():
@@ -322,10 +325,10 @@ def set_zero(profile: Profile) -> Profile:
 
 
 def read_tables(source: Source, notes: list[str]) -> dict[str, Any]:
-    """Return every other table that msprof wrote, for the report."""
+    """Return the CSV files that are not in NO_TABLES, as tables for the report."""
     tables = {}
     for kind, files in sorted(source.files.items()):
-        if kind.endswith(".json") or kind in READ_ELSEWHERE:
+        if kind.endswith(".json") or kind in NO_TABLES:
             continue
         for number, file in enumerate(files):
             table = read_table(file, notes)

@@ -45,7 +45,7 @@ TABLES = ("step_trace_time", "op_statistic", "api_statistic", "npu_module_mem", 
 DEVICE_PROCESS = "Ascend Hardware"
 FRAME = re.compile(r"(?P<file>[^\s;()]+\.py)\((?P<line>\d+)\)")
 LIBRARIES = ("site-packages", "dist-packages", "torch/", "torch_npu/", "<frozen")
-LARGEST_JSON = 256 << 20
+MAX_JSON_BYTES = 256 << 20
 HOST = ("cpu_op", "user_annotation", "fwdbwd")  # categories of events
 
 
@@ -89,8 +89,8 @@ def find_rank(output: Path) -> int | None:
 def read_json(file: Path, notes: list[str]) -> dict[str, Any]:
     """Return the object in a JSON file; nothing, and a note, where it is damaged."""
     try:
-        if file.stat().st_size > LARGEST_JSON:
-            notes.append(f"{file.name} is larger than {LARGEST_JSON >> 20} MiB and was not read.")
+        if file.stat().st_size > MAX_JSON_BYTES:
+            notes.append(f"{file.name} is larger than {MAX_JSON_BYTES >> 20} MiB and was not read.")
             return {}
         record = json.loads(file.read_bytes())
     except (ValueError, RecursionError):

@@ -18,7 +18,7 @@ from viaduct.recipes._fields import override
 
 
 def apply_settings(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:
-    """Return a recipe with fields set from their texts, in their order."""
+    """Return a recipe with fields set from their texts, in the order of the mapping."""
     if "epochs" in settings and "steps" not in settings:
         recipe = override(recipe, "steps", "0")  # as `viaduct train` does: one length replaces the other
     for path, text in settings.items():
@@ -27,7 +27,7 @@ def apply_settings(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:
 
 
 def write_recipe(path: Path, base: Loaded, recipe: Recipe, headline: str) -> None:
-    """Write a recipe file; `base` is the recipe that was searched, `recipe` that with the values of a trial."""
+    """Write a recipe file; `base` is the recipe that was searched, `recipe` the same with the values of a trial."""
     with replace_file(path) as file:
         file.write(render_recipe(base, recipe, headline).encode())
 
@@ -44,7 +44,7 @@ def render_recipe(base: Loaded, recipe: Recipe, headline: str) -> str:
 
 
 def write_part(name: str, before: Any, after: Any) -> str:
-    """Return Python that makes `after` of what is called `name`, naming only the fields that differ."""
+    """Return a Python expression that makes `after` from the variable `name`; it sets only the fields that differ."""
     changes = []
     for entry in dataclasses.fields(before):
         old, new = getattr(before, entry.name), getattr(after, entry.name)

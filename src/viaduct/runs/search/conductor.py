@@ -1,7 +1,7 @@
-"""The search itself: draw parameters, start trials, read what they reach, stop the weak ones. Read `conduct`.
+"""The search itself: draw parameters, start trials, read their evaluations, stop the weak ones. Read `conduct`.
 
-One process does all of it, with up to `parallel` trials beside it; the study's database is written at every step, so
-that whatever kills the search loses nothing but the time of trials without a checkpoint.
+One process does all of it, with up to `parallel` trials beside it. Every result goes to the study's database at once,
+so that a killed search loses only what its running trials have trained since their last checkpoints.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial, Trial
 
 End = Literal["done", "interrupted", "timeout", "failing"]
-ALIKE = 3
+MAX_EQUAL_FAILURES = 3
 """First trials that fail for the same reason, after which the others are not tried."""
 DIVERGED = "the loss became"
+"""Beginning of the reason of a trial whose loss became NaN or infinite."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Plan:
     seed: int = 0
     timeout_s: float | None = None
     first: dict[str, Value] | None = None
-    """Values of the first trial: the recipe's own."""
+    """Values of the first trial, those of the recipe; None: they are drawn like the others."""
     poll_s: float = 0.25
 
 
@@ -78,16 +79,16 @@ class Conductor:
     say: Callable[[str], None]
     is_interrupted: Callable[[], bool] = lambda: False
     is_hurried: Callable[[], bool] = lambda: False
-    """True: trials that are asked to end are not waited for."""
+    """True: running trials are killed when the search ends, without a last checkpoint."""
     active: list[Active] = field(default_factory=list)
     unfinished: list[tuple[int, FrozenTrial]] = field(default_factory=list)
     """Trials of an earlier search that are resumed before others are started."""
     failures: list[str] = field(default_factory=list)
-    """Why trials of this search have failed; those of an earlier one may have had a cause that is mended."""
+    """Reasons why trials of this search have failed; failures of an earlier search do not count."""
     began: float = field(default_factory=time.monotonic)
 
     def conduct(self) -> End:
-        """Search; returns why it has ended. Trials that were cut off stay unfinished and are resumed next time."""
+        """Search, and return why the search has ended. Trials that were cut off are resumed by the next search."""
         self.unfinished = self.find_unfinished()
         while True:
             end = self.should_end()
@@ -101,18 +102,18 @@ class Conductor:
             time.sleep(self.plan.poll_s if self.active else 0)
 
     def own_trials(self) -> list[FrozenTrial]:
-        """Return the trials without the past runs; the position of a trial is its number."""
+        """Return the trials without the past runs; the index of a trial is its number."""
         return [trial for trial in self.study.get_trials(deepcopy=False) if PAST not in trial.user_attrs]
 
     def find_unfinished(self) -> list[tuple[int, FrozenTrial]]:
-        """Return the trials that a search before this one had started and not ended."""
+        """Return the trials that an earlier search had started and not ended."""
         from optuna.trial import TrialState
 
-        own = enumerate(self.own_trials())
-        return [(number, trial) for number, trial in own if trial.state == TrialState.RUNNING]
+        numbered = enumerate(self.own_trials())
+        return [(number, trial) for number, trial in numbered if trial.state == TrialState.RUNNING]
 
     def attach(self, trial: FrozenTrial, number: int) -> Trial:
-        """Return a trial of an earlier search as one that can be reported to."""
+        """Return a trial of an earlier search as an Optuna trial that takes reports."""
         import optuna
 
         self.study.sampler = make_sampler(self.plan.sampler, self.plan.seed, number, self.plan.trials)
@@ -126,7 +127,7 @@ class Conductor:
         return "failing" if self.fails_always() else None
 
     def start_next(self) -> bool:
-        """Resume a trial, or draw the parameters of the next one and start it; False where there is none."""
+        """Resume a trial, or draw the parameters of the next one and start it; return False if no trial remains."""
         if self.unfinished:
             number, trial = self.unfinished.pop(0)
             self.say(f"trial {number + 1}/{self.plan.trials}: resumed; it was cut off.")
@@ -140,7 +141,10 @@ class Conductor:
         return True
 
     def next_number(self) -> int | None:
-        """Return the number of the next trial, with fixed values put into the queue where it has some."""
+        """Return the number of the next trial, None after the last.
+
+        Values of a grid or of `first` are enqueued for it.
+        """
         from optuna.trial import TrialState
 
         own = self.own_trials()
@@ -174,7 +178,7 @@ class Conductor:
         return stored.intermediate_values
 
     def watch(self) -> None:
-        """Read what the running trials have reached; end those that have ended, stop those that are weak."""
+        """Report new evaluations of the running trials, stop the weak ones, and record those that have ended."""
         for active in list(self.active):
             code = active.run.poll()
             self.report(active, ended=code is not None)
@@ -183,7 +187,7 @@ class Conductor:
                 self.active.remove(active)
 
     def report(self, active: Active, ended: bool) -> None:
-        """Pass new evaluations on; the pruner decides at each of them but the last."""
+        """Pass new evaluations to the study; after each of them but the last the pruner may stop the trial."""
         evaluations = active.run.evaluations()
         for index, evaluation in enumerate(evaluations[active.reported :], start=active.reported + 1):
             active.trial.report(evaluation.value, index)
@@ -208,7 +212,7 @@ class Conductor:
             return trial.should_prune()
 
     def finish(self, active: Active, code: int) -> None:
-        """Write down how a trial has ended, and say so."""
+        """Record how a trial has ended in the study and in its run, and print a line of progress."""
         from optuna.trial import TrialState
 
         trial, run = active.trial, active.run
@@ -244,17 +248,23 @@ class Conductor:
         return f"trial {number + 1}/{self.plan.trials}: {describe_values(result.values)}: {outcome}{took}{best}"
 
     def fails_always(self) -> bool:
-        """Return True if the first trials have all failed for one reason, which is not that their loss diverged."""
+        """Return True if no trial of the study has succeeded and at least MAX_EQUAL_FAILURES failed for one reason.
+
+        A loss that diverged is no such reason: other values may train.
+        """
         from optuna.trial import TrialState
 
         states = {trial.state for trial in self.own_trials()}
-        if len(self.failures) < ALIKE or states & {TrialState.COMPLETE, TrialState.PRUNED}:
+        if len(self.failures) < MAX_EQUAL_FAILURES or states & {TrialState.COMPLETE, TrialState.PRUNED}:
             return False
         reasons = {fold_numbers(reason) for reason in self.failures}
         return len(reasons) == 1 and not self.failures[0].startswith(DIVERGED)
 
     def stop_all(self, end: End) -> End:
-        """Ask the running trials to write a checkpoint, and wait for them."""
+        """Ask the running trials to write a checkpoint and wait for them, or kill them if `is_hurried`.
+
+        Return `end`.
+        """
         for active in self.active:
             active.run.stop()
         while self.active:
@@ -265,7 +275,7 @@ class Conductor:
                 if code is None:
                     continue
                 self.report(active, ended=True)
-                if code == 0 or active.pruned:  # it had ended before it was asked to
+                if code == 0 or active.pruned:  # it had finished, or the pruner had stopped it
                     self.finish(active, code)
                 self.active.remove(active)
             time.sleep(self.plan.poll_s if self.active else 0)

@@ -1,4 +1,4 @@
-"""What a search prints at its end, and its page."""
+"""Output of a search at its end: the table of trials, the verdict, the page."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from viaduct.errors import ViaductError
-from viaduct.runs.search.importance import FEWEST, measure_importance
+from viaduct.runs.search.importance import explain_missing, measure_importance
 from viaduct.runs.search.results import TrialResult, format_setting, format_value, rank_results, write_verdict
 
 if TYPE_CHECKING:
@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 
 def print_findings(findings: Findings) -> None:
-    """Print the table of trials, what they show and how to train the best; write the page."""
+    """Print the table of trials, importance, verdict and the command that trains the best; write the page.
+
+    Where no trial was trained to its end, print only how the search ended.
+    """
     if findings.verdict is None:
         print(describe_end(findings), file=sys.stderr)
         return
@@ -25,26 +28,26 @@ def print_findings(findings: Findings) -> None:
         listed = ", ".join(f"{path} {100 * share:.0f} %" for path, share in shares.items())
         print(f"Importance (PED-ANOVA): {listed}")
     elif len(findings.space.dimensions) > 1:
-        print(f"Importance: said from {FEWEST} finished trials on.")
+        print(f"Importance: not given: {explain_missing(sum(result.is_measured for result in findings.results))}.")
     for line in write_verdict(findings.verdict, findings.request.metric):
         print(line)
     print(f"Its recipe: {findings.recipe_file}")
     print(f"Train it at full length: {findings.command}")
-    write_page_of(findings, shares)
+    write_report(findings, shares)
     if findings.end != "done":
         print(describe_end(findings), file=sys.stderr)
 
 
 def describe_end(findings: Findings) -> str:
-    own = [result for result in findings.results if result.number is not None]
-    ended = sum(result.state != "unfinished" for result in own)
+    trials = [result for result in findings.results if result.number is not None]  # without past runs
+    ended = sum(result.state != "unfinished" for result in trials)
     if findings.end == "done":
         return "No trial was trained to its end, so there is no best one. --prune none trains all to theirs."
     why = {"timeout": "The time is over", "interrupted": "Interrupted"}.get(findings.end, "Ended")
     return f"{why}: {ended} of {findings.request.trials} trials have ended; the same command continues the search."
 
 
-def write_page_of(findings: Findings, shares: dict[str, float] | None) -> None:
+def write_report(findings: Findings, shares: dict[str, float] | None) -> None:
     from viaduct.runs.search.report import write_search_report
 
     path = findings.request.folder / "report.html"
@@ -70,9 +73,8 @@ def print_trials(findings: Findings) -> None:
     table = Table("trial", *figure_columns(*paths, metric), "state", box=None, pad_edge=False)
     for result in order_results(findings):
         values = [format_setting(result.values[path]) if path in result.values else "-" for path in paths]
-        has_reason = (
-            result.reason and result.state != "pruned"
-        )  # the value and the state say it; trial.json has the step
+        # Value and state are enough for a pruned trial; trial.json has the step.
+        has_reason = result.reason and result.state != "pruned"
         state = f"{result.state}: {result.reason}" if has_reason else result.state
         table.add_row(result.name, *values, format_value(result.value, metric), state)
     print_table(table)

@@ -1,7 +1,8 @@
 """Past runs as prior observations: finished runs of the same recipe, on the same data, with values inside the space.
 
-A run counts only if everything that the search does not change is equal: its accuracy is then what a trial with these
-values would have reached, up to the seed. What was not taken is counted by its reason.
+A run counts only if all fields are equal that the search does not change and that are not in EQUIVALENT, and if number
+and labels of its images are: its accuracy is then what a trial with these values would have reached, up to the seed.
+Runs that are not taken are counted by the reason.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from viaduct.runs.search.trial_process import is_number
 if TYPE_CHECKING:
     from optuna import Study
 
-DEEPEST = 6
-"""Levels of folders that are looked through."""
+MAX_DEPTH = 6
+"""Levels of folders that are searched below the given one."""
 EQUIVALENT = (
     *("evaluation", "checkpoint", "log", "callbacks", "metrics", "expects", "sink", "mode", "compile", "compile_parts"),
     *("kernels", "deterministic", "seed", "data.workers", "data.prefetch", "data.eval_batch"),
     *("parallel.bucket_mb", "parallel.find_unused", "parallel.hang_seconds"),
 )
-"""Fields that do not change what a recipe reaches, up to the noise that a seed makes."""
+"""Fields that are taken not to change the accuracy by more than another seed does."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Wanted:
 
     name: str
     recipe: Recipe
-    """With all settings of the trials, their length among them."""
+    """The recipe with the settings of all trials, such as their length."""
     images: dict[str, Any]
     """Number and labels of the images, as a run's recipe.json has them."""
     metric: str
@@ -58,30 +59,33 @@ class PastRun:
 
 @dataclass
 class Gathered:
-    """Past runs that were taken, and why others were not."""
+    """Past runs that were taken as observations, and why others were not."""
 
     taken: list[PastRun] = field(default_factory=list)
     refused: Counter[str] = field(default_factory=Counter)
 
     def lines(self, folder: Path) -> list[str]:
-        """Return what is said of them."""
+        """Return how many runs were taken, and a line for each reason why others were not."""
         total = len(self.taken) + self.refused.total()
         lines = [f"{len(self.taken)} of {total} past runs in {folder} are taken as observations."]
         return lines + [f"  {count} not taken: {reason}" for reason, count in self.refused.most_common()]
 
 
 class NotTaken(Exception):
-    """Why a past run is no observation of this search."""
+    """Raised for a past run that is no observation of this search; the message is the reason."""
 
 
-def gather_past_runs(folder: Path, wanted: Wanted, space: Space, beside: Path | None = None) -> Gathered:
-    """Return the runs below a folder that are observations of this search; `beside` is the search's own folder."""
+def gather_past_runs(folder: Path, wanted: Wanted, space: Space, study: Path | None = None) -> Gathered:
+    """Return the runs below a folder that are observations of this search.
+
+    Runs below the folder `study` are skipped.
+    """
     if not folder.is_dir():
         raise BadData(f"--from {folder}: there is no such folder.", "It is a folder with run directories, as runs/.")
-    os.listdir(folder)  # one that may not be read is an error; os.walk would find nothing in it
+    os.listdir(folder)  # raises if the folder cannot be read, where os.walk would find nothing
     gathered = Gathered()
     for run in sorted(find_runs(folder)):
-        if beside is not None and beside.resolve() in (run.resolve(), *run.resolve().parents):
+        if study is not None and study.resolve() in (run.resolve(), *run.resolve().parents):
             continue
         try:
             gathered.taken.append(read_past_run(run, wanted, space))
@@ -93,18 +97,18 @@ def gather_past_runs(folder: Path, wanted: Wanted, space: Space, beside: Path | 
 
 
 def find_runs(folder: Path) -> Iterator[Path]:
-    """Yield the run directories at and below a folder; a run's own folders are not looked into."""
+    """Yield the run directories at and below a folder; folders inside a run are not searched."""
     base = len(folder.parts)
     for parent, folders, files in os.walk(folder):
         if "recipe.json" in files:
             folders.clear()
             yield Path(parent)
-        elif len(Path(parent).parts) - base >= DEEPEST:
+        elif len(Path(parent).parts) - base >= MAX_DEPTH:
             folders.clear()
 
 
 def read_past_run(run: Path, wanted: Wanted, space: Space) -> PastRun:
-    """Return a run as an observation; NotTaken says why it is none."""
+    """Return a run as an observation; raise NotTaken with the reason if it is none."""
     record = read_recipe_record(run)
     if record["name"] != wanted.name:
         raise NotTaken("another recipe")
@@ -130,13 +134,13 @@ def find_differences(wanted: Recipe, recipe: Any) -> list[str]:
     return [path for path in differences(to_record(wanted), to_record(recipe)) if not is_covered(path, EQUIVALENT)]
 
 
-def is_covered(path: str, known: tuple[str, ...]) -> bool:
-    """Return True for one of these fields, or a field of one of these parts."""
-    return any(path == name or path.startswith(f"{name}.") for name in known)
+def is_covered(path: str, fields: tuple[str, ...]) -> bool:
+    """Return True for one of these fields, or a field inside one of them."""
+    return any(path == name or path.startswith(f"{name}.") for name in fields)
 
 
 def add_past_runs(study: Study, taken: list[PastRun], space: Space) -> int:
-    """Add past runs to a study, those only that are not there; returns how many are new."""
+    """Add past runs to a study, except those that it has already; return how many are new."""
     import optuna
 
     known = {trial.user_attrs.get(PAST) for trial in study.get_trials(deepcopy=False)}

@@ -1,4 +1,4 @@
-"""The page of a search: the best trial and its noise, how it went, what matters, contours, all trials."""
+"""Page of a search: the best trial and its noise, history, importance, contours, all trials."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from viaduct.reporting import (
     write_page,
 )
 from viaduct.reporting.contour_map import ContourAxis, ContourMap, Measurement
-from viaduct.runs.search.importance import FEWEST
+from viaduct.runs.search.importance import explain_missing
 from viaduct.runs.search.output import order_results
 from viaduct.runs.search.results import (
     SHARES,
@@ -39,7 +39,7 @@ from viaduct.runs.search.space import Choices, Dimension, Range
 if TYPE_CHECKING:
     from viaduct.runs.search.session import Findings
 
-MOST_CONTOURS = 6
+MAX_CONTOURS = 6
 PER_MILLE = 1000
 
 
@@ -82,7 +82,7 @@ STATES = ("finished", "pruned", "failed", "unfinished", "past run")
 
 
 def scale(value: float | None, metric: str) -> float | None:
-    """Return a value as charts show it: shares in percent."""
+    """Return a value as charts show it: metrics in SHARES in percent."""
     return value if value is None or metric not in SHARES else 100 * value
 
 
@@ -96,24 +96,24 @@ def history_text(findings: Findings) -> str:
 
 
 def history_chart(findings: Findings) -> LineChart:
-    """Return the value of each trial and the best so far."""
+    """Return the values of finished and pruned trials, and the best so far."""
     metric = findings.request.metric
-    own = [result for result in findings.results if result.number is not None]
-    finished = [result for result in own if result.is_measured]
+    trials = [result for result in findings.results if result.number is not None]  # without past runs
+    finished = [result for result in trials if result.is_measured]
     best = max if findings.study.direction.name == "MAXIMIZE" else min
     reached = [best(earlier.value or 0.0 for earlier in finished[: i + 1]) for i in range(len(finished))]
     series = [
         Series("best so far", [result.number for result in finished], [scale(value, metric) for value in reached]),
         dots("finished", [(result.number or 0, scale(result.value, metric)) for result in finished]),
     ]
-    pruned = [(result.number or 0, scale(result.value, metric)) for result in own if result.state == "pruned"]
+    pruned = [(result.number or 0, scale(result.value, metric)) for result in trials if result.state == "pruned"]
     if pruned:
         series.append(dots("stopped early", pruned))
     return LineChart("History", "trial", metric, series, log_y=False, unit=unit(metric))
 
 
 def dots(name: str, points: Sequence[tuple[float, float | None]]) -> Series:
-    """Return a series of dots, in the order of their places."""
+    """Return a series of dots, sorted by x."""
     ordered = sorted(points, key=lambda point: point[0])
     return Series(name, [x for x, _ in ordered], [y for _, y in ordered], dots=True)
 
@@ -122,7 +122,7 @@ def importance_section(shares: dict[str, float] | None, findings: Findings) -> S
     text = "Share of each parameter in what separates the best tenth of the trials from all (PED-ANOVA)."
     if shares is None:
         finished = sum(result.is_measured for result in findings.results)
-        return Section("Importance", f"Not said: {finished} finished trials; {FEWEST} are needed.")
+        return Section("Importance", f"Not given: {explain_missing(finished)}.")
     counts = [round(PER_MILLE * share) for share in shares.values()]
     return Section("Importance", text, [BarChart("Importance, per mille", list(shares), counts)])
 
@@ -142,29 +142,29 @@ def slice_chart(findings: Findings, dimension: Dimension) -> LineChart:
     points = []
     for result in findings.results:
         if result.is_measured:
-            x = float(result.values[dimension.path]) if numeric else place_of(dimension, result)
+            x = float(result.values[dimension.path]) if numeric else axis_position(dimension, result)
             points.append((math.log10(x) if log else x, scale(result.value, metric)))
     return LineChart(dimension.path, label, metric, [dots("trials", points)], log_y=False, unit=unit(metric))
 
 
 def is_numeric(dimension: Choices) -> bool:
-    """Return True if all choices are numbers, which have a place of their own on an axis."""
+    """Return True if all choices are numbers, which are drawn at their values on an axis."""
     return all(isinstance(value, int | float) and not isinstance(value, bool) for value in dimension.stored)
 
 
-def place_of(dimension: Dimension, result: TrialResult) -> float:
+def axis_position(dimension: Dimension, result: TrialResult) -> float:
     value = result.values[dimension.path]
     return float(dimension.texts.index(str(value))) if isinstance(dimension, Choices) else float(value)
 
 
 def contour_sections(findings: Findings, shares: dict[str, float] | None) -> list[Section]:
-    """Return the contour maps of the most important pairs of parameters."""
+    """Return the contour maps of the first MAX_CONTOURS pairs of parameters, by importance where it is known."""
     measured = [result for result in findings.results if result.is_measured]
     if len(findings.space.dimensions) < 2 or len(measured) < 3:
         return []
     order = list(shares or findings.space.paths)
     dimensions = sorted(findings.space.dimensions, key=lambda dimension: order.index(dimension.path))
-    pairs = list(combinations(dimensions, 2))[:MOST_CONTOURS]
+    pairs = list(combinations(dimensions, 2))[:MAX_CONTOURS]
     text = "Colour between the dots is interpolated; where no trial is near, nothing is drawn."
     charts: list[Part] = [contour_map(findings, measured, *pair) for pair in pairs]
     return [Section("Contours", text, charts)]
@@ -174,8 +174,8 @@ def contour_map(findings: Findings, measured: list[TrialResult], x: Dimension, y
     metric, verdict = findings.request.metric, findings.verdict
     points = [
         Measurement(
-            place_of(x, result),
-            place_of(y, result),
+            axis_position(x, result),
+            axis_position(y, result),
             scale(result.value, metric) or 0.0,
             f"{result.name}: {describe_values(result.values)}: {format_value(result.value, metric)}",
         )
@@ -183,11 +183,11 @@ def contour_map(findings: Findings, measured: list[TrialResult], x: Dimension, y
     ]
     best = measured.index(verdict.best) if verdict else None
     return ContourMap(
-        f"{x.path} and {y.path}", axis_of(x), axis_of(y), metric, points, best, f" {unit(metric)}".rstrip()
+        f"{x.path} and {y.path}", make_axis(x), make_axis(y), metric, points, best, f" {unit(metric)}".rstrip()
     )
 
 
-def axis_of(dimension: Dimension) -> ContourAxis:
+def make_axis(dimension: Dimension) -> ContourAxis:
     if isinstance(dimension, Choices):
         return ContourAxis(dimension.path, 0, len(dimension.texts) - 1, names=dimension.texts)
     return ContourAxis(dimension.path, dimension.low, dimension.high, dimension.log)

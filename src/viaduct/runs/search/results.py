@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 State = Literal["finished", "pruned", "failed", "unfinished", "past run"]
 SHARES = ("top1", "top5")
 """Metrics that are shares of the validation images, whose noise follows from their number."""
-STANDARD_ERRORS = 1.96  # 95 %
+STANDARD_ERRORS = 1.96  # of a 95 % interval
 NUMBER = re.compile(r"0x[0-9a-f]+|[-+]?(?:[0-9]+(?:[,_][0-9]+)*(?:\.[0-9]+)?|\.[0-9]+)(?:e[-+]?[0-9]+)?", re.IGNORECASE)
 PAST = "past_run"
-"""Attribute of a trial that is a run from before the search: its directory."""
+"""Attribute that a past run has in the study: its directory."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class TrialResult:
     values: dict[str, Value]
     state: State
     value: float | None
-    """The metric at the end; of a pruned trial at its last evaluation."""
+    """The metric at the end; of a trial that was not trained to its end, at its last evaluation."""
     images: int | None = None
     reason: str = ""
     seconds: float | None = None
@@ -42,21 +42,23 @@ class TrialResult:
 
     @property
     def is_measured(self) -> bool:
-        """Return True if the trial was trained to its end."""
+        """True if the trial was trained to its end and has a value."""
         return self.value is not None and self.state in ("finished", "past run")
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The best trial and what may be said of it."""
+    """The best trial, and the trials that noise does not separate from it."""
 
     best: TrialResult
     alike: list[TrialResult]
-    """Trials that the noise does not separate from the best."""
+    """Trials that the noise does not separate from the best; empty if the noise is not known."""
     noise: float | None
-    """Half the width of the 95 % interval of a difference at the best's value; None: not known."""
+    """Half the width of the 95 % interval of a difference, at the best trial's value; None: not known."""
     source: str
-    """Where the noise comes from, in words."""
+    """What the noise was computed from, in words."""
+    others: int = 0
+    """Other trials that were trained to their end."""
 
 
 def read_results(study: Study, space: Space) -> list[TrialResult]:
@@ -103,7 +105,7 @@ def rank_results(results: Sequence[TrialResult], direction: str) -> list[TrialRe
 
 
 def judge(results: Sequence[TrialResult], metric: str, direction: str) -> Verdict | None:
-    """Return the best trial, and those that cannot be told from it; None where no trial has finished."""
+    """Return the best trial, and those that noise does not separate from it; None if no trial has finished."""
     ranked = rank_results(results, direction)
     if not ranked:
         return None
@@ -115,28 +117,38 @@ def judge(results: Sequence[TrialResult], metric: str, direction: str) -> Verdic
         if margin is None or abs((best.value or 0.0) - (other.value or 0.0)) <= margin:
             alike.append(other)
     noise = noise_of_difference(best, best, metric, repeats)
-    return Verdict(best, alike if noise is not None else [], noise, describe_noise(best, metric, repeats))
+    source = describe_noise(best, metric, repeats)
+    return Verdict(best, alike if noise is not None else [], noise, source, len(others))
 
 
 def noise_of_difference(left: TrialResult, right: TrialResult, metric: str, repeats: float | None) -> float | None:
-    """Return the largest difference that noise alone explains in 95 of 100 cases; None where that is not known."""
-    found = []
+    """Return the difference that noise alone exceeds in 5 of 100 cases; None if the noise is not known.
+
+    It is the larger of the noise between seeds and that of counting images.
+    """
+    margins = []
     if repeats is not None:
-        found.append(STANDARD_ERRORS * math.sqrt(2) * repeats)
+        margins.append(STANDARD_ERRORS * math.sqrt(2) * repeats)
     if metric in SHARES and left.images and right.images:
-        found.append(STANDARD_ERRORS * math.sqrt(share_variance(left) + share_variance(right)))
-    return max(found) if found else None
+        margins.append(STANDARD_ERRORS * math.sqrt(share_variance(left) + share_variance(right)))
+    return max(margins) if margins else None
 
 
 def share_variance(result: TrialResult) -> float:
-    """Return the variance of a share that was counted on so many images; one more of each kind, so never 0."""
+    """Return the variance of a share of `result.images` images.
+
+    One right and one wrong image are added, so that it is never 0.
+    """
     count = result.images or 1
     share = ((result.value or 0.0) * count + 1) / (count + 2)
     return share * (1 - share) / count
 
 
 def seed_deviation(results: Sequence[TrialResult]) -> float | None:
-    """Return the standard deviation between runs of equal values, which differ in their seed; None without such."""
+    """Return the standard deviation between runs with equal values, which differ in their seed.
+
+    Return None if there are none.
+    """
     groups: dict[tuple[tuple[str, Value], ...], list[float]] = {}
     for result in results:
         groups.setdefault(tuple(sorted(result.values.items())), []).append(result.value or 0.0)
@@ -148,7 +160,7 @@ def seed_deviation(results: Sequence[TrialResult]) -> float | None:
 
 
 def describe_noise(best: TrialResult, metric: str, repeats: float | None) -> str:
-    """Return where the noise comes from, in words."""
+    """Return what the noise was computed from, in words; empty if it is not known."""
     counted = f"{best.images:,} validation images" if metric in SHARES and best.images else ""
     seeds = "runs of equal values with other seeds" if repeats is not None else ""
     return " and ".join(filter(None, (counted, seeds)))
@@ -160,7 +172,7 @@ def fold_numbers(reason: str) -> str:
 
 
 def format_value(value: float | None, metric: str) -> str:
-    """Return a metric as it is read: shares in percent."""
+    """Return a metric as text: shares in percent, a missing value as a dash."""
     if value is None:
         return "-"
     return f"{100 * value:.2f} %" if metric in (*SHARES, "precision", "recall", "f1") else f"{value:.4g}"
@@ -175,7 +187,7 @@ def describe_values(values: dict[str, Value]) -> str:
 
 
 def write_verdict(verdict: Verdict, metric: str) -> list[str]:
-    """Return what is said of the best trial: nothing is called better that noise could have made."""
+    """Return the sentences about the best trial; a difference within the noise is not called better."""
     best, alike = verdict.best, verdict.alike
     lines = [f"Highest {metric}" if metric != "loss" else "Lowest loss"]
     lines[0] += f" of those trained to their end: {format_value(best.value, metric)}"
@@ -190,6 +202,8 @@ def write_verdict(verdict: Verdict, metric: str) -> list[str]:
             f"It is not shown to be better than {len(alike)} other{'s' * (len(alike) > 1)} ({names}): "
             f"differences up to {margin} are within the noise of {verdict.source}."
         )
+    elif not verdict.others:
+        lines.append(f"No other was trained to its end; the noise of {verdict.source} is {margin}.")
     else:
         lines.append(f"All others trained to their end differ by more than the noise of {verdict.source} ({margin}).")
     if "seeds" not in verdict.source:

@@ -1,4 +1,4 @@
-"""From what a user asked for to a finished search: check, open the study, search, write the results."""
+"""A search from its options to its results: check, open the study, search, write the best recipe."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from viaduct.runs.search.results import (
     judge,
     read_results,
 )
-from viaduct.runs.search.sampling import PARTS, PrunerName, SamplerName, count_evaluations
+from viaduct.runs.search.sampling import MIN_EVALUATIONS, PrunerName, SamplerName, count_evaluations
 from viaduct.runs.search.space import Space, parse_space
 from viaduct.runs.search.study_folder import Definition, StudyFolder
 from viaduct.runs.search.trial_process import TrainLauncher, divide_machine
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from optuna import Study
 
 Say = Callable[[str], None]
-CADENCE = "evaluation.every_epochs"
+EVALUATION_FIELD = "evaluation.every_epochs"
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,9 @@ class SearchRequest:
     """Options of a search."""
 
     loaded: Loaded
-    """The recipe that is searched, without the settings of the command line."""
+    """The recipe that is searched, without the settings from the command line."""
     argument: str
-    """The recipe as `viaduct train` is given it."""
+    """The recipe argument of `viaduct train`: a name or a file."""
     settings: dict[str, str]
     """Fields that all trials have: --set, --epochs, --steps."""
     space: Sequence[str]
@@ -64,9 +64,10 @@ class SearchRequest:
 
 @dataclass(frozen=True)
 class DataFacts:
-    """Facts about the images before the first trial."""
+    """Facts about the images, read before the first trial."""
 
     images: dict[str, Any]
+    """Number and labels of the images, as a run's recipe.json has them."""
     train_images: int
 
 
@@ -86,7 +87,11 @@ class Findings:
 
 
 def search(request: SearchRequest, read_facts: Callable[[], DataFacts], say: Say) -> Findings:
-    """Search. Everything that can be refused is refused before anything is written; the images are opened last."""
+    """Search and return the findings.
+
+    Metric and space are checked before the images are opened; the images, --from and the device before the study folder
+    is made.
+    """
     check_metric(request)
     space = parse_space(apply_settings(request.loaded.recipe, request.settings), request.space, [*request.settings])
     if request.sampler == "grid" and len(space.grid()) > request.trials:
@@ -96,7 +101,7 @@ def search(request: SearchRequest, read_facts: Callable[[], DataFacts], say: Say
     environments, shared = divide_machine(request.device, request.parallel)
     taken = take_past_runs(request, settings, facts, space, say)
     folder = StudyFolder(request.folder)
-    definition = define(request, settings)
+    definition = make_definition(request, settings)
     with folder.lock():
         folder.write_definition(definition)
         study = folder.open_study(definition)
@@ -123,36 +128,40 @@ def search(request: SearchRequest, read_facts: Callable[[], DataFacts], say: Say
                 is_hurried=lambda: len(received) > 1,
             )
             end = conductor.conduct()
-        return conclude(request, settings, space, study, end, received[0] if received else 0)
+        return conclude(request, space, study, end, received[0] if received else 0)
 
 
 def check_metric(request: SearchRequest) -> None:
-    """Refuse a metric that the recipe does not report."""
+    """Raise UnknownName for a metric that the recipe does not report."""
     known = [*SCORE, *request.loaded.recipe.metrics]
     if request.metric not in known:
         raise UnknownName("metric", request.metric, known)
 
 
 def plan_evaluations(request: SearchRequest, facts: DataFacts, say: Say) -> tuple[dict[str, str], int]:
-    """Return the settings of all trials, and how often a trial is evaluated: often enough to stop weak ones early."""
+    """Return the settings of all trials, and the number of evaluations of a trial.
+
+    With a pruner a trial is evaluated at least MIN_EVALUATIONS times if it has so many steps, unless --set says how
+    often.
+    """
     recipe = apply_settings(request.loaded.recipe, request.settings)
     per_epoch = max(1, facts.train_images // recipe.data.global_batch)
     epochs = recipe.steps / per_epoch if recipe.steps else recipe.epochs
     every = recipe.evaluation.every_epochs
     count = count_evaluations(epochs, every)
-    if request.pruner == "none" or CADENCE in request.settings or count >= PARTS:
+    if request.pruner == "none" or EVALUATION_FIELD in request.settings or count >= MIN_EVALUATIONS:
         return request.settings, count
-    every = max(epochs / PARTS, 1 / per_epoch)
+    every = max(epochs / MIN_EVALUATIONS, 1 / per_epoch)
     say(
         f"Trials are evaluated every {every:.3g} epochs, so that weak ones can be stopped early; "
         "--prune none leaves the recipe's own."
     )
-    return {**request.settings, CADENCE: repr(every)}, count_evaluations(epochs, every)
+    return {**request.settings, EVALUATION_FIELD: repr(every)}, count_evaluations(epochs, every)
 
 
-def define(request: SearchRequest, settings: dict[str, str]) -> Definition:
+def make_definition(request: SearchRequest, settings: dict[str, str]) -> Definition:
     file = request.loaded.file
-    lasting = {path: text for path, text in settings.items() if path != CADENCE}
+    lasting = {path: text for path, text in settings.items() if path != EVALUATION_FIELD}
     return Definition(
         recipe=request.loaded.name if file is None else str(file),
         data=str(request.data.resolve()) if request.data is not None else None,
@@ -171,7 +180,7 @@ def data_flags(request: SearchRequest) -> list[str]:
 def take_past_runs(
     request: SearchRequest, settings: dict[str, str], facts: DataFacts, space: Space, say: Say
 ) -> list[PastRun]:
-    """Return the runs of --from that are observations of this search, and say how many there are."""
+    """Return the runs of --from that are observations of this search, and print how many were taken."""
     if request.past is None:
         return []
     recipe = apply_settings(request.loaded.recipe, settings)
@@ -183,8 +192,8 @@ def take_past_runs(
 
 
 def make_plan(request: SearchRequest, evaluations: int, space: Space, study: Study) -> Plan:
-    own = space.find(apply_settings(request.loaded.recipe, request.settings))
-    known = [result.values for result in read_results(study, space)]
+    recipe_values = space.find(apply_settings(request.loaded.recipe, request.settings))
+    tried = [result.values for result in read_results(study, space)]
     return Plan(
         trials=request.trials,
         parallel=request.parallel,
@@ -193,17 +202,20 @@ def make_plan(request: SearchRequest, evaluations: int, space: Space, study: Stu
         evaluations=evaluations,
         seed=request.seed,
         timeout_s=request.timeout_s,
-        first=None if isinstance(own, str) or own in known else own,
+        first=None if isinstance(recipe_values, str) or recipe_values in tried else recipe_values,
     )
 
 
 def describe_first_trial(request: SearchRequest, space: Space, study: Study) -> str:
-    """Return why the first trial does not have the recipe's own values; empty where it has, or is over."""
+    """Return why no trial, or not the first, has the recipe's own values; empty if a trial or a past run has them.
+
+    It is empty, too, if the first trial was started by an earlier search.
+    """
     if any(result.number is not None for result in read_results(study, space)):
         return ""
-    own = space.find(apply_settings(request.loaded.recipe, request.settings))
-    if isinstance(own, str):
-        return f"No trial has the recipe's own values: its {own} is not in the space."
+    recipe_values = space.find(apply_settings(request.loaded.recipe, request.settings))
+    if isinstance(recipe_values, str):
+        return f"No trial has the recipe's own values: its {recipe_values} is not in the space."
     if request.sampler == "grid":
         return "The first trial is the first combination of the grid, not the recipe's own values."
     return ""
@@ -211,24 +223,27 @@ def describe_first_trial(request: SearchRequest, space: Space, study: Study) -> 
 
 @contextmanager
 def note_signals(say: Say) -> Iterator[list[int]]:
-    """Collect the signals that ask the search to end, instead of ending at once."""
+    """Yield a list that collects the signals that ask the search to end; the process does not end at once."""
     lines = ["\nEnding: running trials write a checkpoint; once more ends at once. The same command continues."]
     with collect_signals(lambda number: say(lines.pop()) if lines else None) as received:
         yield received
 
 
-def conclude(
-    request: SearchRequest, settings: dict[str, str], space: Space, study: Study, end: End, number: int
-) -> Findings:
-    """Write the recipe of the best trial, and return what was found; an error where all trials have failed."""
+def conclude(request: SearchRequest, space: Space, study: Study, end: End, signal: int) -> Findings:
+    """Write the recipe of the best trial, and return the findings; raise ViaductError if all trials have failed.
+
+    `signal` is the number of the signal that ended the search, 0 if none did.
+    """
     results = read_results(study, space)
     refuse_failure(results, end)
     verdict = judge(results, request.metric, study.direction.name.lower())
-    findings = Findings(request, space, study, results, verdict, None, "", end, number)
+    findings = Findings(request, space, study, results, verdict, None, "", end, signal)
     if verdict is None:
         return findings
     file = request.folder / f"{Path(request.loaded.name).stem}_best.py"
-    lasting = {path: text for path, text in request.settings.items() if path not in ("epochs", "steps", CADENCE)}
+    lasting = {
+        path: text for path, text in request.settings.items() if path not in ("epochs", "steps", EVALUATION_FIELD)
+    }
     recipe = apply_settings(request.loaded.recipe, {**lasting, **space.settings(verdict.best.values)})
     value = format_value(verdict.best.value, request.metric)
     headline = f"{request.loaded.name} with the values of {verdict.best.name} of a search: {request.metric} {value}."
@@ -238,7 +253,7 @@ def conclude(
 
 
 def refuse_failure(results: Sequence[TrialResult], end: End) -> None:
-    """Raise an error, with each reason once, if all trials have failed."""
+    """Raise ViaductError, with each reason once, if the search was not cut off and all its trials have failed."""
     ended = [result for result in results if result.number is not None and result.state != "unfinished"]
     failed = [result for result in ended if result.state == "failed"]
     if end not in ("done", "failing") or not failed or len(failed) < len(ended):

@@ -6,8 +6,8 @@
     optimizer.nesterov=true,false
     schedule.boundaries=30,60;40,80        a list of values of a field that is itself a list
 
-Every bound and every value is set in the recipe once before anything starts: what the recipe would refuse is refused
-here, with the field, the value and what is allowed.
+Every bound and every listed value is set in the recipe once before anything starts: a value that the recipe would
+refuse is refused here, with the field, the value and what is allowed.
 """
 
 from __future__ import annotations
@@ -30,10 +30,12 @@ if TYPE_CHECKING:
 
 Value = float | int | str
 """A value as a study holds it: a number of a range, or the text of a choice."""
-MOST_CHOICES = 1000
+MAX_CHOICES = 1000
+"""Values of a list, steps of a range and combinations of a grid at most."""
 NO_EFFECT = ("evaluation", "checkpoint", "log", "expects", "callbacks", "metrics")
 """Parts of a recipe that do not change what is learned."""
 TOLERANCE = 1e-9
+"""Share of a step by which rounding may miss the last value of a range."""
 
 
 @dataclass(frozen=True)
@@ -86,21 +88,21 @@ class Range:
                 f"Give them as a list ({self.path}=0.01,0.1,1) or as steps (:step=…), or take another --sampler.",
             )
         count = math.floor((self.high - self.low) / step + TOLERANCE) + 1
-        if count > MOST_CHOICES:
-            raise BadValue(f"--space {self.path}={self.text} has {count:,} steps; a grid has at most {MOST_CHOICES:,}.")
+        if count > MAX_CHOICES:
+            raise BadValue(f"--space {self.path}={self.text} has {count:,} steps; a grid has at most {MAX_CHOICES:,}.")
         values = [self.low + number * step for number in range(count)]
         return [int(value) if self.integer else float(f"{value:.12g}") for value in values]
 
 
 @dataclass(frozen=True)
 class Choices:
-    """Some values, by their texts."""
+    """A list of values, as the texts in which they were given."""
 
     path: str
     text: str
     texts: tuple[str, ...]
     stored: tuple[Any, ...]
-    """The same values as a stored recipe has them."""
+    """The same values as recipe.json stores them."""
 
     def suggest(self, trial: Trial) -> Value:
         """Draw a value; one that the trial has already is returned."""
@@ -130,7 +132,7 @@ Dimension = Range | Choices
 
 @dataclass(frozen=True)
 class Space:
-    """All dimensions of a search; complete parts of a recipe come before their fields."""
+    """All dimensions of a search; a part of a recipe (`optimizer`) comes before its fields (`optimizer.lr`)."""
 
     dimensions: tuple[Dimension, ...]
 
@@ -143,7 +145,7 @@ class Space:
         return {dimension.path: dimension.write(values[dimension.path]) for dimension in self.dimensions}
 
     def find(self, recipe: Recipe) -> dict[str, Value] | str:
-        """Return the values that a recipe has; the path of the first one that is not in this space."""
+        """Return the values that a recipe has in this space, or the path of the first field that is outside of it."""
         found: dict[str, Value] = {}
         for dimension in self.dimensions:
             try:
@@ -156,13 +158,13 @@ class Space:
         return found
 
     def grid(self) -> list[dict[str, Value]]:
-        """Return every combination, the last field changing first."""
+        """Return every combination of values; the last field varies fastest."""
         combinations: list[dict[str, Value]] = [{}]
         for dimension in self.dimensions:
             values = dimension.points()
-            if len(combinations) * len(values) > MOST_CHOICES:
-                raise BadValue(f"the grid has more than {MOST_CHOICES:,} combinations.", "Give fewer values.")
-            combinations = [{**known, dimension.path: value} for known in combinations for value in values]
+            if len(combinations) * len(values) > MAX_CHOICES:
+                raise BadValue(f"the grid has more than {MAX_CHOICES:,} combinations.", "Give fewer values.")
+            combinations = [{**earlier, dimension.path: value} for earlier in combinations for value in values]
         return combinations
 
 
@@ -171,9 +173,9 @@ def parse_space(recipe: Recipe, texts: Sequence[str], fixed: Sequence[str] = ())
     if not texts:
         raise BadValue("what shall be searched? No --space is given.", "For example --space optimizer.lr=0.01..1:log")
     dimensions = [parse_dimension(recipe, text) for text in texts]
-    named = [dimension.path for dimension in dimensions]
-    for number, path in enumerate(named):
-        if path in named[:number]:
+    paths_given = [dimension.path for dimension in dimensions]
+    for number, path in enumerate(paths_given):
+        if path in paths_given[:number]:
             raise BadValue(f"--space names {path} twice.", "Give all of its values in one --space.")
         if path in fixed:
             raise BadValue(f"{path} is in --space and set to one value too.", "Give one of them.")
@@ -193,7 +195,7 @@ def parse_dimension(recipe: Recipe, text: str) -> Dimension:
 
 
 def refuse_field(path: str) -> None:
-    """Refuse fields that are no settings of the training, or mean something else in a search."""
+    """Raise BadValue for fields that a search cannot change: length, seed, and those without effect on the weights."""
     if path in ("epochs", "steps"):
         raise BadValue(f"--space {path}: every trial trains equally long.", f"Say how long with --{path} N.")
     if path == "seed":
@@ -206,14 +208,14 @@ def refuse_field(path: str) -> None:
 
 
 def find_type(recipe: Recipe, path: str) -> Any:
-    """Return the type of a field; an error that names the closest field where there is none."""
+    """Return the type of a field; raise UnknownName with the closest field if there is none."""
     *outer, name = path.split(".")
     part: Any = recipe
     for head in outer:
         part = getattr(part, head, None)
     try:
         hints = field_types(type(part))
-    except TypeError:  # no part of a recipe
+    except TypeError:  # not a part of a recipe, but a plain value
         hints = {}
     if name not in hints:
         raise UnknownName("field", path, paths(recipe), "`--space` takes the fields of the recipe, as --set does.")
@@ -222,7 +224,7 @@ def find_type(recipe: Recipe, path: str) -> Any:
 
 def parse_range(recipe: Recipe, path: str, text: str, kind: Any) -> Range:
     """Return the range that a text such as `0.01..1:log` means."""
-    integer = number_kind(kind)
+    integer = is_integer(kind)
     if integer is None:
         raise BadValue(
             f"--space {path}={text}: a range needs a field that is a number; {path} is {spell(kind)}.",
@@ -281,8 +283,8 @@ def parse_choices(recipe: Recipe, path: str, text: str, kind: Any) -> Choices:
     texts = [choice.strip() for choice in text.split(separator)]
     if not all(texts):
         raise BadValue(f"--space {path}={text}: there is an empty value.", f"Separate values by one {separator!r}.")
-    if len(texts) > MOST_CHOICES:
-        raise BadValue(f"--space {path} has {len(texts):,} values; a list has at most {MOST_CHOICES:,}.")
+    if len(texts) > MAX_CHOICES:
+        raise BadValue(f"--space {path} has {len(texts):,} values; a list has at most {MAX_CHOICES:,}.")
     stored = [to_record(read(try_value(recipe, path, text, choice), path)) for choice in texts]
     for number, value in enumerate(stored):
         if any(is_same(value, earlier) for earlier in stored[:number]):
@@ -294,15 +296,15 @@ def parse_choices(recipe: Recipe, path: str, text: str, kind: Any) -> Choices:
 
 
 def try_value(recipe: Recipe, path: str, text: str, value: str) -> Recipe:
-    """Return the recipe with this value; what the recipe refuses is an error of the space."""
+    """Return the recipe with this value; raise BadValue, with the text of --space, if the recipe refuses it."""
     try:
         return override(recipe, path, value)
     except BadValue as error:
         raise BadValue(f"--space {path}={text}: {error.what}", *error.hints) from None
 
 
-def number_kind(kind: Any) -> bool | None:
-    """Return True for a field of whole numbers, False for one of numbers, None for any other."""
+def is_integer(kind: Any) -> bool | None:
+    """Return True for a field of whole numbers, False for a field of floats, None for any other."""
     kinds = alternatives(kind)
     if float in kinds:
         return False
@@ -318,7 +320,7 @@ def alternatives(kind: Any) -> tuple[Any, ...]:
 
 
 def example_values(kind: Any) -> str:
-    """Return a list such as a user may write for this type."""
+    """Return an example of a list of values of this type."""
     for part in alternatives(kind):
         if typing.get_origin(part) is Literal:
             return ",".join(map(str, typing.get_args(part)))

@@ -1,9 +1,10 @@
-"""Folder of a search: what is searched, the trials, and a lock.
+"""Folder of a search: its definition, the trials, and a lock.
 
     STUDY/study.json         recipe, data, space, metric, length: a second search in the folder must have the same
     STUDY/study.sqlite3      the trials, as Optuna keeps them
     STUDY/trial-000 …        one ordinary run a trial
-    STUDY/logs/              what each trial has printed
+    STUDY/logs/              the output of each trial
+    STUDY/.study.lock        the process id of the search that holds the lock
     STUDY/report.html, RECIPE_best.py
 
 A second process is refused while the first searches; the lock ends with the process, however it ends.
@@ -30,23 +31,23 @@ if TYPE_CHECKING:
     from optuna import Study
 
 DEFINITION, DATABASE, LOCK, LOGS = "study.json", "study.sqlite3", ".study.lock", "logs"
-NAME = "search"
-"""Name of the study in its database; Hyperband's brackets follow from it."""
+STUDY_NAME = "search"
+"""Name of the study in its database; Hyperband assigns trials to brackets by a hash of it."""
 LOWER_IS_BETTER = ("loss",)
 
 
 @dataclass(frozen=True)
 class Definition:
-    """Definition of a search. Trials of two searches belong together only if all of it is equal."""
+    """Definition of a search. A folder takes a second search only if its definition is equal."""
 
     recipe: str
     data: str | None
     space: tuple[str, ...]
     metric: str
     settings: tuple[str, ...]
-    """`--set` of every trial, its length among them."""
+    """`--set` of every trial, such as its length; not how often it is evaluated."""
     recipe_sha256: str = ""
-    """Of the user's own recipe file; empty for a recipe of ours."""
+    """SHA-256 of the user's recipe file; empty for a built-in recipe."""
 
     @property
     def direction(self) -> Literal["minimize", "maximize"]:
@@ -64,7 +65,7 @@ class StudyFolder:
         return self.path / f"trial-{number:03d}"
 
     def log(self, number: int) -> Path:
-        """Return the file with what a trial has printed."""
+        """Return the file with a trial's output."""
         return self.path / LOGS / f"trial-{number:03d}.txt"
 
     @property
@@ -108,20 +109,21 @@ class StudyFolder:
                 self.path.rmdir()
 
     def write_definition(self, definition: Definition) -> None:
-        """Write down what is searched; refuse a folder in which something else is."""
+        """Write the definition; raise BadRun if the folder has another one, or other files and none."""
         file = self.path / DEFINITION
         if file.exists():
             return self.refuse_another(definition)
-        strange = [path.name for path in self.path.iterdir() if path.name != LOCK]
-        if strange:
+        foreign = [path.name for path in self.path.iterdir() if path.name != LOCK]
+        if foreign:
             raise BadRun(
-                f"{str(self.path)!r} is not empty and holds no study ({strange[0]}).", "Choose another --study."
+                f"{str(self.path)!r} is not empty and holds no study ({foreign[0]}).", "Choose another --study."
             )
         with replace_file(file) as opened:
             opened.write((json.dumps({"format": 1, **asdict(definition)}, indent=1) + "\n").encode())
         return None
 
     def refuse_another(self, definition: Definition) -> None:
+        """Raise BadRun if the stored definition is another one."""
         stored = read_json_object(self.path / DEFINITION)
         for name, value in json.loads(json.dumps(asdict(definition))).items():
             before = stored.get(name)
@@ -133,7 +135,7 @@ class StudyFolder:
                 )
 
     def open_study(self, definition: Definition) -> Study:
-        """Return Optuna's study of this folder; a BadRun where its database cannot be used."""
+        """Return Optuna's study of this folder; raise BadRun if its database cannot be used."""
         import optuna
         from sqlalchemy.engine import URL
         from sqlalchemy.exc import SQLAlchemyError
@@ -143,9 +145,9 @@ class StudyFolder:
         url = URL.create("sqlite", database=str(database.resolve())).render_as_string(hide_password=False)
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of Optuna's own dependencies; nothing a user could change
+                warnings.simplefilter("ignore")  # from Optuna's dependencies; a user could change nothing about them
                 return optuna.create_study(
-                    storage=url, study_name=NAME, direction=definition.direction, load_if_exists=True
+                    storage=url, study_name=STUDY_NAME, direction=definition.direction, load_if_exists=True
                 )
         except (SQLAlchemyError, RuntimeError) as error:
             reason = str(error).splitlines()[0]

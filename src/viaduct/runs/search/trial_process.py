@@ -1,7 +1,7 @@
 """Trials as processes: `viaduct train` in a run directory of the study.
 
 A trial is stopped with SIGTERM, at which `train` writes a checkpoint and ends. On Linux it gets the same signal when
-the search itself is killed, so that no trial goes on without anybody who reads it.
+the search itself is killed, so that no trial goes on without a search that reads it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from viaduct.runs.state import TRIAL
 
 PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
 MESSAGE = re.compile(r"viaduct train: (.*)")
-TAIL = 20_000  # bytes at the end of a log in which the reason is looked for
+TAIL_BYTES = 20_000  # end of a log in which the reason is looked for
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class TrialRun(Protocol):
         """Return the evaluations so far, earliest first."""
 
     def final(self) -> float | None:
-        """Return the metric at the end of a finished trial; None where it has none that is finite."""
+        """Return the metric at the end of a finished trial; None if it has no finite one."""
 
     def images(self) -> int | None:
         """Return how many validation images the metric was measured on."""
@@ -66,11 +66,11 @@ class TrialRun(Protocol):
         """End it at once."""
 
     def mark(self, state: str, value: float | None, reason: str) -> None:
-        """Write down in its directory what became of the trial."""
+        """Write the outcome of the trial into its run directory."""
 
 
 class Launcher(Protocol):
-    """Starts trials, each in a slot of its own while it runs."""
+    """Starts trials; two trials that run at the same time have different slots."""
 
     def start(self, number: int, settings: Mapping[str, str], slot: int) -> TrialRun: ...
 
@@ -86,7 +86,8 @@ class TrainProcess:
     number: int = 0
     stopped: bool = False
     size: int = -1
-    known: list[Evaluation] = field(default_factory=list)
+    """Bytes of metrics.jsonl when it was read last."""
+    cached: list[Evaluation] = field(default_factory=list)
 
     def poll(self) -> int | None:
         return self.process.poll()
@@ -95,8 +96,8 @@ class TrainProcess:
         file = self.run / "metrics.jsonl"
         size = file.stat().st_size if file.is_file() else 0
         if size != self.size:
-            self.size, self.known = size, self.read_evaluations()
-        return self.known
+            self.size, self.cached = size, self.read_evaluations()
+        return self.cached
 
     def read_evaluations(self) -> list[Evaluation]:
         found = {}
@@ -106,14 +107,14 @@ class TrainProcess:
         return list(found.values())
 
     def final(self) -> float | None:
-        value = (self.summary_of_end() or {}).get(self.metric)
+        value = (self.read_final() or {}).get(self.metric)
         return float(value) if is_number(value) else None
 
     def images(self) -> int | None:
-        count = (self.summary_of_end() or {}).get("count")
+        count = (self.read_final() or {}).get("count")
         return count if isinstance(count, int) else None
 
-    def summary_of_end(self) -> dict[str, float] | None:
+    def read_final(self) -> dict[str, float] | None:
         final = (read_summary(self.run) or {}).get("final")
         return final if isinstance(final, dict) else None
 
@@ -133,7 +134,7 @@ class TrainProcess:
             self.process.kill()
 
     def mark(self, state: str, value: float | None, reason: str) -> None:
-        if not (self.run / "recipe.json").is_file():  # it failed before its run had begun
+        if not (self.run / "recipe.json").is_file():  # it failed before it wrote recipe.json
             return
         record = {"trial": self.number, "study": "..", "state": state, self.metric: value, "reason": reason}
         with contextlib.suppress(OSError), replace_file(self.run / TRIAL) as file:
@@ -148,12 +149,12 @@ class TrainLauncher:
     recipe: str
     metric: str
     flags: Sequence[str]
-    """--data, --device and whatever else all trials have in common."""
+    """Arguments that all trials have in common: --data, --device, --set."""
     environments: Sequence[Mapping[str, str]]
-    """Variables of each slot: its share of the cores, or its card."""
+    """Environment variables of each slot: its number of threads, or its card."""
 
     def command(self, number: int, settings: Mapping[str, str]) -> list[str]:
-        """Return the words of a trial's command, after `viaduct`."""
+        """Return the arguments of a trial's command, after `viaduct`."""
         fields = [argument for path, text in settings.items() for argument in ("--set", f"{path}={text}")]
         return ["train", self.recipe, "--run", str(self.folder.trial(number)), *self.flags, *fields]
 
@@ -175,7 +176,7 @@ class TrainLauncher:
 
 
 def end_with_parent() -> Callable[[], None] | None:
-    """Return what makes a child end in order when the search is killed; None where the system has no such thing."""
+    """Return a function for the child that makes it receive SIGTERM when the search is killed; None outside Linux."""
     if not sys.platform.startswith("linux"):
         return None
     libc = ctypes.CDLL(None, use_errno=True)
@@ -200,10 +201,10 @@ def is_locked(run: Path) -> bool:
 
 
 def find_reason(log: Path, code: int | None) -> str:
-    """Return why a trial failed: the message of `viaduct train`, or the last line that it printed."""
+    """Return why a trial failed: the last message of `viaduct train`, else exit code and last line of the log."""
     text = ""
     with contextlib.suppress(OSError), log.open("rb") as file:
-        file.seek(max(0, log.stat().st_size - TAIL))
+        file.seek(max(0, log.stat().st_size - TAIL_BYTES))
         text = file.read().decode("utf-8", errors="replace")
     if messages := MESSAGE.findall(text):
         return str(messages[-1]).strip().rstrip(".")
@@ -217,7 +218,7 @@ def is_number(value: object) -> TypeGuard[float]:
 
 
 def divide_machine(device: str, parallel: int, threads: int | None = None) -> tuple[list[dict[str, str]], str]:
-    """Return the variables of each slot, and a line that says how trials share the machine."""
+    """Return the environment variables of each slot, and a line that says how trials share the machine."""
     if parallel == 1:
         return [{}], ""
     kind = find_kind(device)
@@ -238,7 +239,7 @@ def divide_machine(device: str, parallel: int, threads: int | None = None) -> tu
 
 
 def find_kind(device: str) -> str:
-    """Return the kind of device that a name means; `auto` is looked up on this machine."""
+    """Return the kind of device in a name such as `cuda:1`; `auto` is the kind that this machine would pick."""
     from viaduct import devices
 
     if device != "auto":
@@ -247,11 +248,11 @@ def find_kind(device: str) -> str:
 
 
 def visible_cards(kind: str) -> list[str]:
-    """Return the numbers of the cards that this process may use."""
+    """Return the cards that this process may use, as its environment variable names them, else by number."""
     from viaduct import devices
     from viaduct.devices.base import check_index
 
     device = devices.get(kind)
     check_index(device.NAME, 0, device.count(), device.missing())
-    named = [card.strip() for card in os.environ.get(VISIBLE[kind], "").split(",") if card.strip()]
-    return named or [str(number) for number in range(device.count())]
+    listed = [card.strip() for card in os.environ.get(VISIBLE[kind], "").split(",") if card.strip()]
+    return listed or [str(number) for number in range(device.count())]

@@ -1,11 +1,11 @@
-"""Kinds of operators that can be tuned, one file a kind; a file offers the same functions in each.
+"""Kinds of operators that can be tuned, one file a kind; each file has the same functions.
 
     KIND                          the first word of its signatures
     make_space(signature, …)      the variants that there are for a signature
-    make_work(signature, point)   one variant as something that can be run and whose values can be compared
+    make_work(signature, …)       one variant, ready to be run and to have its values compared
 
 conv2d.py and linear.py also describe a module of a network (`describe`) and replace its forward pass (`make_forward`);
-optimizer.py does so for an optimizer, kernel.py for launches of kernels of our own.
+optimizer.py does the same for an optimizer, kernel.py for launches of viaduct's own kernels.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Work:
     run: Callable[[], object]
     """Do the work once, as a training step does: forward and backward, or an update."""
     read_values: Callable[[], Sequence[tuple[str, Tensor]]]
-    """Compute from the same start and return everything that training would use, by name."""
+    """Compute and return everything that training would use, by name; each variant begins with the same tensors."""
 
 
 class OperatorKind(Protocol):
@@ -40,7 +40,7 @@ class OperatorKind(Protocol):
     def make_space(self, signature: Signature, device: str, with_compiler: bool) -> Space: ...
 
     def make_work(self, signature: Signature, point: Choice, device: str, exact: bool = False) -> Work:
-        """Return the work; `exact` computes the default in float64, as the reference of values."""
+        """Return the work; with `exact` its values are a reference of higher precision, usually in float64."""
 
 
 def list_kinds() -> Mapping[str, ModuleType]:

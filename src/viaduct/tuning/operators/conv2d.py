@@ -1,7 +1,7 @@
 """Convolutions: memory layout, a matrix product in place of a 1x1 convolution, oneDNN forward and backward, compiled.
 
-The output always has the memory layout that the default's has, so what follows in the network does not change; the time
-of converting counts.
+The output has the memory layout that the default's output has, so that the next layers see no change. The time of
+converting it counts.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Forward = Callable[[Any, Tensor], Tensor]
 
 
 def describe(module: nn.Module, x: Tensor) -> Signature | None:
-    """Return the signature of a convolution as it is called now; None where no variant is known."""
+    """Return the signature of a convolution called with `x`; None for a call that has no variants."""
     if (
         type(module) is not nn.Conv2d
         or x.dim() != 4
@@ -64,8 +64,7 @@ def describe(module: nn.Module, x: Tensor) -> Signature | None:
 
 def make_space(signature: Signature, device: str, with_compiler: bool = False) -> Space:
     """Return the variants of a convolution on a device."""
-    own = signature["layout"]
-    layouts = ["as_given", *(name for name in LAYOUTS if name != own)]
+    layouts = ["as_given", *(name for name in LAYOUTS if name != signature["layout"])]
     implementations = ["convolution"]
     if is_pointwise(signature):
         implementations.append("matrix_product")
@@ -99,12 +98,12 @@ def is_pointwise(signature: Signature) -> bool:
 
 @cache
 def can_compile(device: str) -> bool:
-    """Return True if torch.compile finds a C++ compiler for the CPU; elsewhere single operators are not compiled."""
+    """Return True on the CPU with a C++ compiler in PATH; on other devices single operators are not compiled."""
     return device == "cpu" and any(shutil.which(name) for name in ("g++", "c++", "clang++"))
 
 
 def make_forward(point: Choice) -> Forward:
-    """Return a forward pass that takes a module and its input, computed as the point says."""
+    """Return the forward pass of a variant; it takes a module and its input."""
     layout = LAYOUTS.get(str(point["layout"]))
     core = choose_core(point)
 
@@ -152,7 +151,7 @@ def multiply_pixels(module: Any, x: Tensor, weight: Tensor, bias: Tensor | None)
 
 
 class SwitchedConvolution(torch.autograd.Function):
-    """A convolution with oneDNN on or off, for each direction by itself."""
+    """A convolution with oneDNN on or off, separately for the forward and the backward pass."""
 
     @staticmethod
     def forward(
@@ -182,7 +181,7 @@ class SwitchedConvolution(torch.autograd.Function):
 
 
 def make_work(signature: Signature, point: Choice, device: str, exact: bool = False) -> Work:
-    """Return the forward and backward pass of one variant on random numbers that depend on the signature alone."""
+    """Return the forward and backward pass of one variant; its random numbers are the same for each variant."""
     shape, weight_shape = split(signature["x"]), split(signature["w"])
     generator = torch.Generator().manual_seed(1)
     dtype, weight_dtype = (getattr(torch, str(signature[name])) for name in ("dtype", "weight_dtype"))
@@ -214,13 +213,13 @@ def make_work(signature: Signature, point: Choice, device: str, exact: bool = Fa
     wanted = [(name, tensor) for name, tensor in leaves if tensor.requires_grad]
     compute = torch.float64 if exact else getattr(torch, str(signature["compute"]))
     forward = make_forward(DEFAULT if exact else point)
-    slope = torch.randn(output_shape(module, x), generator=generator)
-    slope = lay_out(slope.to(torch.float64 if exact else compute).to(device), str(signature["layout"]))
+    output_gradient = torch.randn(output_shape(module, x), generator=generator).to(compute).to(device)
+    output_gradient = lay_out(output_gradient, str(signature["layout"]))
 
     def compute_all() -> tuple[Tensor, Sequence[Tensor]]:
         with autocast_to(compute, x, module.weight):
             y = forward(module, x)
-        return y, torch.autograd.grad(y, [tensor for _, tensor in wanted], slope) if wanted else ()
+        return y, torch.autograd.grad(y, [tensor for _, tensor in wanted], output_gradient) if wanted else ()
 
     def read_values() -> list[tuple[str, Tensor]]:
         y, gradients = compute_all()
@@ -243,7 +242,7 @@ def lay_out(tensor: Tensor, layout: str) -> Tensor:
 
 
 def find_layout(tensor: Tensor) -> str:
-    """Return the memory layout of a tensor; one that is both, such as of a single channel, is contiguous."""
+    """Return the memory layout of a tensor; a tensor that is both, such as one of a single channel, is contiguous."""
     if tensor.is_contiguous():
         return "contiguous"
     return "channels_last" if tensor.is_contiguous(memory_format=torch.channels_last) else "strided"

@@ -1,7 +1,7 @@
-"""Kernels of our own on an NVIDIA card: launch parameters, through the process-wide table `kernels/choices.py`.
+"""Viaduct's own kernels on an NVIDIA card: launch parameters, through the process-wide table `kernels/choices.py`.
 
 The spaces and the cases with their references lie beside the kernels (`kernels/tunable/`), which need Triton; they are
-imported where a space or a case is asked for.
+imported when a space or a case is made.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def read_key(signature_key: str) -> Key | None:
 
 
 def select_choices(choices: Mapping[str, Choice]) -> dict[Key, Choice]:
-    """Return the choices that belong into the table of the kernels."""
+    """Return the choices that are launch parameters of kernels, by kernel and launch."""
     pairs = ((read_key(key), choice) for key, choice in choices.items())
     return {key: choice for key, choice in pairs if key is not None}
 
@@ -58,7 +58,7 @@ def make_space(signature: Signature, device: str, with_compiler: bool = False) -
 
 
 def make_work(signature: Signature, point: Choice, device: str, exact: bool = False) -> Work:
-    """Return launches with these parameters on made-up tensors; `exact` is PyTorch's reference."""
+    """Return launches with these parameters on made-up tensors; with `exact` the values are those of the reference."""
     from viaduct.kernels import tunable
 
     case = tunable.make_case(require_key(signature), torch.device(device))

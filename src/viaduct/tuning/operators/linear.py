@@ -1,4 +1,4 @@
-"""Linear layers: a product of the transpose, compiled, and in reduced precision oneDNN forward and backward."""
+"""Linear layers: a product of the transposed operands, compiled, and oneDNN on or off except in float32."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Forward = Callable[[Any, Tensor], Tensor]
 
 
 def describe(module: nn.Module, x: Tensor) -> Signature | None:
-    """Return the signature of a linear layer as it is called now; None where no variant is known."""
+    """Return the signature of a linear layer called with `x`; None for a call that has no variants."""
     if type(module) is not nn.Linear or x.dim() != 2:
         return None
     gradients = [name for name, tensor in (("x", x), ("w", module.weight)) if tensor.requires_grad]
@@ -40,7 +40,7 @@ def describe(module: nn.Module, x: Tensor) -> Signature | None:
 
 
 def make_space(signature: Signature, device: str, with_compiler: bool = False) -> Space:
-    """Return the variants of a linear layer; oneDNN is asked in reduced precision only."""
+    """Return the variants of a linear layer; oneDNN is switched on the CPU only, and not in float32."""
     implementations = ["linear", "transposed"] + ["compiled"] * (with_compiler and can_compile(device))
     switch = (True, False) if device == "cpu" and signature["compute"] != "float32" else (True,)
     return Space(
@@ -61,7 +61,7 @@ def forbid_switch_without_linear(point: Point) -> str | None:
 
 
 def make_forward(point: Choice) -> Forward:
-    """Return a forward pass that takes a module and its input, computed as the point says."""
+    """Return the forward pass of a variant; it takes a module and its input."""
     core = choose_core(point)
 
     def forward(module: Any, x: Tensor) -> Tensor:
@@ -88,13 +88,13 @@ def choose_core(point: Choice) -> Callable[[Tensor, Tensor, Tensor | None], Tens
 
 
 def multiply_transposed(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Return the transpose of W times the transpose of x: another shape of product for the library."""
+    """Return x W^T + bias as the transpose of W x^T: a product of another shape for the library."""
     y = (weight @ x.t()).t()
     return y if bias is None else y + bias
 
 
 class SwitchedLinear(torch.autograd.Function):
-    """A linear layer with oneDNN on or off, for each direction by itself."""
+    """A linear layer with oneDNN on or off, separately for the forward and the backward pass."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, forward: bool, backward: bool) -> Tensor:
@@ -114,7 +114,7 @@ class SwitchedLinear(torch.autograd.Function):
 
 
 def make_work(signature: Signature, point: Choice, device: str, exact: bool = False) -> Work:
-    """Return the forward and backward pass of one variant on random numbers that depend on the signature alone."""
+    """Return the forward and backward pass of one variant; its random numbers are the same for each variant."""
     rows, inner = split(signature["x"])
     columns, _ = split(signature["w"])
     generator = torch.Generator().manual_seed(1)
@@ -126,20 +126,20 @@ def make_work(signature: Signature, point: Choice, device: str, exact: bool = Fa
             module.bias.copy_(torch.randn(columns, generator=generator))
     x = torch.randn(rows, inner, generator=generator).to(dtype).to(device)
     module = module.to(weight_dtype).to(device)
-    slope = torch.randn(rows, columns, generator=generator)
+    output_gradient = torch.randn(rows, columns, generator=generator)
     if exact:
         x, module = x.double(), module.double()
     x.requires_grad_("x" in signature["gradients"])
     module.weight.requires_grad_("w" in signature["gradients"])
     compute = torch.float64 if exact else getattr(torch, str(signature["compute"]))
-    slope = slope.to(compute).to(device)
+    output_gradient = output_gradient.to(compute).to(device)
     wanted = [(name, tensor) for name, tensor in (("x", x), *module.named_parameters()) if tensor.requires_grad]
     forward = make_forward(DEFAULT if exact else point)
 
     def compute_all() -> tuple[Tensor, Sequence[Tensor]]:
         with autocast_to(compute, x, module.weight):
             y = forward(module, x)
-        return y, torch.autograd.grad(y, [tensor for _, tensor in wanted], slope) if wanted else ()
+        return y, torch.autograd.grad(y, [tensor for _, tensor in wanted], output_gradient) if wanted else ()
 
     def read_values() -> list[tuple[str, Tensor]]:
         y, gradients = compute_all()

@@ -19,15 +19,20 @@ IMPLEMENTATIONS = {
     "foreach": {"fused": False, "foreach": True},
     "loop": {"fused": False, "foreach": False},
 }
-KNOWN = {"SGD": torch.optim.SGD, "AdamW": torch.optim.AdamW}
-RATE = 1e-3
+CLASSES = {"SGD": torch.optim.SGD, "AdamW": torch.optim.AdamW}
+LEARNING_RATE = 1e-3
 DEFAULT: Choice = {"implementation": "fused"}
 
 
 def describe(optimizer: torch.optim.Optimizer) -> Signature | None:
-    """Return the signature of an optimizer; None for one that is not torch's SGD or AdamW, or is not fused now."""
+    """Return the signature of an optimizer.
+
+    Return None unless it is torch's SGD or AdamW, fused and with float32 parameters.
+    """
     name = type(optimizer).__name__
-    if name not in KNOWN or not isinstance(optimizer, KNOWN[name]) or not all(map(is_plain, optimizer.param_groups)):
+    if name not in CLASSES or not isinstance(optimizer, CLASSES[name]):
+        return None
+    if not all(map(is_fused_float32, optimizer.param_groups)):
         return None
     first = optimizer.param_groups[0]
     sizes = Counter(tensor.numel() for group in optimizer.param_groups for tensor in group["params"])
@@ -42,8 +47,8 @@ def describe(optimizer: torch.optim.Optimizer) -> Signature | None:
     )
 
 
-def is_plain(group: dict[str, Any]) -> bool:
-    """Return True if the group's parameters are all float32 and it is fused, as our optimizers are by default."""
+def is_fused_float32(group: dict[str, Any]) -> bool:
+    """Return True if the group is fused, as viaduct's optimizers are by default, and its parameters are all float32."""
     return bool(group.get("fused")) and all(tensor.dtype == torch.float32 for tensor in group["params"])
 
 
@@ -52,13 +57,13 @@ def make_space(signature: Signature, device: str, with_compiler: bool = False) -
 
 
 def set_implementation(optimizer: torch.optim.Optimizer, point: Choice) -> None:
-    """Let an optimizer update its weights in this way from the next step on; its state stays."""
+    """Make an optimizer use this implementation from the next step on; its state is kept."""
     for group in optimizer.param_groups:
         group.update(IMPLEMENTATIONS[str(point["implementation"])])
 
 
 def make_work(signature: Signature, point: Choice, device: str, exact: bool = False) -> Work:
-    """Return one update of parameters of these sizes."""
+    """Return one update of parameters of the signature's sizes."""
     generator = torch.Generator().manual_seed(1)
     parameters: list[torch.nn.Parameter] = []
     for text in str(signature["sizes"]).split(","):
@@ -68,14 +73,14 @@ def make_work(signature: Signature, point: Choice, device: str, exact: bool = Fa
             parameter = torch.nn.Parameter(value.double() if exact else value)
             parameter.grad = gradient.to(parameter.dtype)
             parameters.append(parameter)
-    options: dict[str, Any] = {"lr": RATE, "weight_decay": 1e-4 if signature["decay"] else 0.0}
+    options: dict[str, Any] = {"lr": LEARNING_RATE, "weight_decay": 1e-4 if signature["decay"] else 0.0}
     if signature["name"] == "SGD":
         options |= {"momentum": float(signature["momentum"]), "nesterov": bool(signature["nesterov"])}
     chosen = IMPLEMENTATIONS["loop" if exact else str(point["implementation"])]
-    optimizer = KNOWN[str(signature["name"])](parameters, **options, **chosen)
+    optimizer = CLASSES[str(signature["name"])](parameters, **options, **chosen)
 
     def read_values() -> list[tuple[str, Tensor]]:
-        """Return the updates after two steps, so that momentum has an effect; updates are compared, not weights."""
+        """Return how far the weights moved in two steps, so that momentum has an effect."""
         before = [parameter.detach().clone() for parameter in parameters]
         gradients = [parameter.grad.clone() for parameter in parameters if parameter.grad is not None]
         for _ in range(2):

@@ -11,13 +11,13 @@ from torch import Tensor
 
 
 def find_compute_dtype(x: Tensor) -> torch.dtype:
-    """Return what an operator on this input computes in now: autocast's type where that is on."""
+    """Return the type that an operator on `x` computes in now: autocast's if that is enabled, else that of `x`."""
     kind = x.device.type
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
 
 
 def cast_for_compute(x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Return the operands as autocast would hand them to a convolution."""
+    """Return the operands cast as autocast would for a convolution or a matrix product."""
     kind = x.device.type
     if not torch.is_autocast_enabled(kind):
         return x, weight, bias
@@ -34,7 +34,7 @@ def autocast_to(compute: torch.dtype, x: Tensor, weight: Tensor) -> AbstractCont
 
 @contextmanager
 def set_onednn(on: bool) -> Iterator[None]:
-    """Switch oneDNN on or off meanwhile; torch.backends.mkldnn.flags would reset other settings of it, too."""
+    """Switch oneDNN on or off within the block; torch.backends.mkldnn.flags would reset its other settings as well."""
     before = torch._C._get_mkldnn_enabled()
     torch._C._set_mkldnn_enabled(on)
     try:

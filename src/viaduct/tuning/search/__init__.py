@@ -2,7 +2,7 @@
 
 GA           genetic.py      population, crossover, mutation, elitism
 RL           tree.py         Monte Carlo tree search with a network trained online (network.py)
-RL,GA        combined.py     RL first, then GA from what it found
+RL,GA        combined.py     RL first, then GA from the times of RL
 random       uniform.py      points in random order
 exhaustive   exhaustive.py   all points in the order of the space
 """
@@ -37,7 +37,7 @@ def make_searcher(
     """Return a searcher of this mode.
 
     `budget_measurements` is the number of points it may ask for (None: the whole space). `neighbours` are good points
-    of similar shapes, from the bank; they need not be points of this space.
+    of similar operators, from the bank; they need not be points of this space.
     """
     aliases = {name.lower(): name for name in MODES} | {"ga,rl": "RL,GA", "ga|rl": "RL,GA", "rl|ga": "RL,GA"}
     name = aliases.get(mode.replace(" ", "").lower())

@@ -1,4 +1,4 @@
-"""What every search method shares: asking, telling, never the same point twice.
+"""Base class of the search methods: `ask` returns a point to measure, never one twice; `tell` takes its time.
 
 A searcher is deterministic: the same space, seed, budget and neighbours, and the same calls of `ask` and `tell`, give
 the same points. So an interrupted search resumes by replaying its journal. A point told without having been asked for
@@ -35,7 +35,7 @@ class Searcher(ABC):
         self.asked: set[Code] = set()
 
     def ask(self) -> Point | None:
-        """Return the next point to measure; None if the budget is used up or nothing is left."""
+        """Return the next point to measure; None if the budget is used up or no point remains."""
         if len(self.asked) >= self.budget:
             return None
         code = self.propose()
@@ -61,26 +61,26 @@ class Searcher(ABC):
         return (self.space.decode(ranked[0]), self.times[ranked[0]] or 0.0) if ranked else None
 
     def rank_codes(self) -> list[Code]:
-        """Return what worked, fastest first."""
+        """Return the points that were measured without a failure, fastest first."""
         worked = [(time, code) for code, time in self.times.items() if time is not None]
         return [code for _, code in sorted(worked)]
 
     def draw_unasked(self) -> Code | None:
         """Return a random point that was not asked for; None if there is none."""
         codes = self.space.codes
-        for _ in range(64):
+        for _ in range(64):  # cheaper than listing all points, while most were not asked for
             code = codes[int(self.random.integers(len(codes)))]
             if code not in self.asked:
                 return code
-        left = [code for code in codes if code not in self.asked]
-        return left[int(self.random.integers(len(left)))] if left else None
+        unasked = [code for code in codes if code not in self.asked]
+        return unasked[int(self.random.integers(len(unasked)))] if unasked else None
 
     def next_start(self) -> Code | None:
         """Return the next of the default, the hints and the neighbours; None after the last."""
         return next((code for code in self.starts if code not in self.asked), None)
 
     def mark(self, code: Code) -> None:
-        """Take a point out of what is left to ask for."""
+        """Record that a point was asked for or told."""
         self.asked.add(code)
         self.note_asked(code)
 
@@ -92,7 +92,7 @@ class Searcher(ABC):
         """React to a new time."""
 
     def note_asked(self, code: Code) -> None:  # noqa: B027
-        """React to a point that is not available any more."""
+        """React to a point that cannot be asked for any more."""
 
 
 def list_starts(space: Space, neighbours: Sequence[Point]) -> list[Code]:

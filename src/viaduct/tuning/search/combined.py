@@ -1,4 +1,4 @@
-"""RL first, then GA from what it found: both see every time."""
+"""RL first, then GA from the times of RL. GA is told every time, RL those of its share."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from viaduct.tuning.space import Code, Point, Space
 
 
 class ExhaustiveSearcher(Searcher):
-    """Ask for everything."""
+    """Ask for every point."""
 
     def __init__(
         self, space: Space, seed: int, budget_measurements: int | None = None, neighbours: Sequence[Point] = ()

@@ -1,9 +1,10 @@
 """Genetic search, one child at a time.
 
 The population is the best of everything measured (elitism: the best never leaves). It begins with the default, the
-hints, the neighbours and random points. A child has two parents, picked by tournament; each of its values comes from
-one of them, and some mutate: to an adjacent value of the ordered list, or to any. Children that a rule forbids or that
-were measured before are drawn again. When the neighbourhood of the population is used up, random points come in.
+hints, the neighbours and random points. A child has two parents or one, picked by tournament; each of its values comes
+from one of them, and some mutate: to an adjacent value of the ordered list, or to any other value. Children that a rule
+forbids or that were measured before are drawn again. When the neighbourhood of the population is used up, random points
+come in.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from viaduct.tuning.space import Code
 POPULATION = 16
 RANDOM_START = 24  # random points before the first child, at most a quarter of the budget
 TOURNAMENT = 3
-CROSSOVER = 0.7  # share of children with two parents
+CROSSOVER = 0.7  # share of children with two parents; the others have one
 ADJACENT = 0.5  # share of mutations that go to an adjacent value
-IMMIGRANTS = 0.08  # share of random points later on, against premature convergence
-TRIES = 60
+IMMIGRANTS = 0.08  # share of random points among the children, against premature convergence
+TRIES = 60  # children that are bred before a random point is taken
 
 
 class GeneticSearcher(Searcher):
@@ -57,7 +58,7 @@ class GeneticSearcher(Searcher):
         return population[int(self.random.integers(len(population), size=TOURNAMENT).min())]
 
     def mutate(self, code: Code, changes: float) -> Code:
-        """Return the code with about so many values changed."""
+        """Return the code with on average `changes` values changed."""
         child = list(code)
         for i, parameter in enumerate(self.space.parameters):
             count = len(parameter.values)

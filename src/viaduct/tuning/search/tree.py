@@ -24,10 +24,10 @@ RANDOM_START = 20  # random points before the first tree, at most a quarter of t
 SIMULATIONS = 40  # for one measurement
 EXPLORATION = 0.6  # weight of the prior in PUCT
 NOISE = 0.25  # share of random noise in the priors of the first decision
-EXPLORED = 0.1  # share of points drawn at random, where the network may be blind
-STEPS = 6  # of training after a measurement
+EXPLORED = 0.1  # share of points drawn at random, in case the network is wrong
+STEPS = 6  # training steps on measured points after each measurement
 BATCH = 48
-RECENT = 400  # decisions that the policy is trained on
+RECENT = 400  # last decisions that the policy is trained on
 
 
 @dataclass
@@ -42,11 +42,14 @@ class Node:
     tops: list[float]
 
     def rank(self, choice: int) -> tuple[int, float]:
-        """Return what the final decision is made by: visits, then value."""
+        """Return the key by which the final decision is made: visits, then value."""
         return self.visits[choice], self.rate(choice)
 
     def rate(self, choice: int) -> float:
-        """Return the value of a decision: mean and best of its simulations, or what the network says before any."""
+        """Return the value of a decision: the mean of its simulations' mean and best value.
+
+        Before any simulation it is the network's value.
+        """
         visits = self.visits[choice]
         return 0.5 * (self.totals[choice] / visits + self.tops[choice]) if visits else self.values[choice]
 
@@ -62,16 +65,16 @@ class TreeSearcher(Searcher):
         self.offsets = [sum(counts[:i]) for i in range(len(counts))]
         self.counts, self.actions = counts, sum(counts)
         self.network = PolicyValueNetwork(self.actions + 2 * len(counts), self.actions, self.random)
-        self.left: dict[Code, int] = {}  # points below a prefix that were not asked for
+        self.unasked: dict[Code, int] = {}  # number of points below a prefix that were not asked for
         for code in space.codes:
             for length in range(len(code) + 1):
-                self.left[code[:length]] = self.left.get(code[:length], 0) + 1
+                self.unasked[code[:length]] = self.unasked.get(code[:length], 0) + 1
         self.features: dict[Code, Array] = {}
         self.decisions: list[tuple[Code, Array]] = []  # prefix, share of visits of each action
 
     def note_asked(self, code: Code) -> None:
         for length in range(len(code) + 1):
-            self.left[code[:length]] -= 1
+            self.unasked[code[:length]] -= 1
 
     def propose(self) -> Code | None:
         start = self.next_start()
@@ -80,7 +83,7 @@ class TreeSearcher(Searcher):
         needed = len(self.starts) + min(RANDOM_START, self.budget // 4)
         if len(self.asked) < needed or self.best is None or self.random.random() < EXPLORED:
             return self.draw_unasked()
-        return self.search_tree() if self.left[()] else None
+        return self.search_tree() if self.unasked[()] else None
 
     def search_tree(self) -> Code:
         """Simulate, then return the point at the end of the most visited decisions."""
@@ -120,7 +123,7 @@ class TreeSearcher(Searcher):
     def expand(self, tree: dict[Code, Node], prefix: Code) -> Node:
         """Add a state with the decisions that lead to points not asked for."""
         depth = len(prefix)
-        actions = [action for action in range(self.counts[depth]) if self.left.get((*prefix, action), 0)]
+        actions = [action for action in range(self.counts[depth]) if self.unasked.get((*prefix, action), 0)]
         logits, values = self.network.predict(self.describe([prefix, *((*prefix, action) for action in actions)]))
         offset = self.offsets[depth]
         priors = softmax(logits[0, [offset + action for action in actions]], np.ones(len(actions)))
