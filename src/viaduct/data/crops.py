@@ -57,7 +57,7 @@ class Crops:
         folder, done = self._folder, np.zeros(len(numbers), dtype=np.bool_)
         files = (np.searchsorted(self._starts, numbers, side="right") - 1).tolist()
         try:
-            handles = [folder.handle(file) for file in files]  # held until they have been read
+            handles = [folder.open_file(file) for file in files]  # held until they have been read
         except BadData:  # a file that cannot be opened; preparing its records one by one names it
             return done
         wanted = np.empty((len(numbers), 4), dtype=np.int64)
