@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from data.record_files import message, png, write_split
-from viaduct.data.check import FINDINGS_PER_SHARD, CheckReport, check_records
+from viaduct.data.check import MAX_FINDINGS_PER_FILE, CheckReport, check_records
 from viaduct.data.example import encode_example
 from viaduct.data.tfrecord import RecordWriter, frame
 from viaduct.errors import BadData
@@ -129,8 +129,8 @@ def test_many_bad_records_are_counted_not_listed(folder: Path) -> None:
     rewrite(folder / "validation-00000-of-00001", *(message(number, 9) for number in range(100, 150)))
     report = check_records(folder)
     assert report.shards[2].mislabelled == 50
-    assert len(report.errors) == FINDINGS_PER_SHARD + 1
-    assert "50 of its records are bad" in report.errors[-1].message
+    assert len(report.errors) == MAX_FINDINGS_PER_FILE + 1
+    assert "its records have 50 problems" in report.errors[-1].message
 
 
 def test_a_missing_file_of_the_set(folder: Path) -> None:
@@ -176,6 +176,20 @@ def test_boxes_outside_of_the_image(folder: Path) -> None:
     what, where, text = only(folder)
     assert (what, text) == ("warning: boxes", "a box leaves the image or is turned over.")
     assert where.endswith("record 0 at byte 0")
+
+
+def test_many_warnings_do_not_hide_an_error(folder: Path) -> None:
+    sides = {f"image/object/bbox/{side}": [0.5] for side in ("xmin", "xmax", "ymin")}
+    boxed = [
+        encode_example(
+            {"image/encoded": png(300 + n), "image/class/label": n % 3 + 1, "image/object/bbox/ymax": [1.5], **sides}
+        )
+        for n in range(MAX_FINDINGS_PER_FILE + 1)
+    ]
+    rewrite(folder / "validation-00000-of-00001", *boxed, message(101, 9))
+    report = check_records(folder)
+    assert [finding.kind for finding in report.errors] == ["mislabelled"]
+    assert found(report).count(("warning", "boxes")) == MAX_FINDINGS_PER_FILE
 
 
 def test_a_compressed_and_an_empty_file(folder: Path) -> None:

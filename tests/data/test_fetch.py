@@ -642,7 +642,7 @@ def test_a_full_disk(site: Site, archive: bytes, tmp_path: Path, monkeypatch: py
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(module, "pour", full)
+    monkeypatch.setattr(module, "write_response", full)
     with pytest.raises(DiskFull, match="make room and run the same command again"):
         fetch("cifar10", tmp_path, source=serve(site, archive))
     assert len(site.requests) == 1

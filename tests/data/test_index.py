@@ -18,8 +18,8 @@ from viaduct.data import sidecar
 from viaduct.data.file_index import (
     FileIndex,
     build_index,
-    file_index,
     load_index,
+    load_or_build_index,
     masked_crcs,
     read_dali_index,
 )
@@ -83,31 +83,31 @@ def test_where_a_record_is(folder: Path) -> None:
 
 
 def test_an_index_is_stored_beside_the_file_and_used(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = file_index(shard(folder))
+    first = load_or_build_index(shard(folder))
     assert (folder / "train-00000-of-00004.idx.npy").is_file()
     monkeypatch.setattr("viaduct.data.file_index.build_index", lambda path: pytest.fail("built again"))
-    again = file_index(shard(folder))
+    again = load_or_build_index(shard(folder))
     assert isinstance(again.offsets.base, np.memmap) or isinstance(again.offsets, np.memmap)
     assert np.array_equal(again.offsets, first.offsets)
     assert np.array_equal(again.lengths, first.lengths)
 
 
 def test_a_changed_file_is_indexed_anew(folder: Path) -> None:
-    file_index(shard(folder))
+    load_or_build_index(shard(folder))
     with RecordWriter(shard(folder)) as writer:
         writer.write(b"only one now")
     assert load_index(shard(folder)) is None
-    assert file_index(shard(folder)).lengths.tolist() == [12]
+    assert load_or_build_index(shard(folder)).lengths.tolist() == [12]
     os.utime(shard(folder), ns=(1, 1))
     assert load_index(shard(folder)) is None
 
 
 @pytest.mark.parametrize("damage", [b"", b"nonsense", b"\x93NUMPY\x01\x00v\x00{'descr'"])
 def test_a_broken_index_is_built_anew(folder: Path, damage: bytes) -> None:
-    expected = file_index(shard(folder)).offsets.tolist()
+    expected = load_or_build_index(shard(folder)).offsets.tolist()
     stored = folder / "train-00000-of-00004.idx.npy"
     stored.write_bytes(damage)
-    assert file_index(shard(folder)).offsets.tolist() == expected
+    assert load_or_build_index(shard(folder)).offsets.tolist() == expected
     table = np.array(np.load(stored))
     table[0, 3] += 1
     np.save(stored, table)
@@ -115,7 +115,7 @@ def test_a_broken_index_is_built_anew(folder: Path, damage: bytes) -> None:
     np.save(stored, table.astype(np.float64))
     assert load_index(shard(folder)) is None
     stored.write_bytes(stored.read_bytes()[:-8])
-    assert file_index(shard(folder)).offsets.tolist() == expected
+    assert load_or_build_index(shard(folder)).offsets.tolist() == expected
 
 
 def test_a_folder_that_may_not_be_written_to(folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,7 +128,7 @@ def test_a_folder_that_may_not_be_written_to(folder: Path, cache: Path, monkeypa
 
     original = sidecar.replace_file
     monkeypatch.setattr(sidecar, "replace_file", refuse)
-    index = file_index(shard(folder))
+    index = load_or_build_index(shard(folder))
     assert not beside.exists()
     assert elsewhere.is_relative_to(cache)
     assert np.array_equal(load_index(shard(folder)).offsets, index.offsets)
@@ -207,7 +207,7 @@ def test_damage_that_cannot_be_skipped_says_what_to_do(folder: Path) -> None:
     shard(folder).write_bytes(shard(folder).read_bytes()[:-5])
     with pytest.raises(BadRecord) as caught:
         RecordFolder(folder)
-    assert "cannot be skipped either" in caught.value.hints[0]
+    assert "--on-bad-record skip does not help" in caught.value.hints[0]
     assert "`viaduct data build`" in caught.value.hints[1]
 
 
@@ -276,7 +276,7 @@ def test_dalis_text_form(folder: Path, tmp_path: Path) -> None:
     assert totals(indexed)[0] == 19
     assert totals(indexed)[1] == sum(path.stat().st_size for path in folder.glob("*-of-?????"))
     again: FileIndex = read_dali_index(folder / "train-00000-of-00004.idx")
-    assert again.lengths.tolist() == file_index(shard(folder)).lengths.tolist()
+    assert again.lengths.tolist() == load_or_build_index(shard(folder)).lengths.tolist()
     elsewhere = tmp_path / "idx_files"
     assert index_records(folder, dali_folder=elsewhere)[0].dali == elsewhere / "train-00000-of-00004.idx"
 
@@ -297,7 +297,7 @@ def test_indexing_says_what_it_did(folder: Path) -> None:
 
 
 def test_many_files_with_few_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index_module, "OPEN_FILES", 2)
+    monkeypatch.setattr(index_module, "MAX_OPEN_FILES", 2)
     write_split(tmp_path, "train", [1] * 20)
     records = RecordFolder(tmp_path)
     before = len(os.listdir("/proc/self/fd"))

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from command import viaduct
@@ -20,6 +21,7 @@ from viaduct.data.index import RecordFolder
 from viaduct.data.mindrecord import MindRecordFile, is_mindrecord
 from viaduct.data.mindrecord_folder import kind_of, mindrecord_folders, split_files
 from viaduct.data.records import Records
+from viaduct.data.tfrecord import BadRecord
 from viaduct.errors import BadData, BadValue, ViaductError
 
 SCHEMA = {"file_name": {"type": "string"}, "label": {"type": "int32"}, "data": {"type": "bytes"}}
@@ -104,7 +106,9 @@ def test_a_tenth_of_every_class_is_set_aside_where_there_is_no_validation(tmp_pa
     assert (len(images.train), len(images.validation)) == (54, 6)
     assert sorted(images.validation.labels.tolist()) == [0, 0, 1, 1, 2, 2]
     again = load(tmp_path / "shapes.mindrecord")
-    assert [again.validation.folder.where(n) for n in range(6)] == [images.validation.folder.where(n) for n in range(6)]
+    assert [again.validation.folder.describe_location(n) for n in range(6)] == [
+        images.validation.folder.describe_location(n) for n in range(6)
+    ]
 
 
 def test_fields_of_another_schema_are_named(tmp_path: Path) -> None:
@@ -213,3 +217,31 @@ def test_a_network_trains_on_mindrecords_and_is_evaluated(tmp_path: Path) -> Non
     done = viaduct("evaluate", str(run), "--device", "cpu", "--json")
     assert '"count": 8' in done.stdout, done.stderr
     assert "begin with 0" in done.stderr
+
+
+def test_a_row_without_a_readable_label_is_bad_though_its_image_is_sound(tmp_path: Path) -> None:
+    stored = rows(12)
+    stored[5]["label"] = "ant"
+    write_mindrecord(tmp_path / "train.mindrecord", SCHEMA, stored)
+    write_mindrecord(tmp_path / "val.mindrecord", SCHEMA, rows(4))
+    reason = r"train\.mindrecord: record 5 at byte [\d,]+: its field 'label' is 'ant', expected a whole number"
+    with pytest.raises(BadRecord, match=reason):
+        load(tmp_path).train.folder.fields(5)
+    skipping = Records(global_batch=12, size=32, classes=4, on_bad_record="skip")
+    split = skipping.load(tmp_path).train
+    with skipping.batches(split, device=torch.device("cpu"), train=True, seed=1) as made:
+        (batch,) = [(batch.images.clone(), batch.labels, batch.index) for batch in made.epoch(0)]
+    images, labels, index = batch
+    assert images[index == 5].abs().max() < 1e-4
+    assert labels[index == 5].tolist() == [0]
+    assert len(made.skipped) == 1
+    assert "record 5" in made.skipped[0]
+
+
+def test_an_array_of_labels_that_is_cut_off_is_named_with_its_row(tmp_path: Path) -> None:
+    schema = {"label": {"type": "int32", "shape": [1]}, "image": {"type": "bytes"}}
+    stored: list[dict[str, Any]] = [{"label": [n % 3], "image": jpeg(n)} for n in range(4)]
+    stored[2]["label"] = b"\0\0\0\1"  # one value, and then nothing
+    file = MindRecordFile(write_mindrecord(tmp_path / "a.mindrecord", schema, stored))
+    with pytest.raises(BadRecord, match=r"record 2 at byte [\d,]+: in its field 'label' an array .* does not end"):
+        file.integer(2, "label")

@@ -283,16 +283,25 @@ def test_a_bad_image_that_stops_a_run_says_how_to_go_on(tmp_path: Path, device: 
         collect(batches(tmp_path, device), 0)
     told = str(stopped.value)
     assert "record 7" in told
-    assert "--on-bad-record skip" in told
+    assert "--on-bad-record skip continues, with a plain mean-colour image in place of each such record" in told
     assert f"viaduct data check {tmp_path} --deep" in told
+
+
+def test_an_image_of_too_many_pixels_is_named_with_its_record(tmp_path: Path, device: torch.device) -> None:
+    claim = bytearray(jpeg(0))
+    size = claim.index(b"\xff\xc0") + 5  # height and width, two bytes each, in the frame header
+    claim[size : size + 4] = b"\x14\x00\x14\x00"
+    folder = with_bad(tmp_path, {25: bytes(claim)})
+    with pytest.raises(BadRecord, match=r"train-00001-of-00002: record 5 at byte [\d,]+: the JPEG .* pixels"):
+        collect(batches(folder, device, global_batch=COUNT), 0)
 
 
 def test_too_many_bad_images_stop_even_a_run_that_skips(tmp_path: Path, device: torch.device) -> None:
     made = batches(with_bad(tmp_path, {7: NO_JPEG, 25: NO_JPEG}), device, on_bad_record="skip")
-    message = r"2 of 43 records are bad so far, where 1 may be: 0\.1 %, and at least one"
+    message = r"2 of 43 records are bad so far; at most 1 may be \(0\.1 %, and never fewer than one\)"
     with pytest.raises(BadData, match=message) as caught:
         collect(made, 0)
-    assert caught.value.hints[-1] == f"`viaduct data check {tmp_path} --deep` lists them all."
+    assert caught.value.hints[-1].startswith(f"`viaduct data check {tmp_path} --deep` counts all of them")
     assert len(made.skipped) == 2
 
 
@@ -347,15 +356,15 @@ def test_the_labels_of_a_split_with_a_corrupt_record_are_read_once(
 def test_skipped_records_are_named_on_stderr(
     tmp_path: Path, device: torch.device, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("viaduct.data.record_batches.BAD_AT_MOST", 0.5)
+    monkeypatch.setattr("viaduct.data.record_batches.MAX_BAD_SHARE", 0.5)
     folder = with_bad(tmp_path, dict.fromkeys(range(12), NO_JPEG))
     made = batches(folder, device, global_batch=COUNT, on_bad_record="skip")
     collect(made, 0)
     lines = capsys.readouterr().err.splitlines()
-    assert [line.startswith(f"skipped: {folder}/train-0000") for line in lines[:10]] == [True] * 10
+    assert [line.startswith(f"replaced: {folder}/train-0000") for line in lines[:10]] == [True] * 10
     assert lines[10:] == [
-        "skipped: any more are counted at the end; the report names them all",
-        "skipped: 12 of 43 records in all",
+        "replaced: any more are counted at the end; the report names them all",
+        "replaced: 12 of 43 records in all",
     ]
     assert len(made.skipped) == 12
 

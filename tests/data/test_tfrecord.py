@@ -18,7 +18,7 @@ from viaduct.data.crc32c import crc32c
 from viaduct.data.example import decode_example, encode_example, image_fields
 from viaduct.data.file_index import build_index
 from viaduct.data.tfrecord import (
-    LONGEST_UNFOLDED,
+    MAX_UNPACKED_RECORD_BYTES,
     BadRecord,
     Record,
     RecordWriter,
@@ -202,12 +202,12 @@ def test_an_absurd_length_takes_no_memory(file: Path, length: int) -> None:
 def test_a_long_length_asks_only_for_what_is_there(file: Path) -> None:
     file.write_bytes(header((1 << 31) - 1) + b"data")
     assert "expected 2,147,483,647 bytes of data and 4 of checksum, found 4" in damage(file).reason
-    file.write_bytes(gzip.compress(header(LONGEST_UNFOLDED) + b"data"))
+    file.write_bytes(gzip.compress(header(MAX_UNPACKED_RECORD_BYTES) + b"data"))
     assert "found 4" in damage(file).reason
 
 
 def test_a_record_that_a_compressed_file_claims_to_be_longer_is_not_unfolded(file: Path) -> None:
-    file.write_bytes(gzip.compress(header(LONGEST_UNFOLDED + 1) + b"data"))
+    file.write_bytes(gzip.compress(header(MAX_UNPACKED_RECORD_BYTES + 1) + b"data"))
     assert damage(file).reason == "its length is 67,108,865 bytes; of a compressed file at most 67,108,864 are read"
 
 

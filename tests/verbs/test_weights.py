@@ -194,9 +194,9 @@ def test_what_needs_no_import_is_told_so(run: Path, tmp_path: Path, weights: Wei
 
 def test_what_cannot_be_shown_is_named(tmp_path: Path, prefix: Path, viaduct: Call) -> None:
     refused(viaduct("show", tmp_path / "nowhere"), "there are no weights at", "nowhere.index")
-    refused(viaduct("show", tmp_path / "no.safetensors"), "there are no weights at", "no.safetensors")
+    refused(viaduct("show", tmp_path / "no.safetensors"), f"there is no file {tmp_path / 'no.safetensors'}.")
     (tmp_path / "cut.safetensors").write_bytes(b"short")
-    refused(viaduct("show", tmp_path / "cut.safetensors"), "not a whole safetensors file")
+    refused(viaduct("show", tmp_path / "cut.safetensors"), "not a complete safetensors file")
     refused(viaduct("show", prefix, "--filter", "heda*"), "no name matches --filter 'heda*'", "There are 113")
 
 

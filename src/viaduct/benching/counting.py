@@ -3,9 +3,9 @@
 The network runs forward and backward on PyTorch's meta device, which has shapes but no values. Floating-point
 operations are those of convolutions and matrix products, two for each multiply-add, forward and backward. Bytes are
 counted in two ways. `bytes_least` assumes perfect fusion: each convolution and matrix product reads its inputs and
-writes its output once, the optimizer update reads weights, gradients and momentum and writes weights and momentum, and
-every other operator is fused into these. `bytes_unfused` counts the reads and writes of every operator, as in eager
-PyTorch.
+writes its output once, and every other operator is fused into these. `bytes_unfused` counts the reads and writes of
+every operator, as in eager PyTorch. Both add the update of SGD with momentum, whatever optimizer a recipe has: it reads
+weights, gradients and momentum, and writes weights and momentum.
 """
 
 from __future__ import annotations

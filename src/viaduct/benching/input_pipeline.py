@@ -1,8 +1,8 @@
-"""Images/s of the training input, against what people would use instead, on the same files in one run.
+"""Images/s of the training input, against tf.data, DALI and a DataLoader with Pillow, on the same files in one run.
 
-Each pipeline has a process of its own and is given its fastest ordinary setting; they take turns of a few seconds,
-after a warm-up, so that a slow moment of the machine falls on all of them alike. Between its turns a pipeline is
-stopped by a signal: one that prepares batches ahead would otherwise do so in the others' time.
+Each pipeline runs in its own process. After a warm-up they take turns of a few seconds, so that a slow moment of the
+machine affects all of them alike. Between its turns a pipeline is stopped by a signal: it would otherwise prepare
+batches ahead during the turns of the others.
 """
 
 from __future__ import annotations
@@ -37,17 +37,20 @@ from viaduct.data.views import View
 from viaduct.errors import BadData, UnknownName, ViaductError
 from viaduct.extras import require
 
-PEERS = {"tf.data": "tensorflow", "dali": "nvidia.dali", "pil": "PIL"}
+PEER_MODULES = {"tf.data": "tensorflow", "dali": "nvidia.dali", "pil": "PIL"}  # the module that a peer needs
 Floats = npt.NDArray[np.float32]
-FIGURES_BEGIN = b'{\n "network"'  # as `measure` writes them
+FIGURES_PREFIX = b'{\n "network"'  # first bytes of a file that `write_figures` wrote, which may be replaced
 TURNS = "turns_images_per_s"  # a row's key: one figure for each turn
-PREPARED = 3  # batches that a pipeline may have ahead
-SAMPLED = 200  # images that the stages are timed on
+# Batches that are discarded when a turn begins. Ours and tf.data have no more than so many prepared, DALI two of its
+# own accord. A DataLoader has two for each worker: with more than one worker `pil` looks a little faster than it is.
+BATCHES_AHEAD = 3
+TIMED_IMAGES = 200  # that the stages are timed on
+READY = "ready"  # sent by a pipeline's process after its first batch
 
 
 @dataclass(frozen=True)
-class Work:
-    """Task that every pipeline is given: shuffled training batches."""
+class Task:
+    """Shuffled training batches that every pipeline has to make."""
 
     records: Path
     network: str
@@ -59,28 +62,33 @@ class Work:
 def measure(
     records: Path, network: str, peers: list[str], batch: int, workers: int, seconds: float, turns: int
 ) -> dict[str, Any]:
-    """Measure the pipelines of the training input in turns; return the figures for `--json`."""
+    """Measure our pipelines and the peers in turns; return the figures for `--json`.
+
+    A peer that is not installed, or fails, is left out with the reason; an unknown one raises `UnknownName`.
+    """
     for name in peers:
-        if name not in PEERS:
-            raise UnknownName("peer", name, PEERS)
+        if name not in PEER_MODULES:
+            raise UnknownName("peer", name, PEER_MODULES)
     require("torch", "simplejpeg")
     folder = RecordFolder(records, "train")
-    work = Work(records, network, min(batch, len(folder)), workers or len(os.sched_getaffinity(0)))
-    missing = {name: f"{PEERS[name]} is not installed" for name in peers if not is_installed(PEERS[name])}
+    task = Task(records, network, min(batch, len(folder)), workers or len(os.sched_getaffinity(0)))
+    missing = {name: f"{PEER_MODULES[name]} is not installed" for name in peers if not is_installed(PEER_MODULES[name])}
     names = ["exact", "fast", *(name for name in peers if name not in missing)]
-    rows, failed = run_turns(names, work, seconds, turns)
-    base = next((row[TURNS] for row in rows if row["pipeline"] == "tf.data"), None)
+    rows, failed = run_turns(names, task, seconds, turns)
+    tf_data_rates = next((row[TURNS] for row in rows if row["pipeline"] == "tf.data"), None)
     for row in rows:
-        row["ratio_to_tf_data"] = median(a / b for a, b in zip(row[TURNS], base, strict=True)) if base else None
+        row["ratio_to_tf_data"] = None
+        if tf_data_rates:
+            row["ratio_to_tf_data"] = median(a / b for a, b in zip(row[TURNS], tf_data_rates, strict=True))
     return {
         "network": network,
-        "batch": work.batch,
-        "workers": work.workers,
+        "batch": task.batch,
+        "workers": task.workers,
         "pictures": len(folder),
         "mean_bytes": round(float(folder.lengths.mean())),
         "decoder": region.describe_decoder(),
         "rows": rows,
-        "stages_ms": stages(folder, network),
+        "stages_ms": time_stages(folder, network),
         "left_out": missing | failed,
     }
 
@@ -90,7 +98,7 @@ def write_figures(out: Path, result: dict[str, Any]) -> None:
 
 
 def check_figures_path(out: Path) -> None:
-    check_place(out, ".json", FIGURES_BEGIN, "a file of figures")
+    check_place(out, ".json", FIGURES_PREFIX, "a file of figures")
 
 
 def is_installed(module: str) -> bool:
@@ -101,24 +109,28 @@ def is_installed(module: str) -> bool:
         return False
 
 
-def run_turns(names: list[str], work: Work, seconds: float, turns: int) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """Return a row for each pipeline that finished, and the reason for each peer that did not."""
+def run_turns(names: list[str], task: Task, seconds: float, turns: int) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """Run the pipelines in turns, the first of which is a warm-up of at most two seconds.
+
+    Return a row for each pipeline that finished, and the reason for each peer that failed. Raise `BadData` if one of
+    our own pipelines fails.
+    """
     failed: dict[str, str] = {}
 
-    def attempt(name: str, do: Callable[[], Any]) -> Any:
-        """Return the answer; None for a peer that fails, which takes part no more."""
+    def attempt(name: str, action: Callable[[], Any]) -> Any:
+        """Return the action's result; None if a peer fails, which then has no more turns."""
         try:
-            return do()
-        except Ended as error:
-            if name not in PEERS:
-                raise BadData(error.why) from None
-            failed[name] = error.why.splitlines()[0]
+            return action()
+        except PipelineFailed as error:
+            if name not in PEER_MODULES:
+                raise BadData(error.reason) from None
+            failed[name] = error.reason.splitlines()[0]
             return None
 
     with contextlib.ExitStack() as stack:
         pipelines: list[Pipeline] = []
         for name in names:
-            if started := attempt(name, partial(Pipeline, name, work)):
+            if started := attempt(name, partial(Pipeline, name, task)):
                 pipelines.append(stack.enter_context(contextlib.closing(started)))
         samples: dict[str, list[tuple[float, float]]] = {pipeline.name: [] for pipeline in pipelines}
         for turn in range(turns + 1):
@@ -129,79 +141,83 @@ def run_turns(names: list[str], work: Work, seconds: float, turns: int) -> tuple
     rows = [
         {
             "pipeline": name,
-            "images_per_s": median(rate for rate, _ in got),
-            TURNS: [rate for rate, _ in got],
-            "memory_mib": max(memory for _, memory in got),
+            "images_per_s": median(rate for rate, _ in answers),
+            TURNS: [rate for rate, _ in answers],
+            "memory_mib": max(memory for _, memory in answers),
         }
-        for name, got in samples.items()
+        for name, answers in samples.items()
         if name not in failed
     ]
     return rows, failed
 
 
-class Ended(Exception):
-    """Error of a pipeline that ended by itself."""
+class PipelineFailed(Exception):
+    """Reason why the process of a pipeline could not start or go on."""
 
-    def __init__(self, why: str) -> None:
-        super().__init__(why)
-        self.why = why
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 class Pipeline:
-    """Pipeline in processes of its own, which stand still while others have their turn."""
+    """Pipeline in its own process group, which is stopped while others have their turn."""
 
-    def __init__(self, name: str, work: Work) -> None:
+    def __init__(self, name: str, task: Task) -> None:
         self.name = name
         context = get_context("spawn")
-        self.pipe, there = context.Pipe()
-        self.process = context.Process(target=serve, args=(name, work, there))
+        self.pipe, child_pipe = context.Pipe()
+        self.process = context.Process(target=serve, args=(name, task, child_pipe))
         try:
-            with ignore_interrupts():
+            with block_interrupts():
                 self.process.start()
-            there.close()  # so that a process that dies is noticed
-            self._expect("ready")
+            child_pipe.close()  # so that `recv` raises EOFError if the process dies
+            self._receive()  # READY
             self._signal(signal.SIGSTOP)
-        except BaseException:  # Ctrl-C, too: left alone, it would complain that nobody listens
+        except BaseException:  # Ctrl-C, too: a process that is left running would print an error about its closed pipe
             self.close()
             raise
 
     def run(self, seconds: float) -> tuple[float, float]:
-        """Return images/s over that time, and the most memory used so far in MiB."""
+        """Run one turn; return its images/s, and the peak memory in MiB of the process without its workers."""
         self._signal(signal.SIGCONT)
         self.pipe.send(seconds)
-        answer: tuple[float, float] = self._expect(self.name)
+        answer: tuple[float, float] = self._receive()
         self._signal(signal.SIGSTOP)
         return answer
 
     def close(self) -> None:
         """Kill the process of the pipeline and all of its children."""
         if self.process.pid is None:
-            return  # it never began
+            return  # it was never started
         self._signal(signal.SIGKILL)
-        self.process.kill()  # it may not have a group of its own yet
+        self.process.kill()  # it may not have its own group yet
         self.process.join()
 
-    def _expect(self, what: str) -> Any:
+    def _receive(self) -> Any:
+        """Return what the process sends; raise `PipelineFailed` if that is an error message, or if it has ended."""
         try:
             answer = self.pipe.recv()
         except (EOFError, OSError):
-            raise Ended(f"the pipeline {self.name!r} ended by itself; what it said stands above.") from None
-        if isinstance(answer, str) and answer != what:
-            raise Ended(answer)
+            reason = f"the process of the pipeline {self.name!r} ended by itself; its output above may say why."
+            raise PipelineFailed(reason) from None
+        if isinstance(answer, str) and answer != READY:
+            raise PipelineFailed(answer)
         return answer
 
     def _signal(self, number: int) -> None:
+        """Send a signal to the process and its workers."""
+        assert self.process.pid is not None
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid or 0, number)  # its worker processes, too
+            os.killpg(self.process.pid, number)  # `serve` makes the process the leader of its own group
 
 
 @contextlib.contextmanager
-def ignore_interrupts() -> Iterator[None]:
-    """Start processes that ignore Ctrl-C.
+def block_interrupts() -> Iterator[None]:
+    """Block Ctrl-C while a process starts, which inherits the block.
 
-    The parent process receives it and ends them, so that they print no traceback of their own.
+    The parent process receives Ctrl-C and kills the others, so that they print no tracebacks.
     """
-    resource_tracker.ensure_running()  # starting it later would let interrupts through again
+    resource_tracker.ensure_running()  # it unblocks SIGINT when it starts, so it has to run before
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -209,29 +225,29 @@ def ignore_interrupts() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def serve(name: str, work: Work, pipe: Connection) -> None:
-    """Run for as long as asked, again and again."""
+def serve(name: str, task: Task, pipe: Connection) -> None:
+    """Run a pipeline in this process until it is killed; send the reason if it fails."""
     os.setpgid(0, 0)
     try:
-        take_turns(name, work, pipe)
+        take_turns(name, task, pipe)
     except ViaductError as error:
-        remedies = [hint for hint in error.hints if "--on-bad-record" not in hint]  # a measurement skips none
+        remedies = [hint for hint in error.hints if "--on-bad-record" not in hint]  # `data bench` has no such flag
         pipe.send("\n  ".join((error.what, *remedies)))
     except Exception as error:
-        if name not in PEERS:
+        if name not in PEER_MODULES:
             raise
         pipe.send(f"it fails: {type(error).__name__}: {str(error).strip().partition(os.linesep)[0]}")
 
 
-def take_turns(name: str, work: Work, pipe: Connection) -> None:
-    """Run a pipeline in this process: send its rate for each turn that is asked for."""
-    batches = PIPELINES[name](work)
+def take_turns(name: str, task: Task, pipe: Connection) -> None:
+    """Receive the seconds of each turn, and send its images/s and the peak memory of this process in MiB."""
+    batches = PIPELINES[name](task)
     next(batches)
-    pipe.send("ready")
+    pipe.send(READY)
     while True:
         seconds = pipe.recv()
-        for _ in range(PREPARED):
-            next(batches)  # what was prepared ahead before the turn began does not count
+        for _ in range(BATCHES_AHEAD):
+            next(batches)  # prepared before the turn began
         began, count = time.perf_counter(), 0
         while time.perf_counter() - began < seconds:
             count += next(batches)
@@ -239,7 +255,7 @@ def take_turns(name: str, work: Work, pipe: Connection) -> None:
         pipe.send((rate, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024))
 
 
-def ours(work: Work, decode: Literal["exact", "fast"]) -> Iterator[int]:
+def make_our_batches(task: Task, decode: Literal["exact", "fast"]) -> Iterator[int]:
     """Yield the sizes of viaduct's own batches."""
     import torch
 
@@ -247,22 +263,25 @@ def ours(work: Work, decode: Literal["exact", "fast"]) -> Iterator[int]:
 
     torch.set_num_threads(1)
     records = Records(
-        work.batch, work.size, preprocess=work.network, decode=decode, workers=work.workers, classes=10**6
+        task.batch, task.size, preprocess=task.network, decode=decode, workers=task.workers, classes=10**6
     )
-    split = records.load(work.records).train
+    split = records.load(task.records).train
     stream = records.batches(split, device=torch.device("cpu"), train=True, seed=1)
     for epoch in itertools.count():
         for batch in stream.epoch(epoch):
             yield len(batch.labels)
 
 
-def tf_data(work: Work) -> Iterator[int]:
-    """Yield the sizes of batches of the reference's input function, with autotuned parallel calls and prefetching."""
+def make_tf_data_batches(task: Task) -> Iterator[int]:
+    """Yield the sizes of batches of a tf.data pipeline like that of TensorFlow's official ResNet.
+
+    It crops, flips, resizes and normalises on the CPU, with autotuned parallel calls. The images' boxes are not used.
+    """
     import tensorflow as tf
 
     from viaduct.data.preprocess import normalisation
 
-    mean, scale = normalisation(work.network)
+    mean, scale = normalisation(task.network)
     features = {
         "image/encoded": tf.io.FixedLenFeature([], tf.string),
         "image/class/label": tf.io.FixedLenFeature([], tf.int64),
@@ -285,37 +304,37 @@ def tf_data(work: Work) -> Iterator[int]:
         window = tf.stack([y, x, height, width])
         image = tf.image.decode_and_crop_jpeg(encoded, window, channels=3, dct_method="INTEGER_FAST")
         image = tf.image.random_flip_left_right(image)
-        image = tf.compat.v1.image.resize_bilinear(image[None], [work.size, work.size], align_corners=False)[0]
+        image = tf.compat.v1.image.resize_bilinear(image[None], [task.size, task.size], align_corners=False)[0]
         return (image - mean) * scale, example["image/class/label"]
 
-    files = sorted(str(path) for path in RecordFolder(work.records, "train").files)
+    files = sorted(str(path) for path in RecordFolder(task.records, "train").files)
     data = tf.data.Dataset.from_tensor_slices(files).shuffle(len(files)).repeat()
     data = data.interleave(tf.data.TFRecordDataset, cycle_length=10, num_parallel_calls=tf.data.AUTOTUNE)
     data = data.shuffle(1000).map(parse, num_parallel_calls=tf.data.AUTOTUNE)
-    data = data.batch(work.batch, drop_remainder=True).prefetch(PREPARED - 1)
+    data = data.batch(task.batch, drop_remainder=True).prefetch(BATCHES_AHEAD - 1)
     for images, _ in data:
         yield int(images.shape[0])
 
 
-def pil(work: Work) -> Iterator[int]:
-    """Yield the sizes of batches as most PyTorch scripts make them: DataLoader workers, Pillow, one image at a time."""
+def make_dataloader_batches(task: Task) -> Iterator[int]:
+    """Yield the sizes of batches of a DataLoader, whose workers decode one image at a time with Pillow."""
     from torch.utils.data import DataLoader
 
-    data: Any = PillowImages(work)
-    options: dict[str, Any] = {"num_workers": work.workers, "persistent_workers": True, "drop_last": True}
-    # As in a script of its own on Linux; and spawned workers would leave semaphores behind, which Python warns of.
+    data: Any = PillowImages(task)
+    options: dict[str, Any] = {"num_workers": task.workers, "persistent_workers": True, "drop_last": True}
+    # fork is Linux's default up to Python 3.13; and spawned workers would leave semaphores behind, with a warning.
     options["multiprocessing_context"] = "fork"
-    loader: Any = DataLoader(data, batch_size=work.batch, shuffle=True, **options)
+    loader: Any = DataLoader(data, batch_size=task.batch, shuffle=True, **options)
     while True:
         for images, _ in loader:
             yield len(images)
 
 
 class PillowImages:
-    """Map-style dataset over the same records."""
+    """Map-style dataset over the same records, for a DataLoader."""
 
-    def __init__(self, work: Work) -> None:
-        self.work, self.folder = work, RecordFolder(work.records, "train")
+    def __init__(self, task: Task) -> None:
+        self.task, self.folder = task, RecordFolder(task.records, "train")
 
     def __len__(self) -> int:
         return len(self.folder)
@@ -330,16 +349,16 @@ class PillowImages:
 
         fields = self.folder.fields(number)
         image = Image.open(io.BytesIO(fields.encoded)).convert("RGB")
-        crop = sample_crop(self.work.network, image.height, image.width, None, np.random.default_rng())
+        crop = sample_crop(self.task.network, image.height, image.width, None, np.random.default_rng())
         box = (crop.x, crop.y, crop.x + crop.width, crop.y + crop.height)
-        side = (self.work.size, self.work.size)
+        side = (self.task.size, self.task.size)
         pixels = np.asarray(image.resize(side, Image.Resampling.BILINEAR, box=box), np.float32)
-        mean, scale = normalisation(self.work.network)
+        mean, scale = normalisation(self.task.network)
         return torch.from_numpy((pixels - mean) * scale).permute(2, 0, 1), fields.label
 
 
-def dali(work: Work) -> Iterator[int]:
-    """Yield the sizes of batches of NVIDIA DALI's CPU pipeline. Written from its documentation, never run."""
+def make_dali_batches(task: Task) -> Iterator[int]:
+    """Yield the sizes of batches of NVIDIA DALI's CPU pipeline; written from its documentation, not yet run."""
     import tempfile
 
     import nvidia.dali.tfrecord as tfrec
@@ -349,10 +368,10 @@ def dali(work: Work) -> Iterator[int]:
     from viaduct.data.preprocess import normalisation
 
     folder = Path(tempfile.mkdtemp())
-    indexed = [done for done in index_records(work.records, dali_folder=folder) if done.path.name.startswith("train-")]
-    mean, scale = normalisation(work.network)
+    indexed = [done for done in index_records(task.records, dali_folder=folder) if done.path.name.startswith("train-")]
+    mean, scale = normalisation(task.network)
 
-    @pipeline_def(batch_size=work.batch, num_threads=work.workers, device_id=None)  # type: ignore[untyped-decorator]
+    @pipeline_def(batch_size=task.batch, num_threads=task.workers, device_id=None)  # type: ignore[untyped-decorator]
     def pipeline() -> Any:
         features = {
             "image/encoded": tfrec.FixedLenFeature((), tfrec.string, ""),
@@ -363,7 +382,7 @@ def dali(work: Work) -> Iterator[int]:
         images = fn.decoders.image_random_crop(
             read["image/encoded"], random_area=[0.05, 1.0], random_aspect_ratio=[0.75, 1.33], num_attempts=100
         )
-        images = fn.resize(images, resize_x=work.size, resize_y=work.size, antialias=False)
+        images = fn.resize(images, resize_x=task.size, resize_y=task.size, antialias=False)
         mirrored = fn.random.coin_flip()
         normal = fn.crop_mirror_normalize(
             images, mean=mean.tolist(), std=(1 / scale).tolist(), mirror=mirrored, dtype=types.FLOAT
@@ -377,81 +396,85 @@ def dali(work: Work) -> Iterator[int]:
         yield len(images)
 
 
-PIPELINES: dict[str, Callable[[Work], Iterator[int]]] = {
-    "exact": lambda work: ours(work, "exact"),
-    "fast": lambda work: ours(work, "fast"),
-    "tf.data": tf_data,
-    "pil": pil,
-    "dali": dali,
+PIPELINES: dict[str, Callable[[Task], Iterator[int]]] = {
+    "exact": lambda task: make_our_batches(task, "exact"),
+    "fast": lambda task: make_our_batches(task, "fast"),
+    "tf.data": make_tf_data_batches,
+    "pil": make_dataloader_batches,
+    "dali": make_dali_batches,
 }
 
 
 STAGES = ("read and checksum", "entropy decode", "IDCT and colour", "crop and resize", "normalise")
 
 
-def stages(folder: RecordFolder, network: str) -> dict[str, float]:
-    """Return the milliseconds per image of each stage of training, in one thread."""
-    numbers = np.linspace(0, len(folder) - 1, min(SAMPLED, len(folder))).astype(int).tolist()
+def time_stages(folder: RecordFolder, network: str) -> dict[str, float]:
+    """Return the mean milliseconds per image of each stage of preparing a training image, in one thread."""
+    numbers = np.linspace(0, len(folder) - 1, min(TIMED_IMAGES, len(folder))).astype(int).tolist()
     out = np.empty((224, 224, 3), np.float32)
     seconds = np.zeros(len(STAGES))
     for number in numbers:
         began = time.perf_counter()
         data = folder.fields(number).encoded
-        read = time.perf_counter() - began
+        read_seconds = time.perf_counter() - began
         view = choose_view(network, *jpeg.dimensions(data), True, sample_generator(0, 0, number), None)
-        times = stages_of_region(data, view, network, out) or stages_of_full_decode(data, view, network, out)
-        seconds += [read, *times]
+        times = time_region_stages(data, view, network, out) or time_full_decode_stages(data, view, network, out)
+        seconds += [read_seconds, *times]
     return dict(zip(STAGES, (1000 * seconds / len(numbers)).tolist(), strict=True))
 
 
-def stages_of_region(data: jpeg.Encoded, view: View, network: str, out: Floats) -> list[float] | None:
-    """Each stage is what it adds: one pixel at the end of the crop needs the entropy decoding of all that is before it,
-    its four corners need the rest of the decoding, the whole view the resizing. None if it cannot be decoded so."""
+def time_region_stages(data: jpeg.Encoded, view: View, network: str, out: Floats) -> list[float] | None:
+    """Return the seconds of the stages where only the region of a crop is decoded; None if the image does not allow it.
+
+    Four decodes do more and more, and a stage is the time that the next one takes longer. The first pixel of the crop's
+    last row needs the entropy decoding of all rows before it, the four corners of the crop also IDCT and colours, the
+    whole view also resizing, and the last decode also normalises.
+    """
     rows, columns = view.rows, view.columns
-    few = np.empty((2, 2, 3), np.float32)
-    tries = [
-        lambda: region.decode_view(data, ends(rows)[1], ends(columns)[0], few[:1, :1].copy()),
-        lambda: region.decode_view(data, both(rows), both(columns), few),
+    corners = np.empty((2, 2, 3), np.float32)
+    decodes = [
+        lambda: region.decode_view(data, select_ends(rows)[1], select_ends(columns)[0], corners[:1, :1].copy()),
+        lambda: region.decode_view(data, join_ends(rows), join_ends(columns), corners),
         lambda: region.decode_view(data, rows, columns, out),
         lambda: region.decode_view(data, rows, columns, out, normal=normal_lines(network, len(columns.fraction))),
     ]
-    if not tries[-1]():
+    if not decodes[-1]():
         return None
-    times = [seconds_of(attempt) for attempt in tries]
+    times = [time_call(decode) for decode in decodes]
     return [times[0], *np.maximum(np.diff(times), 0).tolist()]
 
 
-def ends(axis: Axis) -> tuple[Axis, Axis]:
-    """Return the first and the last pixel that is read, each as an axis of its own."""
+def select_ends(axis: Axis) -> tuple[Axis, Axis]:
+    """Return two axes: one of the first source pixel that is read, and one of the last."""
     low, high = axis.reach
     fraction = np.zeros(1, np.float32)
     return tuple(Axis(np.array([at]), np.array([at]), fraction) for at in (low, high - 1))  # type: ignore[return-value]
 
 
-def both(axis: Axis) -> Axis:
-    """Return an axis of the first and the last pixel that is read."""
-    return Axis(*(np.concatenate(parts) for parts in zip(*ends(axis), strict=True)))
+def join_ends(axis: Axis) -> Axis:
+    """Return one axis of the first and the last source pixel that are read."""
+    return Axis(*(np.concatenate(parts) for parts in zip(*select_ends(axis), strict=True)))
 
 
-def stages_of_full_decode(data: jpeg.Encoded, view: View, network: str, out: Floats) -> list[float]:
+def time_full_decode_stages(data: jpeg.Encoded, view: View, network: str, out: Floats) -> list[float]:
     """Return the seconds of the stages where complete images are decoded.
 
-    A decode shrunk to an eighth does all of the entropy decoding and next to no IDCT: it stands for the former, and
-    the remainder of a full decode for the latter.
+    A decode shrunk to an eighth does all of the entropy decoding and hardly any IDCT: its time counts as entropy
+    decoding, and the additional time of a full decode as IDCT and colour.
     """
     pixels = jpeg.decode(data)
-    entropy, decode = seconds_of(lambda: jpeg.decode(data, shrink=8)), seconds_of(lambda: jpeg.decode(data))
-    resize = seconds_of(lambda: resample(pixels, view.rows, view.columns, out))
-    return [entropy, decode - entropy, resize, seconds_of(lambda: normalise(network, out))]
+    entropy, decode = time_call(lambda: jpeg.decode(data, shrink=8)), time_call(lambda: jpeg.decode(data))
+    resize = time_call(lambda: resample(pixels, view.rows, view.columns, out))
+    return [entropy, decode - entropy, resize, time_call(lambda: normalise(network, out))]
 
 
-def seconds_of(work: Callable[[], object]) -> float:
-    """Return the quicker of two runs.
+def time_call(function: Callable[[], object]) -> float:
+    """Return the seconds of the faster of two calls.
 
-    A stage is a difference of such times, and an interrupted one would spoil it.
+    A stage is a difference of such times; a call that was interrupted would spoil it.
     """
     clock = [time.perf_counter()]
     for _ in range(2):
-        work()
+        function()
         clock.append(time.perf_counter())
     return min(clock[1] - clock[0], clock[2] - clock[1])

@@ -1,4 +1,7 @@
-"""The benchmark's variant of viaduct: a recipe's training steps, exactly those of `viaduct train`."""
+"""The benchmark's variant of viaduct: a recipe's training steps, run by the loop of `viaduct train`.
+
+Evaluations, checkpoints, callbacks and the recipe's learning rate are left out (`make_endless`).
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ from viaduct.training.sink import describe_sink
 
 FOREVER = 10**9
 AUTO_SINK = 20  # steps; a window is a whole number of sinks, so the benchmark needs a fixed sink length
-RATE = 1e-6  # on noise the recipe's own rate would make the weights diverge, and NaN can be slow
+LEARNING_RATE = 1e-6  # on noise the recipe's own rate would make the weights diverge, and NaN can be slow
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,7 @@ class Setting:
         return load_images(self.endless_recipe.data, self.data)
 
     def check_supported(self) -> None:
-        """Raise what a training run would raise for these settings, before anything is measured."""
+        """Choose mode and kernels and load the data, so that their errors come before anything is measured."""
         mode = choose_mode(self.endless_recipe, self.torch_device.type, ranks=1, observed=False)
         kernels_for(
             self.endless_recipe, plan_for(self.recipe.precision, self.device), self.torch_device.type, False, mode
@@ -63,7 +66,10 @@ class Setting:
 
 
 def make_endless(recipe: Recipe, synthetic: bool) -> Recipe:
-    """Return the recipe without last step, evaluation and checkpoint; with synthetic data if none are given."""
+    """Return the recipe without last step, evaluation, checkpoint and callbacks, and with a tiny learning rate.
+
+    With `synthetic` the data become `Records` of the same batch, size and classes, for noise in place of images.
+    """
     changes: dict[str, Any] = {
         "steps": FOREVER,
         "evaluation": Evaluation(every_epochs=0),
@@ -72,7 +78,7 @@ def make_endless(recipe: Recipe, synthetic: bool) -> Recipe:
         "callbacks": (),
     }
     if hasattr(recipe.optimizer, "lr"):
-        changes["optimizer"] = replace(recipe.optimizer, lr=RATE)  # type: ignore[type-var]
+        changes["optimizer"] = replace(recipe.optimizer, lr=LEARNING_RATE)  # type: ignore[type-var]
     if synthetic:
         source = recipe.data
         changes["data"] = Records(source.global_batch, source.size, classes=source.classes, eval_batch=1)
@@ -115,7 +121,7 @@ class Ours:
         return ", ".join([self.training.plan.compute, self.training.mode, *blocks, *sink, *kernels])
 
     def run_first_step(self) -> None:
-        """Run one step from the host, with or without a sink."""
+        """Run one step from the host, also where the recipe has a sink."""
         self.training.run_step(next(self.batches))
         self.training.finish_steps(is_log_due=False)
 

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 # Starts by variant, and the reasons of the variants that failed.
 StartResults = tuple[dict[str, list[dict[str, float]]], dict[str, str]]
-TIMES = 4  # the first start also compiles
-MINUTES = 30  # limit for one start
+STARTS_PER_VARIANT = 4  # the first one fills the compile caches and is not part of the median
+MAX_START_MINUTES = 30  # then the process is killed
 
 
 @dataclass(frozen=True)
@@ -62,13 +62,13 @@ class StartFailed(Exception):
 
 
 def measure_starts(requests: Iterable[tuple[str, StartRequest]], notify: Callable[[str], None]) -> StartResults:
-    """Start every variant TIMES times, in turns; a variant that fails once is not started again."""
+    """Start every variant STARTS_PER_VARIANT times, in turns; a variant that fails once is not started again."""
     found: dict[str, list[dict[str, float]]] = {}
     failed: dict[str, str] = {}
-    for number, (title, request) in product(range(TIMES), requests):
+    for number, (title, request) in product(range(STARTS_PER_VARIANT), requests):
         if title in failed:
             continue
-        notify(f"{title}: start {number + 1} of {TIMES}, in a process of its own")
+        notify(f"{title}: start {number + 1} of {STARTS_PER_VARIANT}, in a process of its own")
         try:
             start = measure_start(request)
         except StartFailed as why:
@@ -117,10 +117,10 @@ def measure_start(request: StartRequest) -> Start:
 
 @contextmanager
 def start_process(stderr_file: IO[str]) -> Iterator[subprocess.Popen[str]]:
-    """Start the child process; it is killed after MINUTES or when the block raises."""
+    """Start the child process; it is killed after MAX_START_MINUTES or when the block raises."""
     command = [sys.executable, "-m", __name__]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr_file, text=True)
-    limit = Timer(60 * MINUTES, process.kill)
+    limit = Timer(60 * MAX_START_MINUTES, process.kill)
     limit.start()
     try:
         with process:
@@ -133,10 +133,10 @@ def start_process(stderr_file: IO[str]) -> Iterator[subprocess.Popen[str]]:
 
 
 def read_last_error_line(code: int, stderr_file: IO[str]) -> str:
-    """Return the last line of the child's stderr, which is its error message."""
+    """Return the last line of the child's stderr, which usually is its error message."""
     stderr_file.seek(0)
     lines = stderr_file.read().strip().splitlines()
-    return lines[-1] if lines else f"it ended with code {code} and without a word"
+    return lines[-1] if lines else f"it ended with code {code} and without a message"
 
 
 def run_child(request: StartRequest) -> dict[str, float]:

@@ -17,6 +17,12 @@ region.py      decoding only what a crop needs             auto_augment.py   pol
 crops.py       crops of several records in one call        arrival.py        copies beside the step (torch)
 balance.py     using small classes more often              notices.py        lines on stderr
 
+records.py           TFRecords, MindRecords and class folders as a recipe's data; record_batches.py: batches (torch)
+index.py             random access to TFRecords, with tfrecord.py, example.py, file_index.py, sidecar.py, shards.py
+mindrecord_folder.py random access to MindRecords (mindrecord.py); folder.py: to class folders and lists
+build.py             TFRecords out of images (origins.py); check.py, sheet.py, fetch.py: other verbs of `viaduct data`
+synthetic.py         noise instead of images; synthetic_batches.py: its batches (torch)
+
 `preprocess` and `sample_crop` are public and stable. They are imported when first asked for.
 """
 

@@ -1,10 +1,11 @@
-"""Copies from pinned memory to a CUDA device on a stream of their own, while the step before theirs runs.
+"""Copies from pinned memory to a CUDA device on a side stream, while the step of the batch before runs.
 
     arrival = Arrival(device)
-    images, numbers, read = arrival.of(lambda: (pinned.to(device, non_blocking=True), …))
+    images, labels, read_event = arrival.run_copy(lambda: (pinned.to(device, non_blocking=True), …))
 
-What the work makes may be used on the stream that was current; `read` is the event after which the pinned memory may
-be written again. A copy begins when the step before the last is done, so that no more than two batches are there.
+The copied tensors may be used on the stream that was current at the call. After `read_event` the pinned memory may be
+written again. A copy begins when the work that was queued before the previous copy is done, so that no more than two
+batches are on the device.
 """
 
 from __future__ import annotations
@@ -15,27 +16,27 @@ from typing import Any
 import torch
 from torch import Tensor
 
-Work = Callable[[], tuple[Tensor, Tensor]]
+Copy = Callable[[], tuple[Tensor, Tensor]]
 
 
 class Arrival:
-    """Copies of batches to the device on a stream of their own."""
+    """Copies of batches to the device on a side stream."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._side: Any = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-        self._before: Any = None  # after all that was asked of the device when the last batch came
+        self._previous: Any = None  # event after all work that was queued when the previous batch was copied
 
-    def of(self, work: Work) -> tuple[Tensor, Tensor, Any]:
-        """Run the copy beside the step; return its tensors and the event after it."""
-        here: Any = torch.cuda.current_stream(self._device)
-        now = here.record_event()
-        self._side.wait_event(self._before or now)  # the first copy waits for what it is normalised with
-        self._before = now
+    def run_copy(self, copy: Copy) -> tuple[Tensor, Tensor, Any]:
+        """Call `copy` on the side stream; return its tensors, and the event after it."""
+        main: Any = torch.cuda.current_stream(self._device)
+        now = main.record_event()
+        self._side.wait_event(self._previous or now)  # the first copy waits for mean and scale, which it reads
+        self._previous = now
         with torch.cuda.stream(self._side):
-            batch = work()
-            read = self._side.record_event()
-        here.wait_event(read)
+            batch = copy()
+            read_event = self._side.record_event()
+        main.wait_event(read_event)
         for tensor in batch:
-            tensor.record_stream(here)  # its memory is not used again before that stream is done with it
-        return *batch, read
+            tensor.record_stream(main)  # its memory is not used again before that stream is done with it
+        return *batch, read_event

@@ -8,8 +8,8 @@
 AutoAugment draws one of 25 pairs; each operation of a pair has its own chance and its magnitude, 0 to 10 over the range
 that the paper gives. Where the paper and its code differ we follow the paper (posterize keeps 8 to 4 bits), and shifts
 are in proportion to the side. A policy sees the image after cropping, mirroring and resizing, as bytes, and before
-the network's own colours and normalisation. It draws from the image's own generator and after everything else, so the
-crop is the same with and without it.
+the network's own colours and normalisation. It draws from the image's own generator after the crop and the mirroring,
+so these are the same with and without it.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@
         for batch in batches.epoch(0):
             ...
 
-A split that fits stays on the accelerator and is augmented there, a few kernels a step. One that does not is
-cut in host memory by threads and copied over as bytes. On the CPU batches are prepared between the steps. All
-three give the same numbers, whatever `workers`, `prefetch` and the step an epoch is entered at.
+A split that fits into `resident_limit` stays on the device and is augmented there: a few kernels a step on an
+accelerator; on the CPU between the steps. A larger split, or one with an auto_augment policy, is cut in host memory by
+threads and copied as bytes. All give the same values, whatever `workers`, `prefetch` and the step an epoch starts at.
 """
 
 from __future__ import annotations
@@ -46,14 +46,13 @@ class Batch(NamedTuple):
 class Share:
     """Part of every batch that one process prepares: all of it, or that of one rank.
 
-    In training each of the `parts` that a step is worked through in is shared; `mirrored` is for mixup. In evaluation
-    the batch grows to what the ranks can share equally: no image is affected by the others then.
+    In evaluation the batch grows to a multiple of `ranks`, which changes no result: images do not affect each other.
     """
 
     rank: int = 0
     ranks: int = 1
-    parts: int = 1
-    mirrored: bool = False
+    parts: int = 1  # of a training batch (gradient accumulation); the ranks share each of them
+    mirrored: bool = False  # in training, for mixup: see `order.share`
     neighbours: int = 1  # ranks on this machine, this one included
 
     def of(self, global_batch: int, train: bool) -> tuple[int, npt.NDArray[np.int64]]:
@@ -74,7 +73,7 @@ class Stream(Protocol):
 
     count: int
     steps_per_epoch: int
-    skipped: list[str]  # images that could not be used, named
+    skipped: list[str]  # a message for each bad record whose image was replaced
 
     def reseed(self, seed: int) -> None:
         """Draw by another seed from the next epoch on."""
@@ -105,13 +104,13 @@ class Batches:
     ) -> None:
         self.count = len(split)
         wanted = images.global_batch if train else images.eval_batch or images.global_batch
-        self.global_batch, self._mine = share.of(wanted, train)
+        self.global_batch, self._rank_positions = share.of(wanted, train)
         check_labels(split.labels, images.classes)
         check_count(self.count, self.global_batch, train)
         repeated = 0 if train else -self.count % self.global_batch  # training drops the remainder instead
         self.steps_per_epoch = (self.count + repeated) // self.global_batch
         self._images, self._device, self._train, self._seed = images, device, train, seed
-        self._local_batch = len(self._mine)
+        self._local_batch = len(self._rank_positions)
         self._height, self._width = split.images.shape[1:3]
         self._policy = find_policy(images.auto_augment) if train else None
         resident_limit = 0 if self._policy else resident_limit  # a policy changes images one by one, on the host
@@ -138,7 +137,7 @@ class Batches:
         if not 0 <= start <= self.steps_per_epoch:
             raise BadValue(f"start must be a step from 0 to {self.steps_per_epoch}, got {start}.")
         steps = range(start, self.steps_per_epoch)
-        plan = torch.from_numpy(self._own(self._plan(epoch)))
+        plan = torch.from_numpy(self._select_rank_columns(self._plan(epoch)))
         iterator = self._cut_on_device(steps, plan) if self._is_resident else self._stream(epoch, steps, plan)
         self._iterators.add(iterator)
         return iterator
@@ -169,15 +168,18 @@ class Batches:
             plan[Row.INDEX] = balanced_order(self._host_labels, images.balance, seed, epoch)
         return plan
 
-    def _own(self, plan: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def _select_rank_columns(self, plan: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return this rank's share of every global batch of an epoch's plan."""
         if self._local_batch == self.global_batch:
             return plan
-        return plan[:, positions_of(self._mine, self.steps_per_epoch, self.global_batch)]
+        return plan[:, positions_of(self._rank_positions, self.steps_per_epoch, self.global_batch)]
 
     def _cut_on_device(self, steps: range, plan: Tensor) -> Generator[Batch, None, None]:
-        """Cut and finish in one go. An accelerator is only told to; on the CPU it takes a millisecond or two, and a
-        thread beside the step would cost it 4 % (ResNet-50, batch 8, two cores)."""
+        """Cut and finish each batch in the caller's thread.
+
+        On an accelerator this only queues kernels. On the CPU it takes a millisecond or two; a thread for it would
+        slow the step by 4 % (ResNet-50, batch 8, two cores).
+        """
         plan = self._copy(plan)
 
         def prepare(step: int) -> Batch:
@@ -188,7 +190,7 @@ class Batches:
 
     def _stream(self, epoch: int, steps: range, plan: Tensor) -> Generator[Batch, None, None]:
         """Cut on the host in threads; the caller copies and finishes, on the stream that the step runs on."""
-        there = self._copy(plan)
+        device_plan = self._copy(plan)
 
         def cut(step: int) -> Tensor:
             return self._augment(self._storage.cut(self._slice(plan, step)), epoch, step)
@@ -196,12 +198,12 @@ class Batches:
         workers, ahead = self._images.workers, self._images.prefetch
         with closing(prepare_ahead(cut, steps, workers=workers, ahead=ahead)) as images:
             for step, cropped in zip(steps, images, strict=True):
-                yield self._finish(step, self._slice(there, step), self._copy(cropped))
+                yield self._finish(step, self._slice(device_plan, step), self._copy(cropped))
 
     def _augment(self, images: Tensor, epoch: int, step: int) -> Tensor:
         """Apply the policy, if there is one, in place: these images are a copy."""
         if self._policy:
-            positions = step * self.global_batch + self._mine
+            positions = step * self.global_batch + self._rank_positions
             generators = [sample_generator(self._seed, epoch, int(position)) for position in positions]
             augment_batch(self._policy, images.numpy(), generators)
         return images
@@ -218,7 +220,7 @@ class Batches:
         return Batch(resize(finished, self._images.size), self._labels[index], self._mask(step), index)
 
     def _mask(self, step: int) -> Tensor | None:
-        return real_mask(self._mine, self.count - step * self.global_batch, self._device)
+        return real_mask(self._rank_positions, self.count - step * self.global_batch, self._device)
 
     def _copy(self, tensor: Tensor) -> Tensor:
         """Copy to the device, without waiting for it where memory can be pinned (CUDA)."""
@@ -244,10 +246,13 @@ def positions_of(mine: npt.NDArray[np.int64], steps: int, global_batch: int) -> 
     return positions
 
 
-def real_mask(mine: npt.NDArray[np.int64], left: int, device: torch.device) -> Tensor | None:
-    """Return a mask of a rank's images that are among the `left` ones still to be used; None: all."""
-    real = int(np.searchsorted(mine, left))
-    return None if real == len(mine) else torch.arange(len(mine), device=device) < real
+def real_mask(positions: npt.NDArray[np.int64], remaining: int, device: torch.device) -> Tensor | None:
+    """Return True for a rank's positions below the number of `remaining` images, False for repeated ones.
+
+    `positions` are sorted. None stands for a mask that is True everywhere.
+    """
+    real = int(np.searchsorted(positions, remaining))
+    return None if real == len(positions) else torch.arange(len(positions), device=device) < real
 
 
 def check_count(count: int, global_batch: int, train: bool) -> None:

@@ -41,7 +41,7 @@ Progress = Callable[[int, int], None]
 MANIFEST = "build.json"
 VERSION = 1
 SHARD_BYTES = 128 << 20  # about ImageNet's 140 MB
-MOST_SHARDS = 99_999
+MAX_SHARDS = 99_999
 WORKERS = 4
 
 
@@ -74,7 +74,7 @@ class Built:
     written: int  # shards
     kept: int  # shards that were there already
     labels: dict[str, int]  # class name to label
-    cut_short: Sequence[str] = ()  # images written now that have no end
+    cut_short: Sequence[str] = ()  # JPEGs without an end marker, among the images that were written this time
 
 
 def build_records(
@@ -125,8 +125,8 @@ def check_options(
     if workers < 1:
         raise BadValue(f"workers must be at least 1, got {workers!r}.")
     for name, shards in (("train_shards", train_shards), ("validation_shards", validation_shards)):
-        if shards is not None and not 1 <= shards <= MOST_SHARDS:
-            raise BadValue(f"{name} must be from 1 to {MOST_SHARDS:,}, got {shards!r}.")
+        if shards is not None and not 1 <= shards <= MAX_SHARDS:
+            raise BadValue(f"{name} must be from 1 to {MAX_SHARDS:,}, got {shards!r}.")
 
 
 def refuse_nested(source: Path, out: Path) -> None:
@@ -149,7 +149,7 @@ def make_plan(origin: Origin, seed: int, share: float, first_label: int, shards:
     planned = [
         Shard(shard_name(split, number, count), images)
         for split, members, count in zip(SPLITS, splits, counts, strict=True)
-        for number, images in enumerate(evenly(members, count))
+        for number, images in enumerate(split_evenly(members, count))
     ]
     options = {
         "seed": seed,
@@ -211,10 +211,10 @@ def shuffle_images(images: Iterable[SourceImage], seed: int, purpose: str = "ord
 def shard_count(images: Sequence[SourceImage], wanted: int | None) -> int:
     """Return the number of shards: at most one an image, 0 without images."""
     natural = -(-sum(image.size for image in images) // SHARD_BYTES)
-    return min(wanted or max(natural, 1), len(images), MOST_SHARDS)
+    return min(wanted or max(natural, 1), len(images), MAX_SHARDS)
 
 
-def evenly(images: Sequence[SourceImage], count: int) -> Iterator[Sequence[SourceImage]]:
+def split_evenly(images: Sequence[SourceImage], count: int) -> Iterator[Sequence[SourceImage]]:
     """Yield `count` runs whose lengths differ by one at most."""
     for number in range(count):
         yield images[number * len(images) // count : (number + 1) * len(images) // count]
@@ -239,7 +239,7 @@ def source_summary(origin: Origin) -> dict[str, object]:
 
 
 def agree_with_earlier(out: Path, plan: Plan) -> None:
-    """Refuse to mix these records with others."""
+    """Raise `BadData` if the folder holds other files, or a build of other images or options."""
     if not (out / MANIFEST).is_file():
         strangers = sorted(
             path.name for split in SPLITS for found in shard_sets(out, split).values() for path in found.values()
@@ -327,7 +327,7 @@ def writable(out: Path) -> Iterator[None]:
 
 
 class Stopped(Exception):
-    """Another shard failed; this one ends early."""
+    """Raised in a thread whose shard ends early because another shard failed."""
 
 
 class Builder:

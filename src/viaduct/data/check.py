@@ -1,11 +1,11 @@
 """Checks of record files: checksums, schema, labels, images, balance, duplicates, shard sizes.
 
-    report = check_records("records/", decode=decode_jpeg)
+    report = check_records("records/", deep=True, decode=decode_jpeg)
     report.findings, report.shards, report.errors
 
 An error is a record that training could not use or would learn something wrong from: corrupt, undecodable or
-mislabelled; a file of the set that is missing or compressed; no training files; or a split without a record. All else
-is a warning. With `decode` every image is decoded; without it only its first bytes are looked at.
+mislabelled; a file that is missing, damaged or compressed; no training files; or a split without a record. All other
+findings are warnings. With `deep` every image is decoded; without it only its first bytes are looked at.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ Progress = Callable[[int, int], None]
 Decode = Callable[[bytes], object]
 
 NAMED_AT_MOST = 5
-FINDINGS_PER_SHARD = 20
-UNEVEN_CLASSES = 10  # the largest class has so many times the images of the smallest
-UNEVEN_SHARDS = 2  # likewise, in bytes
+MAX_FINDINGS_PER_FILE = 20  # of each severity
+UNEVEN_CLASSES = 10  # a warning if the largest class has more than so many times the images of the smallest
+UNEVEN_SHARDS = 2  # likewise for the bytes of a split's files
 
 
 @dataclass(frozen=True)
@@ -89,20 +89,20 @@ class ShardCheck:
 
     @property
     def bad(self) -> int:
-        """Number of records that cannot be used."""
+        """Number of problems with records; a record that is both mislabelled and undecodable counts twice."""
         return self.corrupt + self.undecodable + self.mislabelled
 
 
 @dataclass(frozen=True)
 class CheckReport:
-    """Findings, errors first, then warnings; and a line for each file."""
+    """Findings, errors first, then warnings; and the figures of each file."""
 
     findings: list[Finding]
     shards: list[ShardCheck]
 
     @property
     def errors(self) -> list[Finding]:
-        """Findings that make training fail."""
+        """Findings of severity "error"."""
         return [finding for finding in self.findings if finding.severity == "error"]
 
     def labels(self, split: str) -> Counter[int]:
@@ -121,9 +121,9 @@ def check_records(
 ) -> CheckReport:
     """Check both splits of a folder. `deep` decodes every image with `decode`, in as many threads as `workers`.
 
-    Labels must be those of labels.txt. `classes` is how many there are, or how many outputs a network has for them:
-    where labels begin with 1, as in ImageNet's records, 1,000 classes are 1 to 1,000 and fit 1,001 outputs, so both
-    numbers pass. `on_progress(done, total)` counts bytes.
+    Labels must be in labels.txt, if that file names any. `classes` is the number of classes, or the number of a
+    network's outputs: where labels begin with 1, as in ImageNet's records, 1,000 classes are 1 to 1,000 and fit 1,001
+    outputs, so both numbers pass. `on_progress(done, total)` counts bytes.
     """
     if deep and decode is None:
         raise ValueError("a deep check needs a function to decode with")
@@ -140,8 +140,8 @@ def check_records(
                 on_progress(done, total)
     report = CheckReport(findings, shards)
     findings += [finding for shard in shards for finding in shard.findings]
-    findings += [*empty_splits(shards), *spare_output(report, names, classes)]
-    findings += [*imbalance(report, names), *duplicates(shards), *uneven_shards(shards)]
+    findings += [*find_empty_splits(shards), *find_spare_output(report, names, classes)]
+    findings += [*find_imbalance(report, names), *find_duplicates(shards), *find_uneven_shards(shards)]
     findings.sort(key=lambda finding: finding.severity)
     return report
 
@@ -159,7 +159,7 @@ def check_names(folder: Path) -> tuple[dict[int, str], list[Finding]]:
 
 
 def find_shards(folder: Path, findings: list[Finding]) -> list[ShardCheck]:
-    """List the files to check; damage that prevents this goes to `findings`."""
+    """List the files to check; add a finding for a set of files that is incomplete."""
     shards = []
     if holds_mindrecords(folder):
         for split, paths in split_files(folder).items():
@@ -201,7 +201,7 @@ class Checker:
             else:
                 self._check_record(shard, found, digests)
         shard.digests = np.array(digests, dtype=np.uint64)
-        note_silence(shard)
+        note_unnamed_problems(shard)
         note_form(shard)
         return shard
 
@@ -213,7 +213,7 @@ class Checker:
             image, label = choose_fields(file, "", "")
         except BadData as error:
             shard.corrupt += 1
-            add(shard, Finding("error", "corrupt", str(shard.path), error.what))
+            add_finding(shard, Finding("error", "corrupt", str(shard.path), error.what))
             return shard
         folder = MindRecordFolder(shard.path, [file], image, label)
         for row in range(len(file)):
@@ -223,12 +223,12 @@ class Checker:
             except BadData as error:
                 shard.corrupt += 1
                 reason = error.reason if isinstance(error, BadRecord) else error.what
-                report_record(shard, "corrupt", folder.blame(row, reason), reason)
+                report_record(shard, "corrupt", folder.make_error(row, reason), reason)
                 continue
             fields = ImageFields(encoded, number, "", np.empty((0, 4), np.float32))
-            self._check_fields(shard, fields, partial(place_of, shard, folder, row), digests)
+            self._check_fields(shard, fields, partial(describe_row, shard, folder, row), digests)
         shard.digests = np.array(digests, dtype=np.uint64)
-        note_silence(shard)
+        note_unnamed_problems(shard)
         if not shard.records:
             shard.findings.append(Finding("warning", "empty", str(shard.path), "there are no records in it."))
         return shard
@@ -239,25 +239,25 @@ class Checker:
         except BadData as error:
             shard.corrupt += 1
             return report_record(shard, "corrupt", record, error.what)
-        return self._check_fields(shard, fields, lambda: spot(shard, record), digests)
+        return self._check_fields(shard, fields, lambda: describe_record(shard, record), digests)
 
     def _check_fields(
         self, shard: ShardCheck, fields: ImageFields, where: Callable[[], str], digests: list[int]
     ) -> None:
         digests.append(fingerprint(fields.encoded))
         shard.labels[fields.label] += 1
-        wrong = self._wrong_label(fields.label)
-        if wrong:
+        label_error = self._find_label_error(fields.label)
+        if label_error:
             shard.mislabelled += 1
-            add(shard, Finding("error", "mislabelled", where(), wrong.rstrip(".") + "."))
-        unseen = self._undecodable(fields.encoded)
-        if unseen:
+            add_finding(shard, Finding("error", "mislabelled", where(), label_error.rstrip(".") + "."))
+        decode_error = self._find_decode_error(fields.encoded)
+        if decode_error:
             shard.undecodable += 1
-            add(shard, Finding("error", "undecodable", where(), unseen.rstrip(".") + "."))
+            add_finding(shard, Finding("error", "undecodable", where(), decode_error.rstrip(".") + "."))
         if not boxes_are_inside(fields):
-            add(shard, Finding("warning", "boxes", where(), "a box leaves the image or is turned over."))
+            add_finding(shard, Finding("warning", "boxes", where(), "a box leaves the image or is turned over."))
 
-    def _wrong_label(self, label: int) -> str | None:
+    def _find_label_error(self, label: int) -> str | None:
         if label < 0:
             return f"its label is {label}"
         if self.names and label not in self.names:
@@ -268,54 +268,61 @@ class Checker:
         return None
 
     def last_label(self, classes: int) -> int:
-        """Labels begin with 1 unless labels.txt names a 0; without the file, `spare_output` looks at them together."""
+        """Return the highest label that so many classes may have.
+
+        Labels begin with 1 unless labels.txt names a 0. Without that file labels 0 to `classes` pass here, and
+        `find_spare_output` refuses them if both ends occur.
+        """
         return classes - 1 if 0 in self.names else classes
 
-    def _undecodable(self, encoded: memoryview) -> str | None:
+    def _find_decode_error(self, encoded: memoryview) -> str | None:
         if self.decode is None:
             return None if image_format(encoded) else f"its image is neither JPEG nor PNG: {bytes(encoded[:8])!r}"
         try:
             self.decode(bytes(encoded))
         except MissingExtra:
             raise
-        except Exception as error:  # a decoder may raise anything; that is what it is asked for
+        except Exception as error:  # a decoder may raise anything, and each error is the answer to the check
             return f"its image cannot be decoded: {' '.join(str(error).split()) or type(error).__name__}"
         return None
 
 
 def fingerprint(encoded: memoryview) -> int:
-    """Return 64 bits of two unrelated checksums.
+    """Return two unrelated checksums of an image as one number of 64 bits.
 
-    That is five times as fast as a cryptographic one, and nobody is cheating here.
+    They are five times as fast as a cryptographic hash, which is not needed: images are not made to collide.
     """
     return crc32c(encoded) << 32 | zlib.crc32(encoded)
 
 
 def report_record(shard: ShardCheck, kind: Kind, at: Record | BadRecord, reason: str) -> None:
-    add(shard, Finding("error", kind, spot(shard, at), reason.rstrip(".") + "."))
+    add_finding(shard, Finding("error", kind, describe_record(shard, at), reason.rstrip(".") + "."))
 
 
-def spot(shard: ShardCheck, at: Record | BadRecord) -> str:
-    """Return the file, the number and the offset of a record, for messages."""
+def describe_record(shard: ShardCheck, at: Record | BadRecord) -> str:
+    """Return the file, the number and the offset of a record, and its image file if known, for messages."""
     number = at.record if isinstance(at, BadRecord) else at.number
     made_from = at.made_from if isinstance(at, BadRecord) else image_filename(at.data)
     return f"{shard.path}: record {number:,} at byte {at.offset:,}{origin_note(made_from)}"
 
 
-def place_of(shard: ShardCheck, folder: MindRecordFolder, row: int) -> str:
-    return spot(shard, folder.blame(row, "bad"))
+def describe_row(shard: ShardCheck, folder: MindRecordFolder, row: int) -> str:
+    return describe_record(shard, folder.make_error(row, "bad"))
 
 
-def add(shard: ShardCheck, finding: Finding) -> None:
-    """Keep the first findings of a file; the table has the numbers."""
-    if len(shard.findings) < FINDINGS_PER_SHARD:
+def add_finding(shard: ShardCheck, finding: Finding) -> None:
+    """Add a finding about a record unless the file has enough of its severity; the table has the numbers.
+
+    Errors and warnings are limited separately, so that many warnings do not hide an error.
+    """
+    if sum(earlier.severity == finding.severity for earlier in shard.findings) < MAX_FINDINGS_PER_FILE:
         shard.findings.append(finding)
 
 
-def note_silence(shard: ShardCheck) -> None:
-    """Add a finding about bad records that were not named."""
-    if shard.bad > FINDINGS_PER_SHARD:
-        message = f"{shard.bad:,} of its records are bad; the first {FINDINGS_PER_SHARD} are named."
+def note_unnamed_problems(shard: ShardCheck) -> None:
+    """Add a finding that counts the problems if not all of them were named."""
+    if shard.bad > MAX_FINDINGS_PER_FILE:
+        message = f"its records have {shard.bad:,} problems; the first {MAX_FINDINGS_PER_FILE} are named."
         shard.findings.append(Finding("error", "corrupt", str(shard.path), message))
 
 
@@ -339,23 +346,23 @@ def boxes_are_inside(fields: ImageFields) -> bool:
 # All files together
 
 
-def empty_splits(shards: Sequence[ShardCheck]) -> list[Finding]:
+def find_empty_splits(shards: Sequence[ShardCheck]) -> list[Finding]:
     """Find splits without files or without records."""
     findings = []
     for split in SPLITS:
         mine = [shard for shard in shards if shard.split == split]
         if not mine:
-            severity: Severity = "error" if split == "train" else "warning"  # without the other one can still evaluate
+            severity: Severity = "error" if split == "train" else "warning"
             findings.append(Finding(severity, "empty", split, "there are no such files, and training needs some."))
         elif not any(shard.records for shard in mine):
             findings.append(Finding("error", "empty", split, f"there is not one record in its {len(mine)} files."))
     return findings
 
 
-def spare_output(report: CheckReport, names: dict[int, str], classes: int | None) -> list[Finding]:
-    """Find labels 1 to N in a network of N outputs.
+def find_spare_output(report: CheckReport, names: dict[int, str], classes: int | None) -> list[Finding]:
+    """Find a label N where `classes` is N.
 
-    They are right for N classes, but output 0 has to be counted, too.
+    Labels 1 to N are right for N classes, but a network needs N + 1 outputs for them. Labels 0 to N are too many.
     """
     labels = {label for split in SPLITS for label in report.labels(split)}
     if classes is None or classes not in labels or 0 in names:
@@ -367,7 +374,7 @@ def spare_output(report: CheckReport, names: dict[int, str], classes: int | None
     return [Finding("warning", "classes", "both splits", f"labels go up to {classes}, counted from 1: {advice}")]
 
 
-def imbalance(report: CheckReport, names: dict[int, str]) -> list[Finding]:
+def find_imbalance(report: CheckReport, names: dict[int, str]) -> list[Finding]:
     """Find classes without images, and classes much smaller than others."""
     findings = []
     for split in SPLITS:
@@ -375,18 +382,18 @@ def imbalance(report: CheckReport, names: dict[int, str]) -> list[Finding]:
         expected = {label for label in names if label or counts[0]}  # 0 may be the background, which has no images
         absent = sorted(expected - set(counts)) if counts else []
         if absent:
-            message = (
-                f"{len(absent):,} classes have no images: {join_first([title(names, label) for label in absent])}."
+            listed = join_first([format_label(names, label) for label in absent])
+            findings.append(
+                Finding("warning", "imbalance", split, f"{len(absent):,} classes have no images: {listed}.")
             )
-            findings.append(Finding("warning", "imbalance", split, message))
         if counts and max(counts.values()) > UNEVEN_CLASSES * min(counts.values()):
             (most, many), *_, (least, few) = counts.most_common()
-            message = f"{title(names, most)} has {many:,} images, {title(names, least)} {few:,}."
+            message = f"{format_label(names, most)} has {many:,} images, {format_label(names, least)} {few:,}."
             findings.append(Finding("warning", "imbalance", split, message))
     return findings
 
 
-def title(names: dict[int, str], label: int) -> str:
+def format_label(names: dict[int, str], label: int) -> str:
     """Return a label with the name of its class."""
     return f"{label} ({names[label]})" if label in names else str(label)
 
@@ -397,10 +404,10 @@ def join_first(items: Sequence[str]) -> str:
     return ", ".join(items[:NAMED_AT_MOST]) + more
 
 
-def duplicates(shards: Sequence[ShardCheck]) -> list[Finding]:
-    """Find equal encoded bytes.
+def find_duplicates(shards: Sequence[ShardCheck]) -> list[Finding]:
+    """Find images with equal fingerprints, which means equal encoded bytes.
 
-    64 bits tell them apart: one false alarm in twenty million checks of ImageNet.
+    Of twenty million checks of ImageNet about one would mistake two different images for copies.
     """
     findings, distinct = [], {}
     for split in SPLITS:
@@ -417,7 +424,7 @@ def duplicates(shards: Sequence[ShardCheck]) -> list[Finding]:
     return findings
 
 
-def uneven_shards(shards: Sequence[ShardCheck]) -> list[Finding]:
+def find_uneven_shards(shards: Sequence[ShardCheck]) -> list[Finding]:
     """Find splits whose largest file is much larger than the smallest."""
     findings = []
     for split in SPLITS:

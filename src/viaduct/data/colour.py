@@ -1,11 +1,11 @@
-"""Random colour in training, as two of the references have it, on float32 images of 0..255.
+"""Random colour in training, as two of the references and increased_aug have it, on float32 images of 0..255.
 
     vary_saturation(image, draw_saturation(generator))       brightness, contrast about the mean, saturation; clipped
     vary_chroma(image, draw_chroma(generator))               brightness and the two chroma axes; clipped
     vary_increased(image, draw_increased(generator, ranges)) increased_aug: brightness, hue and saturation in YIQ,
                                                              contrast about the mean; clipped
 
-What is drawn and what is done with it are apart, so that a test can give TensorFlow the same numbers.
+Drawing and applying are separate functions, so that a test can give TensorFlow the same numbers.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Training images of records, several at a time: from the file to the pixels in one call that lets other threads run.
 
-    crops = find_crops(records, folder, normalised=False)         None: prepare each image by itself (no extension,
-                                                                  loose files, auto_augment, increased_aug)
-    done = crops.prepare(numbers, positions, seed, epoch, out)    bool for each: True where `out` has it, bit for bit
+    crops = find_crops(records, folder, normalised=False)         None: prepare each image by itself (no extension, no
+                                                                  TFRecords, a network of another package,
+                                                                  auto_augment, increased_aug=on)
+    done = crops.prepare(numbers, positions, seed, epoch, out)    True for each image that is in `out`, bit for bit
                                                                   what `preprocess.prepare_image` returns
-
 
 The images that are not done are prepared by themselves. One by one Python needs 90 µs an image (`official`) in which
 no other thread of it can run: 16 of them, with sleeps of 0.85 ms in place of decoding, came to 5,700 images/s of the
@@ -53,11 +53,11 @@ class Crops:
         self._colours = COLOURS[None if records.increased_aug == "off" else reference.recolour]
 
     def prepare(self, numbers: Int64s, positions: Int64s, seed: int, epoch: int, out: Floats) -> Mask:
-        """Prepare training crops of these records in `out`; return True for each that is there."""
+        """Prepare training crops of these records in `out`; return a mask that is True for each that is done."""
         folder, done = self._folder, np.zeros(len(numbers), dtype=np.bool_)
         files = (np.searchsorted(self._starts, numbers, side="right") - 1).tolist()
         try:
-            handles = [folder.handle(file) for file in files]  # held until they have been read
+            handles = [folder.open_file(file) for file in files]  # held until they have been read
         except BadData:  # a file that cannot be opened; preparing its records one by one names it
             return done
         wanted = np.empty((len(numbers), 4), dtype=np.int64)

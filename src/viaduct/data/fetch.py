@@ -121,11 +121,11 @@ def fetch(name: str, out: Path, *, source: str | None = None, on_progress: Progr
     """
     wanted = find_set(name)
     with explain_errors(out):
-        there = find_complete(wanted, out)
-        if there is not None:
-            return there
+        complete_folder = find_complete(wanted, out)
+        if complete_folder is not None:
+            return complete_folder
         origin = find_origin(source or wanted.address)
-        prepare(out)
+        create_folder(out)
         with lock_folder(out):
             obtained = [obtain(wanted, forms, out, origin, on_progress or ignore) for forms in wanted.files]
             return unpack(obtained[0], out) if wanted.is_archive else out
@@ -148,7 +148,7 @@ def ignore(done: int, total: int | None) -> None:
     pass
 
 
-def prepare(out: Path) -> None:
+def create_folder(out: Path) -> None:
     """Create a folder and check that it can be written to, before the download."""
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=out):
@@ -187,9 +187,9 @@ def find_form(forms: tuple[PublicFile, ...], folder: Path) -> Path | None:
 
 
 def is_unpacked(folder: Path) -> bool:
-    """Return True if all records have the right size and are as they were unpacked.
+    """Return True if all files of records have the right size, and the checksums that MD5SUMS lists.
 
-    A folder unpacked by hand has no MD5SUMS.
+    A folder that was unpacked by hand has no MD5SUMS: there sizes alone decide.
     """
     size = cifar10.RECORDS_PER_FILE * cifar10.RECORD_BYTES
     files = [folder / name for name in RECORD_FILES]
@@ -227,13 +227,13 @@ def md5_of(file: Path) -> str:
 def find_origin(source: str) -> Path | SplitResult:
     """Return a local path, or the parts of an address."""
     if "://" not in source:
-        return existing(Path(source))
+        return require_existing(Path(source))
     try:
         parts = urlsplit(source)
     except ValueError as error:
         raise BadValue(f"--from {source}: not an address: {error}.") from error
     if parts.scheme == "file":
-        return existing(Path(url2pathname(parts.path)))
+        return require_existing(Path(url2pathname(parts.path)))
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise BadValue(
             f"--from {source}: not an address to fetch from.", "It begins with http://HOST/ or https://HOST/."
@@ -241,7 +241,7 @@ def find_origin(source: str) -> Path | SplitResult:
     return parts
 
 
-def existing(path: Path) -> Path:
+def require_existing(path: Path) -> Path:
     if not path.exists():
         raise BadData(f"{path}: there is no such file or folder.", TRY_ANOTHER)
     return path
@@ -254,10 +254,10 @@ def obtain(
     origin: Path | SplitResult,
     on_progress: Progress,
 ) -> Path:
-    """Return one file of the set with the right checksum: there already, local, or from the network."""
-    there = find_form(forms, out)
-    if there is not None:
-        return there
+    """Return one file of the set with the right checksum: one in `out`, a local copy, or a download."""
+    present_file = find_form(forms, out)
+    if present_file is not None:
+        return present_file
     if isinstance(origin, SplitResult):
         return download(file_address(origin, forms[0].name, wanted), forms[0], out, on_progress)
     found = find_local(origin, forms, wanted)
@@ -318,7 +318,7 @@ def copy(file: Path, out: Path, on_progress: Progress) -> Path:
 
 
 def set_aside(file: Path) -> Path:
-    """Move a file to another name, so that it is not overwritten."""
+    """Rename an existing file to NAME.bad, so that it is not overwritten; return that path."""
     aside = with_suffix(file, ".bad")
     if file.exists():
         os.replace(file, aside)
@@ -359,20 +359,20 @@ def download(address: str, form: PublicFile, out: Path, on_progress: Progress) -
     continued = receive_all(address, part, on_progress)
     if continued and not has_sum(part, form.md5):
         # Two versions may have been pieced together where the server does not tell them apart: once more, in one.
-        forget(part)
+        delete_part(part)
         receive_all(address, part, on_progress)
     found = md5_of(part)
     if found != form.md5:
-        raise refuse(part, target, form, found, address)
+        raise reject_download(part, target, form, found, address)
     publish(part, target)
     return target
 
 
-def refuse(part: Path, target: Path, form: PublicFile, found: str, address: str) -> BadData:
+def reject_download(part: Path, target: Path, form: PublicFile, found: str, address: str) -> BadData:
     """Set a downloaded file with a wrong checksum aside; return the error."""
     aside = with_suffix(target, ".bad")
     os.replace(part, aside)
-    forget(part)
+    delete_part(part)
     return wrong_sum(aside, form, found, f"This is what came from {address}; it is not used.", TRY_ANOTHER)
 
 
@@ -382,7 +382,7 @@ def publish(part: Path, target: Path) -> None:
         os.fsync(file.fileno())
     set_aside(target)
     os.replace(part, target)
-    forget(part)
+    delete_part(part)
 
 
 def receive_all(address: str, part: Path, on_progress: Progress) -> bool:
@@ -414,7 +414,7 @@ def receive(address: str, part: Path, on_progress: Progress) -> bool:
     """Open one connection: continue the part if the server still has the same version, or else begin it again."""
     begun = read_version(part)
     if begun is None or begun.address != address:
-        forget(part)
+        delete_part(part)
         begun = None
     have = size_of(part)
     if begun and have and have == begun.total:
@@ -425,10 +425,10 @@ def receive(address: str, part: Path, on_progress: Progress) -> bool:
             have = 0
             start_part(part, version)
         elif begun is None or not (begins_at(response, have) and begun.agrees_with(version)):
-            forget(part)
+            delete_part(part)
             raise Broken("the file there has changed")
         with open(part, "ab") as file:
-            pour(response, file, have, version.total, on_progress)
+            write_response(response, file, have, version.total, on_progress)
     return have > 0
 
 
@@ -443,7 +443,7 @@ def connect(address: str, part: Path, have: int, begun: Version | None) -> HTTPR
         response: HTTPResponse = urlopen(Request(address, headers=headers), timeout=STALL_SECONDS)
     except HTTPError as error:
         error.close()
-        raise judge(address, part, error.code, error.reason) from error
+        raise classify_answer(address, part, error.code, error.reason) from error
     except (ValueError, InvalidURL) as error:
         raise BadValue(f"--from {address}: not an address: {error}.") from error
     except (OSError, HTTPException) as error:
@@ -451,10 +451,10 @@ def connect(address: str, part: Path, have: int, begun: Version | None) -> HTTPR
     return response
 
 
-def judge(address: str, part: Path, code: int, reason: str) -> Exception:
+def classify_answer(address: str, part: Path, code: int, reason: str) -> Exception:
     """Return the error for an answer that is not the file: `Broken` if it is worth another try."""
     if code == 416:  # the file there is now shorter than what has come of it
-        forget(part)
+        delete_part(part)
         return Broken("the file there has changed")
     answer = f"the server answered {code} {reason}".rstrip()
     if code >= 500 or code in (408, 425, 429):
@@ -467,7 +467,7 @@ def reason_of(error: Exception) -> str:
     return str(inner) or type(inner).__name__
 
 
-def pour(response: HTTPResponse, file: BinaryIO, have: int, total: int | None, on_progress: Progress) -> None:
+def write_response(response: HTTPResponse, file: BinaryIO, have: int, total: int | None, on_progress: Progress) -> None:
     """Write the response to the file and report progress."""
     on_progress(have, total)
     while have != total:
@@ -513,7 +513,7 @@ def start_part(part: Path, version: Version) -> None:
 
     The old bytes go before the new version is written down, so that a kill between the two mixes nothing.
     """
-    forget(part)
+    delete_part(part)
     with replace_file(with_suffix(part, ".json")) as file:
         file.write(json.dumps(asdict(version)).encode())
 
@@ -525,7 +525,7 @@ def read_version(part: Path) -> Version | None:
         return None
 
 
-def forget(part: Path) -> None:
+def delete_part(part: Path) -> None:
     """Delete a part and its version."""
     part.unlink(missing_ok=True)
     with_suffix(part, ".json").unlink(missing_ok=True)
@@ -547,7 +547,7 @@ def unpack(archive: Path, out: Path) -> Path:
         extract(archive, fresh)
         sums = "".join(f"{md5_of(file)}  {file.name}\n" for file in sorted(fresh.iterdir()))
         (fresh / SUMS_FILE).write_text(sums, encoding="utf-8")
-        return settle(fresh, out / cifar10.FOLDER)
+        return move_into_place(fresh, out / cifar10.FOLDER)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
 
@@ -599,11 +599,8 @@ def extract_member(tar: tarfile.TarFile, member: tarfile.TarInfo, file: Path) ->
         os.fsync(opened.fileno())
 
 
-def settle(fresh: Path, target: Path) -> Path:
-    """Move the unpacked files to the final folder; other files that are there stay.
-
-    So other files there stay.
-    """
+def move_into_place(fresh: Path, target: Path) -> Path:
+    """Move the unpacked files to the final folder, MD5SUMS last; other files in that folder stay."""
     if not target.exists():
         os.rename(fresh, target)
         return target

@@ -1,7 +1,7 @@
 """The index of one TFRecord file: where each record begins and how long it is.
 
-It is made by hopping from header to header, each of them verified, and kept beside the file (see sidecar.py). Labels
-join it when they are first asked for. DALI's text form, "offset size" a line, is written and read here too.
+It is made by going from header to header, each of them verified, and stored beside the file (see sidecar.py). Labels
+are added when they are first read. DALI's text form, "offset size" a line, is written and read here too.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from viaduct.atomic_files import replace_file
 from viaduct.data import sidecar
 from viaduct.data.tfrecord import (
     HEADER,
-    LONGEST,
     MASK,
+    MAX_RECORD_BYTES,
     OVERHEAD,
     BadRecord,
     check_length,
@@ -30,16 +30,16 @@ from viaduct.errors import BadData
 
 Int64s = npt.NDArray[np.int64]
 
-VERSION = 2  # 2: labels of corrupt records
-UNKNOWN = np.iinfo(np.int64).min  # a label that was not read yet
-CORRUPT = UNKNOWN + 1  # one that cannot be read
-HOP_BYTES = 1 << 13  # read at each hop: several small records, or little of a large one
+VERSION = 2  # of the stored table; since 2 it has CORRUPT labels
+UNKNOWN = np.iinfo(np.int64).min  # label that was not read yet
+CORRUPT = UNKNOWN + 1  # label of a record that cannot be read
+HEADER_READ_BYTES = 1 << 13  # read at once: headers of several small records, or little of a large one
 NO_WAY_ON = (
-    "What comes after it in the file cannot be found, so that it cannot be skipped either.",
+    "The records after it in the file cannot be found, so --on-bad-record skip does not help.",
     "Copy the file again; or delete it and run the same `viaduct data build` again, which writes what is missing.",
 )
 CRC_POLYNOMIAL = np.uint32(0x82F63B78)  # of CRC-32C, bits reversed
-HEADS = np.dtype([("length", "<u8"), ("crc", "<u4")])
+HEADER_DTYPE = np.dtype([("length", "<u8"), ("crc", "<u4")])
 
 
 class FileIndex(NamedTuple):
@@ -55,13 +55,13 @@ class FileIndex(NamedTuple):
         return int(self.offsets[-1] + self.lengths[-1]) + OVERHEAD if len(self.offsets) else 0
 
 
-def file_index(path: Path) -> FileIndex:
+def load_or_build_index(path: Path) -> FileIndex:
     """Return the index of a file: the stored one if it is up to date, otherwise a new one, which is stored."""
-    return load_index(path) or renew_index(path)
+    return load_index(path) or rebuild_index(path)
 
 
 def load_index(path: Path) -> FileIndex | None:
-    """Return the stored index, memory-mapped; None if there is none for the file as it is now."""
+    """Return the stored index, memory-mapped; None if there is none for this size and time of change of the file."""
     size, changed = identity_of(path)
     for stored_path in sidecar.list_paths(path):
         table = sidecar.load(stored_path)
@@ -80,16 +80,19 @@ def is_chain(offsets: Int64s, lengths: Int64s, size: int) -> bool:
     return bool(begins[0] == 0 and np.array_equal(begins[1:], ends) and (not len(lengths) or lengths.min() >= 0))
 
 
-def renew_index(path: Path) -> FileIndex:
+def rebuild_index(path: Path) -> FileIndex:
     """Build and store the index of a file."""
     before = identity_of(path)
     index = build_index(path)
-    keep(path, before, index)
+    store_index(path, before, index)
     return index
 
 
-def keep(path: Path, identity: tuple[int, int], index: FileIndex) -> None:
-    """Store an index beside its file, with the identity of the file."""
+def store_index(path: Path, identity: tuple[int, int], index: FileIndex) -> None:
+    """Store an index beside its file, with the file's identity from before the index was built.
+
+    An index of a file that changed meanwhile is thus never loaded.
+    """
     table = np.full((3, 1 + len(index.offsets)), UNKNOWN, dtype=np.int64)
     table[:, 0] = *identity, VERSION
     table[0, 1:], table[1, 1:] = index.offsets, index.lengths
@@ -107,15 +110,15 @@ def identity_of(path: Path) -> tuple[int, int]:
 
 
 def build_index(path: Path) -> FileIndex:
-    """Build an index from header to header; raise a `BadRecord` where one is damaged or the file ends too early."""
+    """Build an index from header to header; raise a `BadRecord` if a header is damaged or the file ends too early."""
     refuse_compressed(path)
     handle = Handle(path)
     size = os.fstat(handle.descriptor).st_size
-    offsets, heads = hop(handle, size)
-    lengths, stored = headers_of(heads)
-    wrong = np.flatnonzero(stored != masked_crcs(lengths))
-    if len(wrong) or end_of(offsets, lengths) != size:
-        raise first_damage(handle, path, int(wrong[0]) if len(wrong) else len(offsets) - 1, offsets, size)
+    offsets, heads = walk_headers(handle, size)
+    lengths, stored_crcs = parse_headers(heads)
+    damaged = np.flatnonzero(stored_crcs != masked_crcs(lengths))
+    if len(damaged) or find_end(offsets, lengths) != size:
+        raise explain_damage(handle, path, int(damaged[0]) if len(damaged) else len(offsets) - 1, offsets, size)
     return FileIndex(np.array(offsets, dtype=np.int64), lengths.astype(np.int64))
 
 
@@ -129,29 +132,29 @@ def refuse_compressed(path: Path) -> None:
         )
 
 
-def hop(handle: Handle, size: int) -> tuple[list[int], list[bytes]]:
-    """Return offsets and headers up to the end of the file, or to where a damaged length leads nowhere."""
+def walk_headers(handle: Handle, size: int) -> tuple[list[int], list[bytes]]:
+    """Return offsets and headers up to the end of the file, or to the first that is cut off or has an absurd length."""
     offsets, heads = list[int](), list[bytes]()
     position, begin, window = 0, 0, b""
     while position < size:
         if position + HEADER.size > begin + len(window):
-            begin, window = position, handle.read(HOP_BYTES, position)
+            begin, window = position, handle.read(HEADER_READ_BYTES, position)
         head = window[position - begin : position - begin + HEADER.size]
         offsets.append(position)
         heads.append(head)
         length = int.from_bytes(head[:8], "little")
-        if len(head) < HEADER.size or length > LONGEST:
+        if len(head) < HEADER.size or length > MAX_RECORD_BYTES:
             break
         position += length + OVERHEAD
     return offsets, heads
 
 
-def headers_of(heads: list[bytes]) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32]]:
+def parse_headers(heads: list[bytes]) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32]]:
     """Return lengths and stored checksums.
 
-    A header that is cut off counts as zeros, which no checksum matches.
+    A header that is cut off is filled up with zeros, which do not match as a checksum.
     """
-    table = np.frombuffer(b"".join(head.ljust(HEADER.size, b"\0") for head in heads), dtype=HEADS)
+    table = np.frombuffer(b"".join(head.ljust(HEADER.size, b"\0") for head in heads), dtype=HEADER_DTYPE)
     return table["length"].astype(np.uint64), table["crc"].astype(np.uint32)
 
 
@@ -173,27 +176,27 @@ def masked_crcs(lengths: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint32]:
     return (crc >> np.uint32(15) | crc << np.uint32(17)) + np.uint32(MASK)
 
 
-def end_of(offsets: list[int], lengths: npt.NDArray[np.uint64]) -> int:
+def find_end(offsets: list[int], lengths: npt.NDArray[np.uint64]) -> int:
     """Return the position after the last record."""
     return offsets[-1] + int(lengths[-1]) + OVERHEAD if offsets else 0
 
 
-def first_damage(handle: Handle, path: Path, record: int, offsets: list[int], size: int) -> BadRecord:
-    """Return why reading stopped at a record: its header says, or the file ends inside of it."""
+def explain_damage(handle: Handle, path: Path, record: int, offsets: list[int], size: int) -> BadRecord:
+    """Return the error of a record: its header is damaged, or the file ends inside of the record."""
     offset = offsets[record]
 
-    def damage(reason: str) -> BadRecord:
+    def make_error(reason: str) -> BadRecord:
         return BadRecord(path, record, offset, reason, *NO_WAY_ON)
 
     try:
-        length = check_length(handle.read(HEADER.size, offset), damage)
+        length = check_length(handle.read(HEADER.size, offset), make_error)
     except BadRecord as error:
         return error
-    return damage(describe_truncation(length, size - offset - HEADER.size))
+    return make_error(describe_truncation(length, size - offset - HEADER.size))
 
 
 class Handle:
-    """Open file that any thread reads at any offset; it is closed when nobody holds it any more."""
+    """Open file that any thread reads at any offset; it is closed when nothing refers to this object any more."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -218,12 +221,12 @@ class Handle:
 
 
 def dali_index_path(path: Path, folder: Path | None = None) -> Path:
-    """Return `train-00000-of-01024.idx`, beside the records or in a folder of its own."""
+    """Return the path of the index, `train-00000-of-01024.idx`, beside the records or in `folder`."""
     return (folder or path.parent) / f"{path.name}.idx"
 
 
 def write_dali_index(path: Path, index: FileIndex, folder: Path | None = None) -> Path:
-    """Write one line a record, offset and size in all, as DALI's tfrecord2idx does."""
+    """Write a line for each record: its offset, and its size with header and checksum, as DALI's tfrecord2idx does."""
     index_path = dali_index_path(path, folder)
     sizes = index.lengths + OVERHEAD
     lines = (f"{offset} {size}\n" for offset, size in zip(index.offsets.tolist(), sizes.tolist(), strict=True))

@@ -45,18 +45,19 @@ class ImageFolder:
         """Return labels from the folders or the list, which no damaged image can spoil."""
         return self._labels
 
-    def blame(self, number: int, reason: str, *hints: str) -> BadData:
+    def make_error(self, number: int, reason: str, *hints: str) -> BadData:
         """Return an error that names the image."""
         return BadData(f"{self.origin.path}: {self.images[number].name}: {reason.rstrip('.')}.", *hints)
 
-    def where(self, number: int) -> str:
+    def describe_location(self, number: int) -> str:
         """Return the name of an image, for messages."""
         return self.images[number].name
 
     @property
     def how_to_list_bad(self) -> str:
+        """Advice for messages about bad images."""
         path = self.origin.path
-        return f"To list them all: `viaduct data build {path} --out DIR`, then `viaduct data check DIR --deep`."
+        return f"To find all of them: `viaduct data build {path} --out DIR`, then `viaduct data check DIR --deep`."
 
 
 def holds_images(path: Path) -> bool:

@@ -1,12 +1,12 @@
 """The crop sampler, and legacy bilinear resizing.
 
     draw_crop(sampler, height, width, boxes, generator)          Crop(y, x, height, width), at random
-    axis = stretch_axis(start=10, length=300, size=224)             224 places between pixels 10 and 309
-    resample(image, rows_axis, columns_axis)                   float32, one value for each pair of places
+    axis = stretch_axis(start=10, length=300, size=224)          224 positions from pixel 10 to 309
+    resample(image, rows_axis, columns_axis)                     float32, one pixel for each pair of positions
 
-Cropping, resizing, cutting out the middle and mirroring all are ways to choose places along one direction, so each
-is a function on an `Axis`, costs nothing for a pixel, and pixels are read once, by `resample`. TensorFlow's order is
-kept: places lie between the pixels of the *crop*, the last of which has no neighbour, whatever lies beyond it.
+Cropping, resizing, cutting out the middle and mirroring all choose positions along one direction, so each is a function
+that returns an `Axis`. Pixels are read only afterwards, by `resample`. As in TensorFlow, positions lie between the
+pixels of the *crop*: its last pixel has no neighbour, whatever the image has beyond it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from viaduct.data.jpeg import Shrink
 from viaduct.errors import BadData
 
 Floats = npt.NDArray[np.float32]
-Places = npt.NDArray[np.intp]
+Indices = npt.NDArray[np.intp]
 Boxes = npt.ArrayLike  # N x 4: top, left, bottom, right of each object, as fractions of the image
 
 NO_BOXES: Floats = np.empty((0, 4), dtype=np.float32)
@@ -92,7 +92,7 @@ def attempt(sampler: Sampler, height: int, width: int, ratio: float, generator: 
         return None
     if not (0 < crop_height <= height and 0 < crop_width <= width):
         return None
-    # The last offset is never drawn unless it is also the first: so has it TensorFlow.
+    # As in TensorFlow, the last offset is never drawn unless it is also the first.
     return Crop(draw(height - crop_height, generator), draw(width - crop_width, generator), crop_height, crop_width)
 
 
@@ -151,8 +151,8 @@ class Axis(NamedTuple):
     Each lies between two pixels, at `fraction` (0..1) of the distance from the first to the second.
     """
 
-    first: Places
-    second: Places
+    first: Indices
+    second: Indices
     fraction: Floats
 
     @property
@@ -170,9 +170,8 @@ class Axis(NamedTuple):
 def stretch_axis(start: int, length: int, size: int, skip: int = 0, count: int | None = None) -> Axis:
     """Resize `length` pixels from `start` on to `size` positions, TensorFlow's legacy way.
 
-    Of these, `count` after `skip` are returned.
-
-    Place i lies at i * length / size, so the first lies on the first pixel, and the last before the last.
+    Position i is at i * length / size: the first is on the first pixel, the last before the last pixel. `count`
+    positions after the first `skip` are returned; without `count` all of them.
     """
     position = steps(skip, skip + (size - skip if count is None else count)) * (np.float32(length) / np.float32(size))
     first = position.astype(np.intp)
@@ -263,7 +262,7 @@ def resample_in_numpy(image: npt.NDArray[np.uint8], rows: Axis, columns: Axis, o
     return out
 
 
-def in_channels(places: Places) -> Places:
+def in_channels(places: Indices) -> Indices:
     """Turn numbers of pixels into numbers of values: 5 into 15, 16 and 17."""
     return (places[:, None] * 3 + np.arange(3)).ravel()
 

@@ -24,36 +24,36 @@ from viaduct.data.file_index import (
     FileIndex,
     Handle,
     Int64s,
-    file_index,
     identity_of,
-    keep,
     load_index,
-    renew_index,
+    load_or_build_index,
+    rebuild_index,
+    store_index,
     write_dali_index,
 )
 from viaduct.data.shards import SPLITS, explain_nothing_found, read_label_names, record_files
-from viaduct.data.tfrecord import CHECKSUM, HEADER, BadRecord, damage_of, describe_truncation
+from viaduct.data.tfrecord import CHECKSUM, HEADER, BadRecord, describe_truncation, find_checksum_error
 from viaduct.errors import BadData
 
 Progress = Callable[[int, int], None]
 
-OPEN_FILES = 128
+MAX_OPEN_FILES = 128  # of ImageNet's 1,152; systems usually allow a process 1,024
 
 
 class Location(NamedTuple):
     """Position of a record: for messages, and for reading it."""
 
-    file: int  # of the folder's files
+    file_number: int  # of the split's files
     path: Path
-    record: int  # of the file's records
-    offset: int
-    length: int
+    record: int  # number within its file
+    offset: int  # of its header, in bytes
+    length: int  # of its data, in bytes
 
 
 class RecordFolder:
     """Records of a split, over all its files, by number.
 
-    `check=False` leaves out the checksums of the data. Any number of threads may read at once; a copy sent to
+    `check=False` does not verify the checksums of the data. Any number of threads may read at once; a copy sent to
     another process opens the files anew.
     """
 
@@ -63,7 +63,7 @@ class RecordFolder:
         if not self.files:
             raise BadData(*explain_nothing_found(self.path, split))
         self.names = read_label_names(self.path)
-        indices = [file_index(file) for file in self.files]
+        indices = [load_or_build_index(file) for file in self.files]
         # Copied, 16 bytes a record: 1,152 mapped indices would hold 1,152 file descriptors.
         self.offsets = np.concatenate([index.offsets for index in indices])
         self.lengths = np.concatenate([index.lengths for index in indices])
@@ -79,22 +79,25 @@ class RecordFolder:
         return reopen_folder, (self.path, self.split, self.check)
 
     def locate(self, number: int) -> Location:
-        """Find the file and the offset of a record."""
+        """Return the file of a record, its number and offset there, and its length."""
         if not 0 <= number < len(self):
             raise IndexError(f"record {number} of {len(self)}")
-        file = bisect_right(self.starts, number) - 1
+        file_number = bisect_right(self.starts, number) - 1
         return Location(
-            file, self.files[file], number - self.starts[file], int(self.offsets[number]), int(self.lengths[number])
+            file_number,
+            self.files[file_number],
+            number - self.starts[file_number],
+            int(self.offsets[number]),
+            int(self.lengths[number]),
         )
 
     def record(self, number: int) -> memoryview:
-        """Return the data of a record; raise a `BadRecord` if it is damaged."""
+        """Return the data of a record; raise a `BadRecord` if it is cut off or its checksum is wrong."""
         location = self.locate(number)
-
         expected = location.length + CHECKSUM.size
-        body = self.handle(location.file).read(expected, location.offset + HEADER.size)
+        body = self.open_file(location.file_number).read(expected, location.offset + HEADER.size)
 
-        def damage(reason: str) -> BadRecord:
+        def make_error(reason: str) -> BadRecord:
             return BadRecord(
                 location.path,
                 location.record,
@@ -104,9 +107,9 @@ class RecordFolder:
             )
 
         if len(body) < expected:
-            raise damage(describe_truncation(location.length, len(body)) + "; the file has changed")
+            raise make_error(describe_truncation(location.length, len(body)) + "; the file has changed")
         data = memoryview(body)[: location.length]
-        error = damage_of(data, body[location.length :], damage) if self.check else None
+        error = find_checksum_error(data, body[location.length :], make_error) if self.check else None
         if error:
             raise error
         return data
@@ -114,88 +117,91 @@ class RecordFolder:
     def fields(self, number: int) -> ImageFields:
         """Return image, label, text and boxes of a record.
 
-        A damaged one, or one of another schema, raises a `BadRecord`.
+        A damaged record, or a record of another schema, raises a `BadRecord`.
         """
         data = self.record(number)
         try:
             return image_fields(data)
         except BadData as error:
-            raise self.blame(number, error.what) from error
+            raise self.make_error(number, error.what) from error
 
-    def blame(self, number: int, reason: str, *hints: str) -> BadRecord:
-        """Return an error that says where the record is, for example if its image cannot be decoded."""
+    def make_error(self, number: int, reason: str, *hints: str) -> BadRecord:
+        """Return an error with a reason, which names the record's file, number and offset, and its image file."""
         location = self.locate(number)
-        made_from = self.filename(number)
+        made_from = self.find_filename(number)
         return BadRecord(
             location.path, location.record, location.offset, reason.rstrip("."), *hints, made_from=made_from
         )
 
-    def filename(self, number: int) -> str:
+    def find_filename(self, number: int) -> str:
         """Return the image file that a record was made from; empty where it is not known."""
         location = self.locate(number)
         try:
-            return image_filename(self.handle(location.file).read(location.length, location.offset + HEADER.size))
+            data = self.open_file(location.file_number).read(location.length, location.offset + HEADER.size)
+            return image_filename(data)
         except BadData:
             return ""
 
-    def where(self, number: int) -> str:
+    def describe_location(self, number: int) -> str:
         """Return the file of a record and its number in it, for messages."""
         location = self.locate(number)
         return f"{location.path.name} record {location.record}"
 
     @property
     def how_to_list_bad(self) -> str:
-        return f"`viaduct data check {self.path} --deep` lists them all."
+        """Advice for messages about bad records."""
+        return f"`viaduct data check {self.path} --deep` counts all of them, and names the first ones of each file."
 
     def labels(self, on_progress: Progress | None = None, *, skip_bad: bool = False) -> Int64s:
-        """Return the label of every record. The first time, every record is read; then they are in the index.
+        """Return the label of every record, from the stored index or, the first time, from the records themselves.
 
         A damaged record raises its `BadRecord`; with `skip_bad` its label is `CORRUPT`.
         """
         if self._labels is None:
             files = range(len(self.files))
-            self._labels = np.concatenate([self._file_labels(file, on_progress, skip_bad) for file in files])
+            self._labels = np.concatenate([self._load_file_labels(file, on_progress, skip_bad) for file in files])
         for number in [] if skip_bad else np.flatnonzero(self._labels == CORRUPT).tolist():
-            self._labels[number] = self._label(number)  # an earlier run was told to skip it; this one is to stop
+            self._labels[number] = self._read_label(number)  # stored by a run with `skip_bad`; here it raises
         return self._labels
 
-    def _file_labels(self, file: int, on_progress: Progress | None, skip_bad: bool) -> Int64s:
-        path, first, stop = self.files[file], self.starts[file], self.starts[file + 1]
+    def _load_file_labels(self, file_number: int, on_progress: Progress | None, skip_bad: bool) -> Int64s:
+        """Return the labels of one file, stored or read; labels that were read are stored."""
+        path, first, stop = self.files[file_number], self.starts[file_number], self.starts[file_number + 1]
         stored = load_index(path)
         labels = stored.labels if stored is not None else None
         if labels is None:
-            before = identity_of(path)
-            read = self._label_or_corrupt if skip_bad else self._label
-            labels = np.array([read(number) for number in range(first, stop)], dtype=np.int64)
-            keep(path, before, FileIndex(self.offsets[first:stop], self.lengths[first:stop], labels))
+            identity = identity_of(path)
+            read_label = self._read_label_or_corrupt if skip_bad else self._read_label
+            labels = np.array([read_label(number) for number in range(first, stop)], dtype=np.int64)
+            store_index(path, identity, FileIndex(self.offsets[first:stop], self.lengths[first:stop], labels))
         if on_progress:
             on_progress(stop, len(self))
         return np.array(labels)
 
-    def _label(self, number: int) -> int:
+    def _read_label(self, number: int) -> int:
         data = self.record(number)
         try:
             return image_label(data)
         except BadData as error:
-            raise self.blame(number, error.what) from error
+            raise self.make_error(number, error.what) from error
 
-    def _label_or_corrupt(self, number: int) -> int:
+    def _read_label_or_corrupt(self, number: int) -> int:
         try:
-            return self._label(number)
+            return self._read_label(number)
         except BadRecord:
             return CORRUPT
 
-    def handle(self, file: int) -> Handle:
-        """Return an open file.
+    def open_file(self, file_number: int) -> Handle:
+        """Return an open file of the split.
 
-        The oldest one is closed when there are many; a reader keeps its own alive.
+        Of MAX_OPEN_FILES the one opened first is dropped; it is closed when no thread reads from it any more.
         """
-        handle = self._handles.get(file)
+        handle = self._handles.get(file_number)
         if handle is None:
             with self._lock:
-                if len(self._handles) >= OPEN_FILES:
+                if len(self._handles) >= MAX_OPEN_FILES:
                     self._handles.pop(next(iter(self._handles)))
-                handle = self._handles.setdefault(file, Handle(self.files[file]))
+                handle = self._handles.setdefault(file_number, Handle(self.files[file_number]))
         return handle
 
 
@@ -211,8 +217,8 @@ class Indexed:
     path: Path
     records: int
     bytes: int
-    renewed: bool
-    dali: Path | None
+    renewed: bool  # False: a stored index was up to date
+    dali: Path | None  # its index in DALI's form, if that was written
 
 
 def index_records(
@@ -223,7 +229,10 @@ def index_records(
     rebuild: bool = False,
     on_progress: Progress | None = None,
 ) -> list[Indexed]:
-    """Make or renew the index of every file of both splits; with `dali` (or a folder for it) DALI's form as well."""
+    """Build the index of every file of both splits where none is up to date, or with `rebuild` of all.
+
+    With `dali`, or a folder for it, DALI's form is written as well.
+    """
     folder = Path(folder)
     files = [file for split in SPLITS for file in record_files(folder, split)]
     if not files:
@@ -237,9 +246,9 @@ def index_records(
 
 
 def index_one(file: Path, dali: bool, dali_folder: Path | None, rebuild: bool) -> Indexed:
-    """Index one file, unless a stored index is up to date."""
+    """Index one file; without `rebuild` a stored index that is up to date is used."""
     stored = None if rebuild else load_index(file)
-    index = renew_index(file) if stored is None else stored
+    index = rebuild_index(file) if stored is None else stored
     written = write_dali_index(file, index, dali_folder) if dali else None
     return Indexed(file, len(index.offsets), index.size, stored is None, written)
 

@@ -4,13 +4,13 @@
     decode(data, dct="accurate")            the DCT that Pillow uses: mean 1, at most 12 grey levels from the fast one
     decode(data, fancy_upsampling=False)    chroma repeated rather than interpolated
     decode(data, shrink=2)                  half the size (also 4, 8) out of the DCT itself
-    decode(data, buffer=memory)             into memory of yours, if it is large enough
+    decode(data, buffer=memory)             into your own array, if it is large enough and the image is an RGB JPEG
     dimensions(data)                        (height, width) from the header, 1 microsecond
 
-What is odd behaves as TensorFlow has it: grey becomes RGB, CMYK and YCCK are multiplied out, a PNG that calls itself
+Unusual images are treated as in TensorFlow: grey becomes RGB, CMYK and YCCK are multiplied out, a PNG that calls itself
 JPEG is decoded (see png.py), EXIF rotation is ignored, damage that libjpeg only warns of is let pass, and a file that
-is cut short is an error. GIF, BMP and WebP are named and refused, of these TensorFlow's `decode_jpeg` takes GIF; so is
-a chroma subsampling that TurboJPEG has no name for. All failures are BadData, and say why.
+is cut short is an error. GIF, BMP, WebP and TIFF are named and refused, of these TensorFlow's `decode_jpeg` takes GIF;
+so is a chroma subsampling that TurboJPEG has no name for. Data that cannot be decoded raise `BadData` with the reason.
 
 simplejpeg was chosen over PyTurboJPEG (needs a system library), imagecodecs (26 MB; for Python 3.10 only an old
 release) and turbojpeg (cannot scale, no wheel for ARM): 0.4 MB with libjpeg-turbo 3.1 inside, and wheels for Python

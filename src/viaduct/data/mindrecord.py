@@ -33,10 +33,10 @@ from viaduct.terminal import escape_controls
 
 Int64s = npt.NDArray[np.int64]
 LENGTH = struct.Struct("<Q")
-LARGEST_HEADER, SHORTEST_HEADER = 128 << 20, 64  # bytes
-LARGEST_ROW = 1 << 30
-MOST_ROWS = 1 << 31
-DEEPEST = 16  # values within values of a msgpack map
+MAX_HEADER_BYTES, MIN_HEADER_BYTES = 128 << 20, 64
+MAX_ROW_BYTES = 1 << 30
+MAX_ROWS_PER_PAGE = 1 << 31
+MAX_NESTING = 16  # values within values of a msgpack map
 VERSIONS = ("2.0", "3.0")
 ENCRYPTED = b"ENCRYPT"
 BLOB_PAGE, RAW_PAGE = "BLOB_DATA", "RAW_DATA"
@@ -111,19 +111,24 @@ class MindRecordFile:
         raise BadRecord(self.path, row, offset, f"it has no field {field!r}")
 
     def integer(self, row: int, field: str) -> int:
-        """Return a whole number of a row, stored by itself or as an array of one."""
+        """Return a whole number of a row, stored by itself or as an array of one; raise a `BadRecord` without it."""
         if field in self.blob_fields:
-            packed = unpack_integers(self.blob(row, field))
+            try:
+                packed = unpack_integers(self.blob(row, field))
+            except BadRecord:
+                raise
+            except BadData as error:
+                raise self.make_error(row, f"in its field {field!r} {error.what.rstrip('.')}") from None
             if len(packed) != 1:
-                raise self.blame(row, f"its field {field!r} has {len(packed)} values, expected 1")
+                raise self.make_error(row, f"its field {field!r} has {len(packed)} values, expected 1")
             return packed[0]
         value = self.values(row).get(field)
         if isinstance(value, bool) or not isinstance(value, int):
-            raise self.blame(row, f"its field {field!r} is {str(value)[:40]!r}, expected a whole number")
+            raise self.make_error(row, f"its field {field!r} is {str(value)[:40]!r}, expected a whole number")
         return value
 
-    def blame(self, row: int, reason: str, *hints: str, made_from: str = "") -> BadRecord:
-        """Return an error that says where the row is."""
+    def make_error(self, row: int, reason: str, *hints: str, made_from: str = "") -> BadRecord:
+        """Return an error with a reason, which names the file and the row, and the first byte of the row's blob."""
         return BadRecord(self.path, row, int(self.blob_offsets[row]), reason, *hints, made_from=made_from)
 
     # The header
@@ -135,7 +140,7 @@ class MindRecordFile:
                 f"{self.path} is an encrypted MindRecord file; it cannot be read without its key.",
                 "Where MindSpore and the key are, write it again without set_enc_key.",
             )
-        if not SHORTEST_HEADER <= length <= LARGEST_HEADER:
+        if not MIN_HEADER_BYTES <= length <= MAX_HEADER_BYTES:
             raise BadData(f"{self.path} is not a MindRecord file: its header claims {length:,} bytes.")
         if length + LENGTH.size > self.size:
             raise self._cut_short(f"its header has {length:,} bytes")
@@ -180,7 +185,7 @@ class MindRecordFile:
                 raise self._cut_short(f"page {page['page_id']} ends at byte {begin + used:,}")
             if page["page_type"] == BLOB_PAGE:
                 rows = int(page["end_row_id"]) - int(page["start_row_id"])
-                if not 0 <= rows <= MOST_ROWS or rows * LENGTH.size > used:
+                if not 0 <= rows <= MAX_ROWS_PER_PAGE or rows * LENGTH.size > used:
                     raise ValueError("the rows of a page")
                 blobs[int(page["page_type_id"])] = begin, begin + used, rows
             elif page["page_type"] == RAW_PAGE:
@@ -202,9 +207,9 @@ class MindRecordFile:
         position = begin
         for row in range(count):
             header = self.read(LENGTH.size, position)
-            length = LENGTH.unpack(header)[0] if len(header) == LENGTH.size else LARGEST_ROW + 1
+            length = LENGTH.unpack(header)[0] if len(header) == LENGTH.size else MAX_ROW_BYTES + 1
             position += LENGTH.size
-            if length > LARGEST_ROW or position + length > end:
+            if length > MAX_ROW_BYTES or position + length > end:
                 raise self._format_error(f"row {row} of {what} does not end within its page")
             found[row] = position, length
             position += length
@@ -246,7 +251,7 @@ def is_mindrecord(path: Path) -> bool:
     except OSError:
         return False
     (length,) = LENGTH.unpack_from(start)
-    return SHORTEST_HEADER <= length <= LARGEST_HEADER and start[LENGTH.size :].startswith(b'{"header_size"')
+    return MIN_HEADER_BYTES <= length <= MAX_HEADER_BYTES and start[LENGTH.size :].startswith(b'{"header_size"')
 
 
 # Values
@@ -254,7 +259,7 @@ def is_mindrecord(path: Path) -> bool:
 
 def unpack(data: memoryview, position: int, depth: int = 0) -> tuple[Any, int]:
     """Decode one msgpack value, and return it with the position after it."""
-    if depth > DEEPEST:
+    if depth > MAX_NESTING:
         raise BadData("its fields are nested too deeply.")
     code = data[position]
     position += 1

@@ -31,10 +31,10 @@ from viaduct.terminal import escape_controls
 IMAGES = ("image", "data", "img", "image_bytes", "image_data", "image_encoded", "encoded", "jpeg")
 LABELS = ("label", "labels", "class", "class_id", "target", "image_class_label", "fine_label")
 FILENAMES = ("file_name", "filename", "file", "image_filename", "path")
-VALIDATION = ("val", "eval", "dev", "test")  # of several kinds the first counts
-WORDS = {"val": "valid(ation)?|val", "eval": "eval(uation)?", "dev": "dev", "test": "test(ing)?"}
+VALIDATION = ("val", "eval", "dev", "test")  # where a folder has files of several kinds, the first kind is used
+PATTERNS = {"val": "valid(ation)?|val", "eval": "eval(uation)?", "dev": "dev", "test": "test(ing)?"}
 FOLDERS = {"train": ("train", "training"), "validation": ("val", "valid", "validation", "eval", "test")}
-OPEN_FILES = 128  # that stay open at once
+MAX_OPEN_FILES = 128  # of a split; the files of a larger split are opened for each read
 NO_BOXES = np.empty((0, 4), np.float32)
 VALIDATION_SHARE, SEED = 0.1, 0  # the defaults of `viaduct data build`
 
@@ -62,42 +62,44 @@ class MindRecordFolder:
         return self.files[file], row - self.starts[file]
 
     def fields(self, number: int) -> ImageFields:
-        """Return image and label of a row; raise a `BadRecord` if it is damaged."""
+        """Return image and label of a row; raise a `BadRecord` if either cannot be read."""
         file, row = self.locate(number)
-        stored = self._stored_labels
-        label = int(stored[int(self._rows[number])])
+        label = int(self._stored_labels[int(self._rows[number])])
+        if label == CORRUPT:
+            label = file.integer(row, self.label)  # raises the reason
         return ImageFields(file.blob(row, self.image), label, self.names.get(label, ""), NO_BOXES)
 
     @cached_property
     def _stored_labels(self) -> Int64s:
-        """Return the label of every row of the files; CORRUPT where it cannot be read."""
+        """Labels of all rows of the files; CORRUPT where a label cannot be read."""
         found = [read_label(file, row, self.label) for file in self.files for row in range(len(file))]
         return np.array(found, dtype=np.int64)
 
     def labels(self, on_progress: object = None, *, skip_bad: bool = False) -> Int64s:
         """Return the label of every row.
 
-        A damaged one raises its `BadRecord`; with `skip_bad` its label is CORRUPT.
+        A label that cannot be read raises a `BadRecord`; with `skip_bad` it is CORRUPT.
         """
         labels: Int64s = self._stored_labels[self._rows]
         for number in [] if skip_bad else np.flatnonzero(labels == CORRUPT).tolist():
             file, row = self.locate(number)
-            file.integer(row, self.label)
+            file.integer(row, self.label)  # raises the reason
         return labels
 
-    def blame(self, number: int, reason: str, *hints: str) -> BadRecord:
-        """Return an error that says where the image is."""
+    def make_error(self, number: int, reason: str, *hints: str) -> BadRecord:
+        """Return an error with a reason, which names the row's file and number, and its image file."""
         file, row = self.locate(number)
-        return file.blame(row, reason.rstrip("."), *hints, made_from=filename_of(file, row))
+        return file.make_error(row, reason.rstrip("."), *hints, made_from=filename_of(file, row))
 
-    def where(self, number: int) -> str:
+    def describe_location(self, number: int) -> str:
         """Return the file of a row and its number in it, for messages."""
         file, row = self.locate(number)
         return f"{file.path.name} record {row}"
 
     @property
     def how_to_list_bad(self) -> str:
-        return f"`viaduct data check {self.path} --deep` lists them all."
+        """Advice for messages about bad records."""
+        return f"`viaduct data check {self.path} --deep` counts all of them, and names the first ones of each file."
 
 
 def read_label(file: MindRecordFile, row: int, field: str) -> int:
@@ -171,7 +173,7 @@ def by_split(files: Iterable[Path]) -> dict[str, list[Path]]:
 def kind_of(file: Path) -> str:
     """Return the split that a file's name suggests: `imagenet_val.mindrecord3` is val; without a hint it is train."""
     name = file.name.lower()
-    for kind, pattern in WORDS.items():
+    for kind, pattern in PATTERNS.items():
         if re.search(rf"(?<![a-z])({pattern})(?![a-z])", name):
             return kind
     return "train"
@@ -179,14 +181,14 @@ def kind_of(file: Path) -> str:
 
 def open_files(paths: Sequence[Path]) -> list[MindRecordFile]:
     """Open the files of a split, in the order of their sets; each set must be complete."""
-    there = {path.name for path in paths}
+    present = {path.name for path in paths}
     missing_files = [path for path in paths if not path.is_file()]
     if missing_files:
         raise BadData(f"{missing_files[0]} is missing; another file of its set names it.", "Copy the whole set.")
-    files = [MindRecordFile(path, stay_open=len(paths) <= OPEN_FILES) for path in paths]
+    files = [MindRecordFile(path, stay_open=len(paths) <= MAX_OPEN_FILES) for path in paths]
     for file in files:
         names = file.shard_names if file.path.name in file.shard_names else []
-        absent = [name for name in names if name not in there]
+        absent = [name for name in names if name not in present]
         if absent:
             some = ", ".join(escape_controls(name) for name in absent[:5]) + (" …" if len(absent) > 5 else "")
             raise BadData(
@@ -203,7 +205,7 @@ def open_files(paths: Sequence[Path]) -> list[MindRecordFile]:
 
 
 def choose_fields(file: MindRecordFile, image: str, label: str) -> tuple[str, str]:
-    """Return the fields of image and label: those that were named, or the only ones that they can be."""
+    """Return the fields of image and label: those that were named, else the usual or the only ones that fit."""
     blobs = [name for name, field in file.schema.items() if field.kind == "bytes"]
     numbers = [name for name, field in file.schema.items() if is_label(field)]
     return (
@@ -220,7 +222,10 @@ def is_label(field: Field) -> bool:
 def choose_field(
     file: MindRecordFile, wanted: str, fitting: list[str], usual: tuple[str, ...], setting: str, kind: str
 ) -> str:
-    """Return the field that the recipe names, or the usual one that fits."""
+    """Return the field that the recipe names, else the first usual name that fits, else the only field that fits.
+
+    Raise `BadValue` if the named field does not fit, and `BadData` if no field or several could be meant.
+    """
     if wanted:
         if wanted in fitting:
             return wanted
@@ -247,7 +252,7 @@ def describe_fields(file: MindRecordFile) -> str:
 def mindrecord_folders(
     path: Path, image: str = "", label: str = ""
 ) -> tuple[MindRecordFolder | None, MindRecordFolder]:
-    """Return the images to train on and to validate with; none to train on where only validation files are there."""
+    """Return the images to train on and to validate with; None to train on where there are validation files only."""
     found = {split: open_files(files) for split, files in split_files(path).items()}
     first = next(iter(found.values()))[0]
     fields = choose_fields(first, image, label)
@@ -268,15 +273,15 @@ def set_rows_aside(folder: MindRecordFolder) -> tuple[MindRecordFolder, MindReco
     if not validation:
         raise BadData(f"{folder.path}: there are no validation files, and too few images to set some aside.")
 
-    def part(images: list[SourceImage]) -> MindRecordFolder:
+    def select_rows(images: list[SourceImage]) -> MindRecordFolder:
         chosen = np.array(sorted(image.position for image in images), dtype=np.int64)
         return MindRecordFolder(folder.path, folder.files, folder.image, folder.label, chosen)
 
-    return part(train), part(validation)
+    return select_rows(train), select_rows(validation)
 
 
 def mindrecord_origin(path: Path) -> Origin:
-    """Return MindRecord files as something to build TFRecords from, with the labels that they have."""
+    """Return MindRecord files as an origin to build TFRecords from, with the labels that they have."""
     found = {split: open_files(files) for split, files in split_files(path).items()}
     if "train" not in found:
         raise BadData(f"{path}: there are no MindRecord files to train on.", "A name with val or test is validation.")

@@ -4,8 +4,9 @@
     image_list("photos.csv")             path,label a line; paths are relative to the list
     idx_files("images.gz", "labels.gz")    bare grey pixels and their labels, plain or gzipped
 
-Each gives an `Origin`: which images there are, in which classes, and how to get the bytes of one. Only JPEG and PNG
-pass, by what is in the file and not by its name; everything else is named and refused before anything is built.
+Each gives an `Origin`: which images there are, in which classes, and how to get the bytes of one. Files must be JPEG or
+PNG by their first bytes, whatever their name; others are named and refused before anything is built, except hidden
+files and those that `class_folders` ignores.
 """
 
 from __future__ import annotations
@@ -34,18 +35,19 @@ VALIDATION_FOLDERS = ("validation", "val")
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png")
 LEFT_BY_WINDOWS = ("thumbs.db", "desktop.ini")
 NAMED_AT_MOST = 5
-UNFOLDED, UNFOLDING = 1 << 26, 50  # bytes that any gzipped file may unfold to; a larger one, so many times its size
+# A gzipped file may unpack to so many bytes, or to so many times its size if that is more.
+MAX_UNPACKED_BYTES, MAX_EXPANSION = 1 << 26, 50
 IDX_IMAGES, IDX_LABELS = 0x803, 0x801  # unsigned bytes in three dimensions, in one
 
 
 class SourceImage(NamedTuple):
     """Image of an origin. Size and time of change tell whether it is still the same one later."""
 
-    name: str  # the path below the origin's folder, or the number in an IDX file
+    name: str  # the path below the origin's folder; for IDX and MindRecord files, split or file and number
     group: str  # its class
-    size: int
-    changed: int
-    position: int = 0  # in an IDX file
+    size: int  # bytes
+    changed: int  # time of change in nanoseconds; for IDX files a checksum of the pair
+    position: int = 0  # in an IDX file or a MindRecord split
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +59,7 @@ class Origin:
     classes: Sequence[str]  # in label order
     read: Callable[[SourceImage], bytes]
     path: Path  # the folder, list or file, for messages
-    labels_given: bool = False  # the classes are whole numbers, and these are the labels
+    labels_given: bool = False  # True: the names of the classes are whole numbers, which are used as labels
 
 
 def find_origin(path: Path | str, ignore: Sequence[str] = ()) -> Origin:
@@ -199,7 +201,7 @@ def join_first(names: Sequence[str]) -> str:
 
 
 def reader(base: Path) -> Callable[[SourceImage], bytes]:
-    """Return the function that reads an image file; it refuses one that has changed."""
+    """Return the function that reads an image file; it raises `BadData` for one whose size has changed."""
 
     def read(image: SourceImage) -> bytes:
         path = base / image.name
@@ -209,8 +211,8 @@ def reader(base: Path) -> Callable[[SourceImage], bytes]:
             raise BadData(f"{path}: could not be read: {error.strerror}.") from error
         if len(content) != image.size:
             raise BadData(
-                f"{path}: it changed while records were built: {image.size:,} bytes, now {len(content):,}.",
-                "Build again, into a new folder, when nobody writes to it.",
+                f"{path}: it has changed since the images were listed: {image.size:,} bytes, now {len(content):,}.",
+                "Start again when nothing writes to it; a build of records needs a new folder.",
             )
         return content
 
@@ -221,8 +223,10 @@ def reader(base: Path) -> Callable[[SourceImage], bytes]:
 
 
 def image_list(file: Path | str) -> Origin:
-    """path,label a line, with or without that as its first. A label is a class name; or all are whole numbers, and
-    then they are the labels themselves, gaps and all."""
+    """Open a list with path,label a line; a first line that says "path,label" is a header.
+
+    A label is a class name. If all labels are whole numbers, they are used as they are, also with gaps between them.
+    """
     file = Path(file)
     images, refused = list[SourceImage](), list[str]()
     seen: dict[str, int] = {}
@@ -334,7 +338,7 @@ def idx_content(file: Path) -> bytes:
         if not packed:
             return file.read_bytes()
         size = file.stat().st_size
-        limit = max(UNFOLDED, UNFOLDING * size)
+        limit = max(MAX_UNPACKED_BYTES, MAX_EXPANSION * size)
         with gzip.open(file) as unpacked:
             content = unpacked.read(limit + 1)
         if len(content) > limit:

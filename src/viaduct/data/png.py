@@ -5,8 +5,8 @@
     encode_png(pixels)    bytes of a file
 
 Every colour type, depth and interlacing of the standard is read. Alpha and transparency are dropped, of 16 bits the
-upper eight are kept, gamma is ignored: as TensorFlow does. Checksums, size and decompression are checked here
-with reasons; Pillow, which would fill missing lines with black, restores the pixels from complete lines.
+upper eight are kept, gamma is ignored: as TensorFlow does. Checksums of critical chunks, size and decompression are
+checked here, so that errors give the reason; Pillow, which would fill missing lines with black, gets complete lines.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SIGNATURE = b"\x89PNG\r\n\x1a\n"
 CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # by colour type: grey, RGB, palette, grey and alpha, RGB and alpha
 DEPTHS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8, 16)}
 PALETTE = 3
-MOST_FILTERS = 4
+LAST_FILTER = 4
 MOST_BYTES = 1 << 29  # of decoded pixels; TensorFlow's own limit
 MOST_PIXELS = MOST_BYTES // 8  # a pixel has up to eight bytes
 # Bytes of pixels that any PNG may unfold to; a larger one, so many times its size.
@@ -87,7 +87,7 @@ def decode(data: bytes) -> Bytes:
 
 
 def chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the kind and the content of every chunk, checksums verified."""
+    """Yield the kind and the content of every chunk; checksums of critical chunks are verified."""
     position = len(SIGNATURE)
     while position + 12 <= len(data):
         length, kind = struct.unpack_from(">I4s", data, position)
@@ -188,7 +188,7 @@ def check_filters(header: Header, lines: Bytes) -> None:
             continue
         end = offset + rows * (1 + header.row_bytes(columns))
         unknown = int(lines[offset : end : 1 + header.row_bytes(columns)].max())
-        if unknown > MOST_FILTERS:
+        if unknown > LAST_FILTER:
             raise BadData(f"the PNG is damaged: there is no filter {unknown}.")
         offset = end
 

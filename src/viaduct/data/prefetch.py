@@ -1,4 +1,4 @@
-"""Threads that prepare things ahead, handed over in order.
+"""Results that threads prepare ahead, yielded in order.
 
 The threads live as long as the iterator: when it ends, fails, is closed or is forgotten, they are gone.
 """
@@ -17,9 +17,9 @@ Prepared = TypeVar("Prepared")
 def prepare_ahead(
     prepare: Callable[[Item], Prepared], items: Iterable[Item], *, workers: int, ahead: int
 ) -> Generator[Prepared, None, None]:
-    """Yield `map(prepare, items)`, with up to `ahead` results under way while the caller uses the last one.
+    """Yield `map(prepare, items)`; threads prepare up to `ahead` results, or one for each worker if that is more.
 
-    Without workers the caller prepares each itself. What `prepare` raises is raised here, in its turn.
+    Without workers each result is prepared when it is requested. An error of `prepare` is raised in its turn.
     """
     if workers == 0:
         yield from map(prepare, items)

@@ -1,4 +1,4 @@
-"""Preprocessing of encoded images, exactly as each network's reference does it.
+"""Preprocessing of encoded images as each network's reference does it; the differences are listed below.
 
     preprocess("official", data)                                       evaluation: float32 224x224x3, normalised
     preprocess("v15", data, train=True, generator=generator)       training, drawn as the reference draws
@@ -16,7 +16,7 @@ pixels. Measured in evaluation, on the scale of 0..255: mean 1.5, 99th percentil
 field of stars, 1000x872); 4.4 and 41, at most 122 (a portrait, 512x512). These are not small: a network evaluated in
 `fast` sees smoother images.
 
-In both modes no more is decoded than a view needs, where the extension is there (region.py); the pixels are the same.
+In both modes no more is decoded than a view needs, where the extension was built (region.py); the pixels are the same.
 Some of the references' training does so too, and TensorFlow then has other chroma in its leftmost and rightmost column,
 by up to 13 grey levels (60 crops); we decode as if the image were whole, and equal it elsewhere.
 """

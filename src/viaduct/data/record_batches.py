@@ -1,10 +1,10 @@
-"""Batches from TFRecord files: threads read, decode, crop and resize straight into the batch.
+"""Batches from TFRecord files, MindRecord files or class folders, prepared by threads straight into the batch.
 
-A batch is one float32 array N,H,W,3, pinned where the device can copy from it; each thread fills its own rows of it, so
-no image is copied or pickled on the way. An accelerator normalises; on the CPU the threads do. The host waits for no
-copy (arrival.py), only for the threads, and these seldom for each other (crops.py). The arrays are used again: a batch
-on the CPU is good until the next one is asked for. What an image looks like is a pure function of (seed, epoch,
-position): threads, prefetching and resuming change nothing.
+A batch is one float32 array N,H,W,3, in pinned memory for CUDA. Each thread reads, decodes, crops and resizes its own
+rows of it, so no image is copied or pickled on the way. An accelerator normalises the batch itself; for the CPU the
+threads do it. With CUDA the host does not wait for copies (arrival.py), only for the threads; crops.py lets these run
+beside each other. The arrays are used again: a batch on the CPU is valid until the next one is requested. A training
+image is a pure function of (seed, epoch, position): threads, prefetching and resuming change nothing.
 """
 
 from __future__ import annotations
@@ -35,20 +35,25 @@ from viaduct.data.notices import NAMED_AT_MOST, print_notice
 from viaduct.data.order import sample_generator
 from viaduct.data.preprocess import normalisation, prepare_image
 from viaduct.data.records import Records, RecordSplit
+from viaduct.data.tfrecord import BadRecord
 from viaduct.errors import BadData
 
 ROWS_PER_TASK = 8  # images that a thread takes at a time
-BAD_AT_MOST = 0.001  # share of bad records that `skip` puts up with
+MAX_BAD_SHARE = 0.001  # of a split's records; with more of them bad a run stops, also with on_bad_record=skip
 
 
 ZERO_NOTE = (
-    "note: the labels of these MindRecord files begin with 0, and are used so; weights trained on ImageNet's TFRecords "
-    "count from 1: for them --set data.label_shift=1"
+    "note: the labels of these MindRecord files begin with 0 and are used unchanged; weights trained on ImageNet's "
+    "TFRecords count classes from 1: to use such weights, give --set data.label_shift=1"
 )
 
 
-def counts_from_zero(split: RecordSplit) -> bool:
-    """Return True if labels of MindRecord files are 0 to N - 1 where the network has N + 1 outputs, as for 1 to N."""
+def has_zero_based_labels(split: RecordSplit) -> bool:
+    """Return True if labels of MindRecord files begin with 0 and leave the network's last output unused.
+
+    The network then has an output more than these labels need, as if classes were counted from 1. A recipe that sets
+    label_shift has decided already.
+    """
     if not isinstance(split.folder, MindRecordFolder) or split.records.label_shift:
         return False
     return bool(split.labels.min() == 0 and split.labels.max() <= split.records.classes - 2)
@@ -62,19 +67,20 @@ SLOW_NOTE = (
 
 @dataclass
 class Buffer:
-    """Batch under construction; reused once the device has read it."""
+    """Memory of one batch on the host; reused once the device has read it."""
 
     images: Tensor
-    numbers: Tensor  # 2 x N: position in the split, and label
-    read: Any = None  # the event after which the device has read it
+    index_and_labels: Tensor  # 2 x N int64: the record's index in the split, and its label
+    read_event: Any = None  # CUDA event after which the device has read the buffer
 
     def wait(self) -> None:
-        if self.read is not None:
-            self.read.synchronize()
+        """Wait until the device has read the buffer."""
+        if self.read_event is not None:
+            self.read_event.synchronize()
 
 
 class RecordBatches:
-    """Batches of one split of TFRecord files."""
+    """Batches of one split of record files or class folders."""
 
     def __init__(
         self,
@@ -87,15 +93,15 @@ class RecordBatches:
         share: Share = WHOLE,
     ) -> None:
         self.count = len(split)
-        wanted = records.global_batch if train else records.eval_batch or records.global_batch
-        self.global_batch, self._mine = share.of(wanted, train)
-        self._local_batch = len(self._mine)
-        self._who = f"rank {share.rank}: " if share.rank else ""
+        requested_batch = records.global_batch if train else records.eval_batch or records.global_batch
+        self.global_batch, self._rank_positions = share.of(requested_batch, train)  # positions in the global batch
+        self._local_batch = len(self._rank_positions)
+        self._rank_prefix = f"rank {share.rank}: " if share.rank else ""
         check_count(self.count, self.global_batch, train)
-        filled = self.count // self.global_batch
-        self.steps_per_epoch = filled if train else -(-self.count // self.global_batch)
-        self.skipped: list[str] = []  # bad records, named
-        self._tolerated = max(1, int(BAD_AT_MOST * self.count))
+        full_batches = self.count // self.global_batch
+        self.steps_per_epoch = full_batches if train else -(-self.count // self.global_batch)
+        self.skipped: list[str] = []  # one message for each bad record that was replaced
+        self._max_bad = max(1, int(MAX_BAD_SHARE * self.count))
         self._lock = threading.Lock()
         self._records, self._split, self._device, self._train, self._seed = records, split, device, train, seed
         self._labels = split.labels
@@ -105,9 +111,10 @@ class RecordBatches:
             print_notice(SLOW_NOTE)
         if train and records.balance and share.rank == 0:
             print_notice(describe(split.labels, records.balance, split.names))
-        if not train and share.rank == 0 and counts_from_zero(split):
+        if not train and share.rank == 0 and has_zero_based_labels(split):
             print_notice(ZERO_NOTE)
         on_cpu = device.type == "cpu"
+        # Prepares several training images in one call; None: each image is prepared by itself.
         self._crops = find_crops(records, split.folder, normalised=on_cpu) if train else None
         mean, scale = normalisation(records.preprocess)
         self._mean, self._scale = (torch.from_numpy(x).to(device).view(1, 3, 1, 1) for x in (mean, scale))
@@ -121,16 +128,17 @@ class RecordBatches:
         self._seed = seed
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        """Yield the batches of an epoch from step `start` on; the same ones as if it had begun at step 0."""
+        """Return an iterator over the batches of an epoch from step `start` on, the same as if it began at step 0."""
         iterator = self._epoch(epoch, start)
         self._iterators.add(iterator)
         return iterator
 
     def close(self) -> None:
+        """End the open iterators and their threads; print how many records were replaced if not all were named."""
         for iterator in list(self._iterators):
             iterator.close()
         if len(self.skipped) > NAMED_AT_MOST:
-            print_notice(f"{self._who}skipped: {len(self.skipped):,} of {self.count:,} records in all")
+            print_notice(f"{self._rank_prefix}replaced: {len(self.skipped):,} of {self.count:,} records in all")
 
     def __enter__(self) -> RecordBatches:
         return self
@@ -140,7 +148,8 @@ class RecordBatches:
 
     def _epoch(self, epoch: int, start: int) -> Generator[Batch, None, None]:
         order = self._order(epoch) if self._train else np.arange(self.count)
-        order = np.resize(order, self.steps_per_epoch * self.global_batch)  # evaluation: filled up from the beginning
+        # Training drops an incomplete last batch; evaluation fills it up with images from the beginning.
+        order = np.resize(order, self.steps_per_epoch * self.global_batch)
         pool = ThreadPoolExecutor(self._workers, "viaduct-decode")
         pending: deque[tuple[int, Buffer, list[Future[None]]]] = deque()
         try:
@@ -166,21 +175,25 @@ class RecordBatches:
         return step, buffer, [pool.submit(self._fill, buffer, order, epoch, step, first) for first in rows]
 
     def _fill(self, buffer: Buffer, order: npt.NDArray[np.int64], epoch: int, step: int, first: int) -> None:
+        """Prepare the images of ROWS_PER_TASK rows of the buffer, from row `first` on; runs in a thread."""
         images = buffer.images.numpy()[first : first + ROWS_PER_TASK]
-        positions = step * self.global_batch + self._mine[first : first + ROWS_PER_TASK]
-        numbers = order[positions]
-        done = np.zeros(len(numbers), dtype=np.bool_)
+        positions = step * self.global_batch + self._rank_positions[first : first + ROWS_PER_TASK]
+        indices = order[positions]
+        done = np.zeros(len(indices), dtype=np.bool_)
         if self._crops:
-            done = self._crops.prepare(numbers, positions, self._seed, epoch, images)
+            done = self._crops.prepare(indices, positions, self._seed, epoch, images)
         for row in np.flatnonzero(~done).tolist():
-            self._prepare_record(int(numbers[row]), epoch, int(positions[row]), images[row])
+            self._prepare_record(int(indices[row]), epoch, int(positions[row]), images[row])
 
-    def _prepare_record(self, number: int, epoch: int, position: int, out: npt.NDArray[np.float32]) -> None:
-        """Prepare one record into `out`, as the network expects it."""
+    def _prepare_record(self, index: int, epoch: int, position: int, out: npt.NDArray[np.float32]) -> None:
+        """Prepare the image of record `index` of the split in `out`, at `position` of the epoch's order.
+
+        Its pixels are normalised on the CPU only. A bad record raises `BadData`, or its image is replaced.
+        """
         records = self._records
         generator = sample_generator(self._seed, epoch, position) if self._train else None
         try:
-            encoded, _, _, boxes = self._split.folder.fields(number)
+            encoded, _, _, boxes = self._split.folder.fields(index)
             prepare_image(
                 records.preprocess,
                 encoded,
@@ -195,71 +208,77 @@ class RecordBatches:
                 colours=self._colours,
             )
         except BadData as error:
-            named = error if self._names_its_place(error) else self._split.folder.blame(number, error.what)
+            located = error if isinstance(error, BadRecord) else self._split.folder.make_error(index, error.what)
             if records.on_bad_record == "stop":
-                raise self._with_remedy(named) from None
-            self._replace(named, out)
+                raise self._with_remedy(located) from None
+            self._replace(located, out)
 
     def _with_remedy(self, error: BadData) -> BadData:
-        remedies = ("--on-bad-record skip goes on without such records.", self._split.folder.how_to_list_bad)
-        error.hints = (*error.hints, *remedies)
+        """Return the error with advice on how to continue and how to find the other bad records."""
+        continue_hint = "--on-bad-record skip continues, with a plain mean-colour image in place of each such record."
+        error.hints = (*error.hints, continue_hint, self._split.folder.how_to_list_bad)
         error.args = ("\n  ".join((error.what, *error.hints)),)
         return error
 
-    def _names_its_place(self, error: BadData) -> bool:
-        return type(error) is not BadData
-
     def _note(self, error: BadData) -> None:
-        """Name a bad record once: here for the report, and the first ones on stderr as they are met."""
+        """Add a bad record to `skipped` once, for the report; print the first ones to stderr as they are met."""
         with self._lock:
-            if error.what in self.skipped or len(self.skipped) > self._tolerated:
-                return  # after one too many nothing more is said: other threads may meet some before they end
+            if error.what in self.skipped or len(self.skipped) > self._max_bad:
+                return  # the run ends at one too many; other threads may meet more before that, which are not named
             self.skipped.append(error.what)
             if len(self.skipped) <= NAMED_AT_MOST:
-                print_notice(f"{self._who}skipped: {error.what}")
+                print_notice(f"{self._rank_prefix}replaced: {error.what}")
             if len(self.skipped) == NAMED_AT_MOST:
-                print_notice(f"{self._who}skipped: any more are counted at the end; the report names them all")
+                print_notice(f"{self._rank_prefix}replaced: any more are counted at the end; the report names them all")
 
     def _replace(self, error: BadData, out: npt.NDArray[np.float32]) -> None:
-        """Put the mean colour in place of a bad image; too many bad ones end the run."""
+        """Fill the row of a bad image with the mean colour; raise `BadData` if there are too many of them.
+
+        The row stays in the batch under the record's label (0 where that cannot be read), and counts in the loss and
+        the accuracy.
+        """
         self._note(error)
-        if len(self.skipped) > self._tolerated:
-            limit = f"where {self._tolerated:,} may be: {100 * BAD_AT_MOST:g} %, and at least one"
+        if len(self.skipped) > self._max_bad:
+            limit = f"at most {self._max_bad:,} may be ({100 * MAX_BAD_SHARE:g} %, and never fewer than one)"
             raise BadData(
-                f"{len(self.skipped):,} of {self.count:,} records are bad so far, {limit}.",
+                f"{len(self.skipped):,} of {self.count:,} records are bad so far; {limit}.",
                 f"The last: {self.skipped[-1]}",
                 self._split.folder.how_to_list_bad,
             )
         out[:] = 0 if self._device.type == "cpu" else normalisation(self._records.preprocess)[0]
 
-    def _finish(self, order: npt.NDArray[np.int64], step: int, buffer: Buffer, parts: list[Future[None]]) -> Batch:
-        for part in parts:
-            part.result()
-        index = order[step * self.global_batch + self._mine]
-        buffer.numbers.copy_(torch.from_numpy(np.stack([index, self._labels[index]])))
-        images, (numbers, labels) = self._arrive(buffer)
-        mask = real_mask(self._mine, self.count - step * self.global_batch, self._device)
-        return Batch(images, labels, mask, numbers)
+    def _finish(self, order: npt.NDArray[np.int64], step: int, buffer: Buffer, tasks: list[Future[None]]) -> Batch:
+        """Wait for the threads that fill the buffer, and return its batch on the device."""
+        for task in tasks:
+            task.result()
+        indices = order[step * self.global_batch + self._rank_positions]
+        buffer.index_and_labels.copy_(torch.from_numpy(np.stack([indices, self._labels[indices]])))
+        images, (index, labels) = self._move_to_device(buffer)
+        mask = real_mask(self._rank_positions, self.count - step * self.global_batch, self._device)
+        return Batch(images, labels, mask, index)
 
-    def _arrive(self, buffer: Buffer) -> tuple[Tensor, Tensor]:
-        """Return images and numbers where the step runs. From pinned memory the host waits for neither."""
+    def _move_to_device(self, buffer: Buffer) -> tuple[Tensor, Tensor]:
+        """Return images, and index and labels, on the device. With CUDA the host does not wait for the copy."""
         if self._device.type == "cpu":
-            return buffer.images.permute(0, 3, 1, 2), buffer.numbers.clone()
+            return buffer.images.permute(0, 3, 1, 2), buffer.index_and_labels.clone()
         if self._arrival is None:
             return self._copy(buffer)
-        images, numbers, buffer.read = self._arrival.of(partial(self._copy, buffer))
-        return images, numbers
+        images, index_and_labels, buffer.read_event = self._arrival.run_copy(partial(self._copy, buffer))
+        return images, index_and_labels
 
     def _copy(self, buffer: Buffer) -> tuple[Tensor, Tensor]:
+        """Copy the buffer to the device, and normalise the images there."""
         images = buffer.images.permute(0, 3, 1, 2).to(self._device, non_blocking=True)
-        return images.sub_(self._mean).mul_(self._scale), buffer.numbers.to(self._device, non_blocking=True)
+        index_and_labels = buffer.index_and_labels.to(self._device, non_blocking=True)
+        return images.sub_(self._mean).mul_(self._scale), index_and_labels
 
     def _free_buffer(self) -> Buffer:
+        """Return a buffer that the device has read, or a new one."""
         if self._buffers:
             buffer = self._buffers.pop(0)
             buffer.wait()
             return buffer
         shape = (self._local_batch, self._records.size, self._records.size, 3)
         pinned = self._device.type == "cuda"
-        numbers = torch.empty((2, self._local_batch), dtype=torch.int64, pin_memory=pinned)
-        return Buffer(torch.empty(shape, pin_memory=pinned), numbers)
+        index_and_labels = torch.empty((2, self._local_batch), dtype=torch.int64, pin_memory=pinned)
+        return Buffer(torch.empty(shape, pin_memory=pinned), index_and_labels)

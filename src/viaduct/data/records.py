@@ -32,7 +32,7 @@ Folder = RecordFolder | ImageFolder | MindRecordFolder
 
 @dataclass(frozen=True)
 class Records(Source):
-    """Sharded TFRecords in the ImageNet schema, or folders of images, prepared as one network's reference does."""
+    """TFRecords in the ImageNet schema, MindRecords or folders of images, prepared as one network's reference does."""
 
     name: ClassVar[str] = "TFRecord files"
     needs_path: ClassVar[bool] = True
@@ -45,8 +45,8 @@ class Records(Source):
     preprocess: str = "official"  # one of references.names(), or source: as the network's source prepares its images
     decode: Literal["exact", "fast"] = "exact"  # fast: shrink large images while decoding
     label_shift: int = 0  # added to the stored label: -1 for ResNet-50 v1.5
-    on_bad_record: Literal["stop", "skip"] = "stop"
-    increased_aug: Literal["reference", "on", "off"] = "reference"  # colours in training: on: by the four below
+    on_bad_record: Literal["stop", "skip"] = "stop"  # skip: train on the mean colour in place of a bad image
+    increased_aug: Literal["reference", "on", "off"] = "reference"  # colour changes; on: by the four fields below
     brightness: float = 0.3  # with increased_aug=on: added, up to so many of 255 grey levels
     contrast: float = 0.6  # likewise: factors from this to two minus this
     saturation: float = 0.6  # likewise
@@ -66,7 +66,10 @@ class Records(Source):
                 raise BadValue(f"data.{field} must be a number from 0 to {largest}, got {value!r}.")
 
     def refuse_idle_fields(self) -> None:
-        """Refuse a range of colours that nothing will use. Not when the recipe is made: fields are set one by one."""
+        """Refuse a colour range that has no effect.
+
+        Called when the data are loaded, not when the recipe is made: --set changes its fields one by one.
+        """
         for field in COLOUR_FIELDS if self.increased_aug != "on" else ():
             value = getattr(self, field)
             if value != getattr(Records, field):
@@ -115,11 +118,11 @@ class Records(Source):
         return {label + self.label_shift: name for label, name in find_class_names(path)[1].items()}
 
     def stated_classes(self, path: Path) -> StatedClasses | None:
-        """Return the classes that the data at a path state; None where there are none, or they cannot be read."""
+        """Return the classes that the data at a path name; None if they name none or cannot be read."""
         try:
             path_of_names, names = find_class_names(path)
         except (OSError, BadData, BadValue):
-            return None  # loading the data will say what is wrong with them
+            return None  # loading the data raises an error with the reason
         if not names:
             return None
         outputs = max(names) + self.label_shift + 1
@@ -133,7 +136,7 @@ class Records(Source):
 
 
 def find_class_names(path: Path) -> tuple[Path, dict[int, str]]:
-    """Return where data name their classes, and the name of each label; none where nothing states them."""
+    """Return the file or folder that names the classes of data, and the name of each label; empty if there is none."""
     if holds_mindrecords(path):
         folder = path if path.is_dir() else path.parent
         return folder / LABELS_FILE, read_label_names(folder)
@@ -144,7 +147,7 @@ def find_class_names(path: Path) -> tuple[Path, dict[int, str]]:
 
 @dataclass(frozen=True)
 class StatedClasses:
-    """Classes that data state: in labels.txt beside records, or by the names of class folders."""
+    """Classes that data name: in labels.txt beside records, in a CSV list, or by the names of class folders."""
 
     path: Path
     count: int
@@ -153,7 +156,7 @@ class StatedClasses:
     outputs: int  # that a network needs for these labels, as the recipe counts them
 
     def fits(self, classes: int) -> bool:
-        """Return True if a network of so many outputs is meant for them; one output may be spare."""
+        """Return True if a network has as many outputs as these labels need, or one more."""
         return classes in (self.outputs, self.outputs + 1)
 
     def __str__(self) -> str:
@@ -177,9 +180,10 @@ class RecordSplit:
 
     @cached_property
     def labels(self) -> Labels:
-        """Every label, checked. Reading them for the first time also verifies every record's checksum.
+        """Every label, as the network counts it; a label out of range raises `BadData`.
 
-        0 for a corrupt record that is skipped: it counts and is named when a batch needs it.
+        Where they are not in the index yet, every record of TFRecord files is read, and its checksum verified. With
+        on_bad_record=skip a record whose label cannot be read has label 0; it is named when a batch needs its image.
         """
         stored = self.folder.labels(skip_bad=self.records.on_bad_record == "skip")
         labels: Labels = np.where(stored == CORRUPT, 0, stored + self.records.label_shift)
@@ -187,7 +191,7 @@ class RecordSplit:
         if len(wrong):
             first = int(wrong[0])
             reason = f"its label {labels[first]} is not one of 0 to {self.records.classes - 1}"
-            raise self.folder.blame(first, reason, *self._spare_output(stored[stored != CORRUPT]))
+            raise self.folder.make_error(first, reason, *self._spare_output(stored[stored != CORRUPT]))
         return labels
 
     def _spare_output(self, stored: Labels) -> tuple[str, ...]:
@@ -199,7 +203,7 @@ class RecordSplit:
         return (f"Labels begin with 1 here, as `viaduct data build` numbers them: {advice}.",)
 
     def read_image(self, index: int) -> Pixels:
-        """Return an image as evaluation prepares it; the mean colour for a record that may be skipped."""
+        """Return an image as evaluation prepares it; with on_bad_record=skip the mean colour for a bad record."""
         from viaduct.data.preprocess import as_bytes, normalisation, prepare_pixels
 
         side = self.records.size
@@ -207,26 +211,23 @@ class RecordSplit:
             pixels = prepare_pixels(self.records.preprocess, self.folder.fields(index).encoded, size=side)
         except BadData as error:
             if self.records.on_bad_record == "stop":
-                raise error if isinstance(error, BadRecord) else self.folder.blame(index, error.what) from None
+                raise error if isinstance(error, BadRecord) else self.folder.make_error(index, error.what) from None
             pixels = np.full((side, side, 3), normalisation(self.records.preprocess)[0])
         return as_bytes(pixels)
 
 
 class RecordSet:
-    """Both splits, and the names of the classes.
-
-    Without records to train on, the others can still be evaluated.
-    """
+    """Both splits, and the names of the classes; without training records the validation split can still be used."""
 
     def __init__(self, records: Records, train: Folder | None, validation: Folder) -> None:
         self._train = None if train is None else RecordSplit(records, train)
         self.validation = RecordSplit(records, validation)
-        known, shift = validation.names, records.label_shift
-        self.names = tuple(known.get(label - shift, str(label)) for label in range(records.classes))
+        names, shift = validation.names, records.label_shift
+        self.names = tuple(names.get(label - shift, str(label)) for label in range(records.classes))
 
     @property
     def train(self) -> RecordSplit:
-        """Training split; refused if there are no files of it."""
+        """Training split; raise `BadData` if there are no files of it."""
         if self._train is None:
             folder = self.validation.folder
             if isinstance(folder, MindRecordFolder):

@@ -40,8 +40,8 @@ def contact_sheet(
         try:
             row, line = build_row(folder, number, name, seed, policy)
         except BadData as error:
-            bad.append(error if isinstance(error, BadRecord) else folder.blame(number, error.what))
-            row, line = [BLANK] * (2 + CROPS), f"cannot be shown, {folder.where(number)}"
+            bad.append(error if isinstance(error, BadRecord) else folder.make_error(number, error.what))
+            row, line = [BLANK] * (2 + CROPS), f"cannot be shown, {folder.describe_location(number)}"
         rows.append(row)
         lines.append(line)
     if len(bad) == len(rows):
@@ -61,7 +61,10 @@ def build_row(folder: Folder, number: int, name: str, seed: int, policy: Policy 
         generator = sample_generator(seed, crop, number)
         views.append(prepare_image(name, fields.encoded, True, generator, fields.boxes, SIDE, policy=policy))
     label = f"{fields.label} {folder.names.get(fields.label, '')}".strip()
-    return [fit_in_square(image), *map(as_bytes, views)], f"label {label}, {width}x{height}, {folder.where(number)}"
+    return [
+        fit_in_square(image),
+        *map(as_bytes, views),
+    ], f"label {label}, {width}x{height}, {folder.describe_location(number)}"
 
 
 def fit_in_square(image: Pixels) -> Pixels:

@@ -97,7 +97,7 @@ class Source(ABC):
     eval_batch: int = 0  # 0: the same as global_batch
     workers: int = 1  # threads that prepare batches in host memory; 0: none
     prefetch: int = 2  # batches prepared ahead by these threads
-    balance: float = 0.0  # training: 0: images as they are, 1: every class equally often (balance.py)
+    balance: float = 0.0  # training: 0: classes in their own shares, 1: all equally often (balance.py)
     auto_augment: str = ""  # training: imagenet, cifar10, randaugment or randaugment-N-M (auto_augment.py)
 
     def __post_init__(self) -> None:
@@ -115,7 +115,7 @@ class Source(ABC):
         return 50_000
 
     def read_label_names(self, path: Path | None) -> dict[int, str]:
-        """Return the name of each output that is known without training data, or stated by those at a path."""
+        """Return the class names by label that the source defines, or that the data at a path name; may be empty."""
         return {}
 
     @property
@@ -146,7 +146,7 @@ class Source(ABC):
 
     @abstractmethod
     def load(self, path: Path | None) -> Dataset:
-        """Read the images, from the folder given with --data where `needs_path` says so."""
+        """Read the images, from the path given with --data; it is required where `needs_path` is True."""
 
     @abstractmethod
     def batches(self, split: Any, *, device: Any, train: bool, seed: int, share: Any = None) -> Any:
@@ -158,7 +158,7 @@ class Source(ABC):
 
 @dataclass(frozen=True)
 class Images(Source):
-    """Images that fit in memory: augmented and resized by the device, a batch at a time."""
+    """Images in arrays, augmented a batch at a time: on the device where they fit there, else in host memory."""
 
     pad: int = 0  # training: zero-pad by so many stored pixels, then crop back at random
     flip: bool = False  # training: mirror left and right with probability 1/2

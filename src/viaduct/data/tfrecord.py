@@ -2,9 +2,9 @@
 
     a record: length (8 bytes), masked CRC-32C of it (4), data, masked CRC-32C of the data (4); all little-endian
 
-Compressed files (gzip, zlib) are recognised by their first bytes and read as a stream, a record at a time; one that
-would unfold to more than `LONGEST_UNFOLDED` is refused. Whatever is wrong with a file becomes a `BadRecord` with file,
-record, byte and reason.
+Compressed files (gzip, zlib) are recognised by their first bytes and read as a stream, a record at a time; a record of
+more than `MAX_UNPACKED_RECORD_BYTES` in them is refused. Damage raises a `BadRecord` with file, record, byte and
+reason; a file that cannot be opened raises `BadData`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ HEADER = struct.Struct("<QI")
 LENGTH = struct.Struct("<Q")
 CHECKSUM = struct.Struct("<I")
 OVERHEAD = HEADER.size + CHECKSUM.size
-LONGEST = (1 << 31) - 1  # bytes; a protocol buffer cannot be longer
-LONGEST_UNFOLDED = 1 << 26  # the same in a compressed file, of which a few bytes can claim any length
+MAX_RECORD_BYTES = (1 << 31) - 1  # bytes; a protocol buffer cannot be longer
+MAX_UNPACKED_RECORD_BYTES = 1 << 26  # of a record in a compressed file, where a few bytes can claim any length
 MASK = 0xA282EAD8
 INFLATE_BYTES = 1 << 14  # of compressed input at once; deflate expands at most 1,032 times, to 17 MB
 
@@ -96,7 +96,7 @@ def read_records(path: Path | str, *, check: bool = True) -> Iterator[memoryview
 
 
 def survey_records(path: Path | str, *, check: bool = True) -> Iterator[Record | BadRecord]:
-    """Yield every record or, in its place, its damage. Ends where the next record cannot be found any more."""
+    """Yield every record, or for a damaged one its error. End where the next record cannot be found any more."""
     path = Path(path)
     number = offset = 0
     with ExitStack() as stack:
@@ -104,12 +104,12 @@ def survey_records(path: Path | str, *, check: bool = True) -> Iterator[Record |
         while True:
             try:
                 found = next_record(stream, path, number, offset, check)
-            except BadRecord as damage:
-                yield damage
+            except BadRecord as error:
+                yield error
                 return
             if found is None:
                 return
-            yield found.damage or Record(number, offset, found.data)
+            yield found.error or Record(number, offset, found.data)
             number, offset = number + 1, offset + len(found.data) + OVERHEAD
 
 
@@ -124,54 +124,57 @@ class Stream(Protocol):
 
 
 class Found(NamedTuple):
-    """Data of a record, and their damage if the checksum is wrong."""
+    """Data of a record, and the error if their checksum is wrong."""
 
     data: memoryview
-    damage: BadRecord | None
+    error: BadRecord | None
 
 
 def next_record(stream: Stream, path: Path, number: int, offset: int, check: bool) -> Found | None:
-    """Return the next record of a stream, None at its end; raise where nothing after it can be found."""
+    """Return the next record of a stream, None at its end.
 
-    def damage(reason: str) -> BadRecord:
+    A header that is damaged, or a stream that ends within the record, raises `BadRecord`: no later record can be found.
+    """
+
+    def make_error(reason: str) -> BadRecord:
         return BadRecord(path, number, offset, reason)
 
     try:
         head = stream.read(HEADER.size)
         if not head:
             return None
-        length = check_length(head, damage, stream.longest)
+        length = check_length(head, make_error, stream.longest)
         body = stream.read(length + CHECKSUM.size)
     except (OSError, zlib.error) as error:
-        raise damage(f"could not be read: {error}") from error
+        raise make_error(f"could not be read: {error}") from error
     if len(body) < length + CHECKSUM.size:
-        raise damage(describe_truncation(length, len(body)))
+        raise make_error(describe_truncation(length, len(body)))
     data = memoryview(body)[:length]
 
-    def damage_with_name(reason: str) -> BadRecord:
+    def make_error_with_name(reason: str) -> BadRecord:
         return BadRecord(path, number, offset, reason, made_from=image_filename(data))
 
-    return Found(data, damage_of(data, body[length:], damage_with_name) if check else None)
+    return Found(data, find_checksum_error(data, body[length:], make_error_with_name) if check else None)
 
 
-class Blame(Protocol):
+class MakeError(Protocol):
     """Function that turns a reason into a `BadRecord` of one record."""
 
     def __call__(self, reason: str) -> BadRecord: ...
 
 
-def check_length(head: Buffer, damage: Blame, longest: int = LONGEST) -> int:
-    """Return the length in a header; raise if the header is damaged."""
+def check_length(head: Buffer, make_error: MakeError, longest: int = MAX_RECORD_BYTES) -> int:
+    """Return the length in a header; raise if the header is damaged or the length is above `longest`."""
     if len(head) < HEADER.size:
-        raise damage(f"truncated: expected a header of {HEADER.size} bytes, found {len(head)}")
+        raise make_error(f"truncated: expected a header of {HEADER.size} bytes, found {len(head)}")
     length, stored = HEADER.unpack(head)
     computed = masked_crc32c(head[: LENGTH.size])
     if stored != computed:
-        raise damage(f"the checksum of its length is wrong: stored {stored:#010x}, computed {computed:#010x}")
-    if length > LONGEST:
-        raise damage(f"its length is absurd: {length:,} bytes, where {LONGEST:,} are the most")
+        raise make_error(f"the checksum of its length is wrong: stored {stored:#010x}, computed {computed:#010x}")
+    if length > MAX_RECORD_BYTES:
+        raise make_error(f"its length is absurd: {length:,} bytes, where {MAX_RECORD_BYTES:,} are the most")
     if length > longest:
-        raise damage(f"its length is {length:,} bytes; of a compressed file at most {longest:,} are read")
+        raise make_error(f"its length is {length:,} bytes; of a compressed file at most {longest:,} are read")
     return int(length)
 
 
@@ -180,13 +183,13 @@ def describe_truncation(length: int, found: int) -> str:
     return f"truncated: expected {length:,} bytes of data and {CHECKSUM.size} of checksum, found {found:,}"
 
 
-def damage_of(data: memoryview, checksum: Buffer, damage: Blame) -> BadRecord | None:
-    """Return the damage of a record whose checksum is wrong, or None."""
+def find_checksum_error(data: memoryview, checksum: Buffer, make_error: MakeError) -> BadRecord | None:
+    """Return an error if the checksum does not match the data, else None."""
     (stored,) = CHECKSUM.unpack(checksum)
     computed = masked_crc32c(data)
     if stored == computed:
         return None
-    return damage(f"the checksum of its data is wrong: stored {stored:#010x}, computed {computed:#010x}")
+    return make_error(f"the checksum of its data is wrong: stored {stored:#010x}, computed {computed:#010x}")
 
 
 def open_stream(path: Path, stack: ExitStack) -> Stream:
@@ -204,9 +207,9 @@ def open_file(path: Path) -> BinaryIO:
 
 
 def compression(path: Path) -> Compression:
-    """Return how a file is compressed, by its first bytes.
+    """Return how a file is compressed, by its first bytes; empty for a plain file.
 
-    A valid first header wins, since a length may look like magic.
+    A header with a valid checksum means a plain file: a record's length may have the bytes of a magic number.
     """
     with open_file(path) as file:
         try:
@@ -223,51 +226,52 @@ def compression(path: Path) -> Compression:
 
 
 class Plain:
-    """A file as it is. It never asks for more memory than the file has bytes, whatever a header claims."""
+    """An uncompressed file. Reading never allocates more memory than the file has bytes, whatever a header claims."""
 
-    longest = LONGEST
+    longest = MAX_RECORD_BYTES
 
     def __init__(self, file: BinaryIO) -> None:
         self.file = file
-        self.left = os.fstat(file.fileno()).st_size
+        self.unread_bytes = os.fstat(file.fileno()).st_size
 
     def read(self, count: int) -> bytes:
-        piece = self.file.read(min(count, self.left))
-        self.left -= len(piece)
+        piece = self.file.read(min(count, self.unread_bytes))
+        self.unread_bytes -= len(piece)
         return piece
 
 
 class Inflated:
     """A gzip file (of any number of members) or a zlib stream, unpacked as it is read."""
 
-    longest = LONGEST_UNFOLDED
+    longest = MAX_UNPACKED_RECORD_BYTES
 
     def __init__(self, file: BinaryIO) -> None:
         self.file = file
-        self.ready = bytearray()
-        self.inflate = zlib.decompressobj(zlib.MAX_WBITS | 32)  # 32: either kind, by its header
+        self.unpacked = bytearray()
+        self.inflate = zlib.decompressobj(zlib.MAX_WBITS | 32)  # 32: gzip or zlib, whichever its header says
 
     def read(self, count: int) -> bytes:
-        while len(self.ready) < count and self._refill():
+        while len(self.unpacked) < count and self._refill():
             pass
-        with memoryview(self.ready) as ready:
-            piece = bytes(ready[:count])
-        del self.ready[:count]
+        with memoryview(self.unpacked) as unpacked:
+            piece = bytes(unpacked[:count])
+        del self.unpacked[:count]
         return piece
 
     def _refill(self) -> bool:
+        """Unpack some more of the file; return False at its end."""
         packed = self.inflate.unused_data or self.file.read(INFLATE_BYTES)
         if self.inflate.eof:
             packed = packed.lstrip(b"\0")  # gzip allows padding after a member
             self.inflate = zlib.decompressobj(zlib.MAX_WBITS | 32) if packed else self.inflate
         elif not packed:
             raise zlib.error("the compressed stream ends too early")
-        self.ready += self.inflate.decompress(packed) if packed else b""
+        self.unpacked += self.inflate.decompress(packed) if packed else b""
         return bool(packed)
 
 
 class RecordWriter:
-    """A TFRecord file that appears, whole, when the block ends well.
+    """A TFRecord file that is put in place, complete, when the `with` block ends without an error.
 
     with RecordWriter("train-00000-of-00001") as writer:
         writer.write(encode_example({"image/encoded": jpeg, "image/class/label": 1}))
@@ -287,8 +291,10 @@ class RecordWriter:
         """Append a record."""
         if self._file is None:
             raise RuntimeError("a RecordWriter writes inside of its `with` block")
-        if len(data) > LONGEST:
-            raise BadData(f"{self.path}: a record of {len(data):,} bytes is too long; {LONGEST:,} are the most.")
+        if len(data) > MAX_RECORD_BYTES:
+            raise BadData(
+                f"{self.path}: a record of {len(data):,} bytes is too long; {MAX_RECORD_BYTES:,} are the most."
+            )
         self._file.write(header(len(data)))
         self._file.write(data)
         self._file.write(CHECKSUM.pack(masked_crc32c(data)))

@@ -63,7 +63,7 @@ def pick(name: str, local_rank: int | None = None) -> tuple[Device, torch.device
     if colon and local_rank is not None:
         raise BadValue(
             f"device {name!r} is one card, but every rank needs its own.",
-            f"Say --device {kind}; which cards are used is said by CUDA_VISIBLE_DEVICES and its like.",
+            f"Give --device {kind}; CUDA_VISIBLE_DEVICES, or the vendor's own variable, selects the cards.",
         )
     device = get(kind)
     return device, device.select(int(digits or _card_index(device, local_rank)))

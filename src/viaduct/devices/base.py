@@ -54,7 +54,10 @@ class Device(Protocol):
         """Return the reduced precisions that run in software, slower than fp32; used only on request."""
 
     def allow_tf32(self, allowed: bool) -> None:
-        """Set whether fp32 convolutions may round their inputs to TF32; has an effect on NVIDIA cards only."""
+        """Set whether fp32 convolutions may round their inputs to TF32; has an effect on NVIDIA cards only.
+
+        There False also sets fp32 matrix products to full precision; True leaves them as they are.
+        """
 
     def collective_backend(self) -> str:
         """Return the name of the torch.distributed backend for these cards."""

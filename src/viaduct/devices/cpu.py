@@ -120,7 +120,7 @@ def _has_bf16_instructions() -> bool:
         if setting not in ("0", "1"):
             raise BadValue(
                 f"{_BF16_VARIABLE}={setting!r} is neither 0 nor 1.",
-                "1 takes the processor for one with bf16 instructions, 0 for one without; unset it to let it be asked.",
+                "1: the processor has bf16 instructions, 0: it has none; unset it to have them detected.",
             )
         return setting == "1"
     # Private names that torch 2.11 to 2.13 have; without them the processor's flags decide alone.

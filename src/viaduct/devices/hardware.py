@@ -27,7 +27,7 @@ CANN_FOLDERS = ("/usr/local/Ascend/ascend-toolkit/latest", "/usr/local/Ascend/ca
 CAMBRICON_DRIVERS = Path("/proc/driver/cambricon/mlus")
 CNTOOLKIT = "/usr/local/neuware"
 OLDEST_DRIVERS = {"mlu": "4.20.6"}
-"""Versions under which the vendors do not train their own ResNet-50; torch itself refuses NVIDIA's that are too old."""
+"""Oldest driver with which a vendor trains its own ResNet-50; torch itself refuses an NVIDIA driver that is too old."""
 PIP = "pip install 'viaduct[train]'"
 DEV = Path("/dev")
 CARD_FILES = {card.name: card.device_files for card in (CUDA, NPU, MLU)}

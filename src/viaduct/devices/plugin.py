@@ -28,11 +28,11 @@ class Vendor:
 
     package: str
     device: str
-    install: str
-    repair: str
-    look: str
-    hiders: tuple[str, ...]
-    unhide: str
+    install: str  # hint if the plug-in is not installed
+    repair: str  # hint if it does not load
+    look: str  # hint if it sees no card
+    hiders: tuple[str, ...]  # environment variables that may hide cards
+    unhide: str  # hint if one of them is set
 
 
 class NotLoaded(Exception):

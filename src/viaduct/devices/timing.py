@@ -1,7 +1,7 @@
 """Timing of work on a device: warm-up, short turns, the device's own clock, medians and their spread.
 
     clock = Clock(device, "cuda")
-    warm_up(variant, steps=10)
+    warm_up(variant, clock, steps=10)
     turns = take_turns({"ours": ours, "peer": peer}, clock, steps=20, windows=7)
     Sample(turns["ours"]).median, ratio(turns["peer"], turns["ours"])
 

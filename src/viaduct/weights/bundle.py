@@ -5,8 +5,8 @@
     write_bundle("out/model.ckpt-5", {"dense/bias": tensor})
 
 PREFIX.index is a table (table.py) from names to messages: 1 dtype, 2 shape, 3 shard, 4 offset, 5 size, 6 masked CRC-32C
-of the values, which lie raw and little-endian in PREFIX.data-0000i-of-0000n. Only the index is read at once; values
-are read one variable at a time, after all that is said about them was found possible.
+of the values, which are raw and little-endian in PREFIX.data-0000i-of-0000n. Only the index is read when a checkpoint
+is opened; values are read one variable at a time, after dtype, shape, size and position of each were checked.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from viaduct.weights.maps import Link
     from viaduct.weights.recognise import Guess
 
-LARGEST_INDEX = 16 << 20  # bytes; AmoebaNet's with its 1,700 variables has 90,000
-MOST_VARIABLES = 100_000
-MOST_AXES = 254  # TensorFlow's own limit
+MAX_INDEX_BYTES = 16 << 20  # bytes; AmoebaNet's with its 1,700 variables has 90,000
+MAX_VARIABLES = 100_000
+MAX_AXES = 254  # TensorFlow's own limit
 VERSION = 1
 
-# What torch can hold, by TensorFlow's numbers; the rest is listed by name and cannot be read.
-# torch is imported where values become tensors: names and shapes are had without.
+# TensorFlow's dtype numbers that are read, with torch's names. Variables of OTHER_DTYPES are listed but cannot be read.
+# torch is imported only where values become tensors; names and shapes do not need it.
 DTYPES = {
     1: "float32",
     2: "float64",
@@ -77,7 +77,7 @@ class Stored:
 
     dtype: str
     shape: tuple[int, ...]
-    number: int  # of the dtype, TensorFlow's
+    number: int  # TensorFlow's number of the dtype
     shard: int
     offset: int
     size: int
@@ -140,7 +140,7 @@ class Bundle:
         return content
 
     def scalar(self, name: str) -> int | None:
-        """Return an integer variable with a single value, such as global_step; None if there is none."""
+        """Return the value of an integer variable with a single value, such as global_step; None if it is no such."""
         stored = self.entries.get(name)
         if stored is None or stored.count != 1 or DTYPES.get(stored.number) not in ("int64", "int32"):
             return None
@@ -192,23 +192,23 @@ class Bundle:
 
     def _read_index(self) -> None:
         size = self.index.stat().st_size
-        if size > LARGEST_INDEX:
-            raise BadData(f"it has {size:,} bytes; an index of more than {LARGEST_INDEX:,} is not read.")
+        if size > MAX_INDEX_BYTES:
+            raise BadData(f"it has {size:,} bytes; an index of more than {MAX_INDEX_BYTES:,} is not read.")
         for number, (key, value) in enumerate(read_table(self.index.read_bytes())):
-            if number > MOST_VARIABLES:
-                raise BadData(f"it names more than {MOST_VARIABLES:,} variables.")
+            if number > MAX_VARIABLES:
+                raise BadData(f"it names more than {MAX_VARIABLES:,} variables.")
             if number == 0:
                 if key != b"":
                     raise BadData("it has no header.")
                 self.shards = read_header(value)
-            elif not key.startswith(b"\0"):  # a slice of a partitioned variable, which has an entry of its own
+            elif not key.startswith(b"\0"):  # \0: a slice of a partitioned variable, which also has its own entry
                 self.entries[key.decode("utf-8", "backslashreplace")] = read_entry(value)
         if not self.shards:
             raise BadData("it has no header.")
         self._refuse_shared_bytes()
 
     def _refuse_shared_bytes(self) -> None:
-        """Reject an index in which variables share bytes: they would be read once for each name."""
+        """Raise if variables share bytes: a small file could then claim any amount of values."""
         extents = sorted(
             (stored.shard, stored.offset, stored.size, name) for name, stored in self.entries.items() if stored.size
         )
@@ -254,7 +254,7 @@ def as_tensor(content: bytearray, stored: Stored) -> Tensor:
         if math.prod(extent for extent in stored.shape if extent) >= 1 << 62:
             raise BadData(f"a variable has an impossible shape: {stored.shape}.")
         return torch.empty(stored.shape, dtype=dtype)
-    if dtype is torch.bool:  # a byte that is neither 0 nor 1 must not become a bool as it is
+    if dtype is torch.bool:  # bytes other than 0 and 1 become True; torch would keep them as invalid bools
         return torch.frombuffer(content, dtype=torch.uint8).ne(0).reshape(stored.shape)
     return torch.frombuffer(content, dtype=dtype).reshape(stored.shape)
 
@@ -321,7 +321,7 @@ def read_shape(message: memoryview) -> tuple[int, ...]:
     for number, wire, begin, end in fields(message, 0, len(message)):
         if (number, wire) == (2, BYTES):
             shape.append(number_in(message[begin:end], 1))
-    if len(shape) > MOST_AXES or any(extent >> 63 for extent in shape):
+    if len(shape) > MAX_AXES or any(extent >> 63 for extent in shape):
         raise BadData(f"a variable has an impossible shape of {len(shape)} axes.")
     return tuple(shape)
 
@@ -330,7 +330,10 @@ def read_shape(message: memoryview) -> tuple[int, ...]:
 
 
 def write_bundle(path: Path | str, tensors: Mapping[str, Tensor]) -> Path:
-    """Write a checkpoint of one shard, each file whole or not there at all; returns its prefix."""
+    """Write a checkpoint of one shard, and name it in the folder's `checkpoint` file; return its prefix.
+
+    Each file is put in place complete or not at all.
+    """
     prefix = Path(path)
     for name, tensor in tensors.items():
         if type_of(tensor) not in NUMBERS:

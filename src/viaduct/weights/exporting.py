@@ -29,7 +29,7 @@ from viaduct.weights.mindspore import write_mindspore
 from viaduct.weights.recognise import Guess
 from viaduct.weights.stored import Stored, open_foreign
 
-LARGEST_STEP = (1 << 31) - 1  # MindSpore counts in int32
+MAX_STEP = (1 << 31) - 1  # MindSpore counts in int32
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ def export_mindspore(stored: Stored, out: Path, *, model: str = "", layout: str 
     parameters = variables_from(stored, layouts[layout])
     step = stored.facts.step
     if step is not None:  # the optimizer's counter in MindSpore
-        parameters["global_step"] = torch.tensor([min(step, LARGEST_STEP)], dtype=torch.int32)
+        parameters["global_step"] = torch.tensor([min(step, MAX_STEP)], dtype=torch.int32)
     write_mindspore(out, parameters)
     notes = mindspore.describe_differences(network, layout)
     if layout == "own":

@@ -30,7 +30,7 @@ SHADOW = "/ExponentialMovingAverage"
 STEP = "global_step"
 # Optimizer state: TensorFlow adds these to a variable's name.
 SLOTS = ("Momentum", "LARSOptimizer", "RMSProp", "RMSProp_1")
-SHOWN = 4  # names in a message
+MAX_SHOWN_NAMES = 4  # names in a message
 
 Slots = dict[str, dict[str, Tensor]]
 
@@ -61,8 +61,8 @@ class Checkpoint(Protocol):
 class Imported:
     """Result of an import: which variables were mapped and which were skipped."""
 
-    mapped: dict[str, str]  # name in TensorFlow -> parameter or buffer
-    skipped: list[str]
+    mapped: dict[str, str]  # name in the file -> parameter or buffer of the network
+    skipped: list[str]  # names in the file that the network does not have
     global_step: int | None  # None: the checkpoint has none
     notes: list[str] = field(default_factory=list)
     slots: Slots = field(default_factory=dict)  # "Momentum" -> parameter -> values, where they were asked for
@@ -106,7 +106,7 @@ def read_values(
     require_aux: bool = False,
     wanted: Callable[[str], bool] = lambda name: True,
 ) -> Values:
-    """Return the values of all parameters and buffers whose name is `wanted`."""
+    """Return the values of all parameters and buffers whose name is `wanted`; read nothing if one does not fit."""
     layout, links = fitting_layout(model, checkpoint)
     links = [link for link in links if wanted(link.target)]
     notes = checkpoint.notes_on(model, layout)
@@ -115,7 +115,7 @@ def read_values(
         notes.append("the checkpoint has no auxiliary head; the network's keeps the values it has")
     if ema:
         links = link_averages(links, checkpoint)
-    refuse_find_missing(links, checkpoint, type(model).__name__)
+    refuse_missing(links, checkpoint, type(model).__name__)
     refuse_misshaped(links, checkpoint, {name: tensor.shape for name, tensor in model.state_dict().items()})
     mapped = {source: link.target for link in links for source in link.sources}
     skipped = [name for name in checkpoint.entries if name not in mapped]
@@ -127,7 +127,7 @@ def read_values(
 
 
 def fitting_layout(model: nn.Module, checkpoint: Checkpoint) -> tuple[str, list[Link]]:
-    """Return the layout of which least is missing, and its links."""
+    """Return the layout of which the checkpoint lacks the fewest variables, and its links."""
     layouts = checkpoint.layouts_of(model)
     return min(layouts.items(), key=lambda item: len(find_missing(item[1], checkpoint.entries)))
 
@@ -160,7 +160,7 @@ def link_averages(links: list[Link], checkpoint: Checkpoint) -> list[Link]:
     ]
 
 
-def refuse_find_missing(links: list[Link], checkpoint: Checkpoint, kind: str) -> None:
+def refuse_missing(links: list[Link], checkpoint: Checkpoint, kind: str) -> None:
     """Raise if the checkpoint lacks variables of the network."""
     absent = find_missing(links, checkpoint.entries)
     if absent:
@@ -214,7 +214,7 @@ def describe_likely_network(checkpoint: Checkpoint) -> tuple[str, ...]:
 
 def some(names: list[str]) -> str:
     """Return the first few names, and an ellipsis if there are more."""
-    return ", ".join(names[:SHOWN]) + (" …" if len(names) > SHOWN else "")
+    return ", ".join(names[:MAX_SHOWN_NAMES]) + (" …" if len(names) > MAX_SHOWN_NAMES else "")
 
 
 def read_slots(links: list[Link], checkpoint: Checkpoint) -> Slots:

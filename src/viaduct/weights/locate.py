@@ -15,9 +15,12 @@ from viaduct.weights.table import MAGIC
 
 LATEST, INDEX = "checkpoint", ".index"
 ENDINGS = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
-WRITTEN = re.compile(r'^\s*(all_model_checkpoint_paths|model_checkpoint_path):\s*"((?:[^"\\\n]|\\.)*)"', re.MULTILINE)
+NAMED_PATH = re.compile(
+    r'^\s*(all_model_checkpoint_paths|model_checkpoint_path):\s*"((?:[^"\\\n]|\\.)*)"', re.MULTILINE
+)
 SAFETENSORS = ".safetensors"
-LONGEST_TEXT = 1 << 20  # bytes
+FILE_ENDINGS = (".pth", ".pt", ".bin", SAFETENSORS)  # of a single file, never of a TensorFlow checkpoint's prefix
+MAX_TEXT_BYTES = 1 << 20  # bytes
 
 
 def is_tf_checkpoint(path: Path) -> bool:
@@ -37,11 +40,25 @@ def find_prefix(path: Path) -> Path:
     if has_index(prefix):
         return prefix
     if path.is_file():
-        raise BadData(f"{path} is not a TensorFlow V2 checkpoint: {prefix}{INDEX} is not there.", *instead(path))
-    raise BadData(f"there is no checkpoint {path}: {prefix}{INDEX} is not there.", *list_others(path.parent))
+        raise BadData(
+            f"{path} is not a TensorFlow V2 checkpoint: {prefix}{INDEX} is not there.", *suggest_instead(path)
+        )
+    raise explain_nothing_at(path, f"there is no checkpoint {path}: {prefix}{INDEX} is not there.")
 
 
-def instead(file: Path) -> tuple[str, ...]:
+def explain_nothing_at(path: Path, message: str) -> BadData:
+    """Return the error for a path without a file: a short one if its name is that of a single file, else `message`.
+
+    `.ckpt` may be a file of MindSpore or Lightning, or the prefix of a TensorFlow checkpoint.
+    """
+    if path.suffix in FILE_ENDINGS:
+        message = f"there is no file {path}."
+    elif path.suffix == ".ckpt":
+        message = f"there is no file {path}, and no TensorFlow checkpoint of that name ({path}{INDEX})."
+    return BadData(message, *list_others(path.parent))
+
+
+def suggest_instead(file: Path) -> tuple[str, ...]:
     """Return a hint about a file that is not part of a V2 checkpoint."""
     start, end = read_ends(file)
     if end == MAGIC:
@@ -67,7 +84,7 @@ def read_ends(file: Path) -> tuple[bytes, bytes]:
 
 
 def find_prefix_in(folder: Path) -> Path:
-    """Return the prefix that the folder's `checkpoint` file names, or the only one there."""
+    """Return the prefix that the folder's `checkpoint` file names; without that file the only prefix in the folder."""
     if (folder / LATEST).is_file():
         return read_latest(folder)
     found = prefixes(folder)
@@ -80,7 +97,7 @@ def find_prefix_in(folder: Path) -> Path:
 
 
 def hint_at_run(folder: Path) -> tuple[str, ...]:
-    """Return a hint if the folder is a run, whose weights are in our format already."""
+    """Return a hint if the folder is a run or one of its checkpoints, whose weights are in our format already."""
     if not (folder / "recipe.json").is_file() and not (folder / "manifest.json").is_file():
         return ()
     return (f"It is a run: `viaduct weights export {folder} --format safetensors` makes one file of its weights.",)
@@ -89,8 +106,8 @@ def hint_at_run(folder: Path) -> tuple[str, ...]:
 def read_latest(folder: Path) -> Path:
     """Return the prefix that the `checkpoint` file names; raise if it is not in this folder."""
     file = folder / LATEST
-    text = file.read_bytes()[:LONGEST_TEXT].decode("utf-8", "replace")
-    written = next((path for kind, path in WRITTEN.findall(text) if kind == "model_checkpoint_path"), None)
+    text = file.read_bytes()[:MAX_TEXT_BYTES].decode("utf-8", "replace")
+    written = next((path for kind, path in NAMED_PATH.findall(text) if kind == "model_checkpoint_path"), None)
     if written is None:
         raise BadData(f"{file} does not say which checkpoint is the latest.", *list_others(folder))
     written = re.sub(r"\\(.)", r"\1", written)
@@ -120,10 +137,10 @@ def list_others(folder: Path) -> tuple[str, ...]:
 
 
 def name_latest(prefix: Path) -> None:
-    """Write the folder's `checkpoint` file; earlier prefixes that are still there stay listed before this one."""
+    """Write the folder's `checkpoint` file, with this prefix as the latest; earlier ones that exist stay listed."""
     file = prefix.parent / LATEST
-    text = file.read_bytes()[:LONGEST_TEXT].decode("utf-8", "replace") if file.is_file() else ""
-    listed = [path for kind, path in WRITTEN.findall(text) if kind == "all_model_checkpoint_paths"]
+    text = file.read_bytes()[:MAX_TEXT_BYTES].decode("utf-8", "replace") if file.is_file() else ""
+    listed = [path for kind, path in NAMED_PATH.findall(text) if kind == "all_model_checkpoint_paths"]
     still_there = [path for path in listed if path != prefix.name and has_index(prefix.parent / Path(path).name)]
     lines = [f'model_checkpoint_path: "{escape_quotes(prefix.name)}"']
     lines += [f'all_model_checkpoint_paths: "{path}"' for path in [*still_there, escape_quotes(prefix.name)]]

@@ -4,7 +4,7 @@
         stored.entries["conv1.weight"].shape, stored.read("conv1.weight")
     write_mindspore("r50.ckpt", {"conv1.weight": tensor})
 
-A file is one protobuf message, and nothing before it says so:
+A file is one protobuf message, without any magic number before it:
 
     Checkpoint { 1 (repeated): Value { 1: name, 2: Tensor { 1 (repeated): dims, 2: type, 3: content } | 3: map } }
 
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from viaduct.weights.maps import Link
     from viaduct.weights.recognise import Guess
 
-SLICE = 512 << 20  # bytes of a parameter in one value, MindSpore's own choice
-MOST_PARAMETERS = 100_000
-MOST_AXES = 254
-LONGEST_NAME = 4096
+SLICE_BYTES = 512 << 20  # bytes of a parameter in one value, MindSpore's own choice
+MAX_PARAMETERS = 100_000
+MAX_AXES = 254
+MAX_NAME_BYTES = 4096
 TRAILER, CRC_LENGTH = b"crc_num", 10
 # Encrypted files begin with the number of their cipher.
 CIPHERS = {0x7F3A5ED8: "AES-GCM", 0x7F3A5ED9: "AES-CBC", 0x7F3A5EDA: "SM4-CBC"}
@@ -115,7 +115,7 @@ class MindsporeNames:
         raise NotImplementedError
 
     def scalar(self, name: str) -> int | None:
-        """Return a whole number that is stored by itself; None where there is none."""
+        """Return the value of an integer parameter with a single value; None if it is no such."""
         parameter = self.entries.get(name)
         if parameter is None or math.prod(parameter.shape) != 1 or parameter.dtype not in ("int32", "int64"):
             return None
@@ -123,7 +123,7 @@ class MindsporeNames:
 
     @property
     def step(self) -> int | None:
-        """Steps of training after which it was saved, where it says so."""
+        """Step of training at which it was saved; None if the file does not state it."""
         found = [step for name in STEPS if (step := self.scalar(name)) is not None]
         return max(found, default=None)
 
@@ -186,7 +186,7 @@ class MindsporeFile(MindsporeNames):
         dtype = getattr(torch, parameter.dtype)
         if not content:
             return torch.empty(parameter.shape, dtype=dtype)
-        if dtype is torch.bool:  # a byte that is neither 0 nor 1 must not become a bool as it is
+        if dtype is torch.bool:  # bytes other than 0 and 1 become True; torch would keep them as invalid bools
             return torch.frombuffer(content, dtype=torch.uint8).ne(0).reshape(parameter.shape)
         return torch.frombuffer(content, dtype=dtype).reshape(parameter.shape)
 
@@ -217,11 +217,11 @@ class MindsporeFile(MindsporeNames):
                 parameter = self._join(name, self.entries[name], parameter)
             elif name in self.entries:
                 raise self._make_damage_error(f"{escape_controls(name)} is there twice")
-            elif len(self.entries) == MOST_PARAMETERS:
-                raise self._make_damage_error(f"it names more than {MOST_PARAMETERS:,} parameters")
+            elif len(self.entries) == MAX_PARAMETERS:
+                raise self._make_damage_error(f"it names more than {MAX_PARAMETERS:,} parameters")
             self.entries[name], before = parameter, name
         for name, parameter in self.entries.items():
-            self.entries[name] = self._fit(name, parameter)
+            self.entries[name] = self._check_size(name, parameter)
 
     def _read_value(self, position: int, end: int) -> tuple[str, Parameter, int]:
         """Return a value's name and header, and where the next one begins."""
@@ -252,8 +252,8 @@ class MindsporeFile(MindsporeNames):
             raise self._make_damage_error(f"{escape_controls(name)} is there twice, with different shapes or types")
         return replace(first, spans=first.spans + more.spans)
 
-    def _fit(self, name: str, parameter: Parameter) -> Parameter:
-        """Compare shape and bytes; older versions write a scalar's shape as (0,)."""
+    def _check_size(self, name: str, parameter: Parameter) -> Parameter:
+        """Return the parameter; raise if its bytes do not fit its shape. Older versions write a scalar's as (0,)."""
         size = SIZES.get(parameter.dtype)
         if size is None:
             return parameter
@@ -292,7 +292,7 @@ def read_value(data: memoryview, position: int, stop: int) -> tuple[str, Paramet
     parameter: Parameter | None = None
     for number, wire, begin, end in fields(data, position, stop):
         if (number, wire) == (1, BYTES):
-            if not 0 < end - begin <= LONGEST_NAME:
+            if not 0 < end - begin <= MAX_NAME_BYTES:
                 raise BadData(f"its name has {end - begin:,} bytes.")
             name = str(data[begin:end], "utf-8", "backslashreplace")
         elif (number, wire) == (2, BYTES):
@@ -318,21 +318,21 @@ def read_tensor(data: memoryview, position: int, stop: int) -> Parameter:
             kind = str(data[begin:end], "utf-8", "backslashreplace")
         elif (number, wire) == (3, BYTES):
             content = (begin, end)
-        if len(shape) > MOST_AXES:
-            raise BadData(f"its shape has more than {MOST_AXES} axes.")
+        if len(shape) > MAX_AXES:
+            raise BadData(f"its shape has more than {MAX_AXES} axes.")
     if any(axis >> 62 for axis in shape) or math.prod(axis for axis in shape if axis) >= 1 << 62:
         raise BadData(f"its shape is impossible: {tuple(shape)}.")
     return Parameter(DTYPES.get(kind, kind or "no type"), tuple(shape), (content,))
 
 
-# Telling a file
+# Recognising a file
 
 
 def is_mindspore_file(path: Path) -> bool:
     """Return True if a file begins as a MindSpore checkpoint does, encrypted or not, whatever its name is."""
     try:
         with path.open("rb") as file:
-            start = memoryview(file.read(LONGEST_NAME + 64))
+            start = memoryview(file.read(MAX_NAME_BYTES + 64))
     except OSError:
         return False
     return cipher_of(bytes(start[:4])) is not None or begins_with_parameter(start)
@@ -374,7 +374,7 @@ def refuse_encrypted(path: Path, start: bytes) -> None:
 
 
 def write_mindspore(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write a checkpoint that mindspore.load_checkpoint reads; it is there whole or not at all."""
+    """Write a checkpoint for mindspore.load_checkpoint; the file is put in place complete or not at all."""
     for name, tensor in tensors.items():
         if type_of(tensor) not in TYPE_NAMES:
             raise BadValue(f"{name} holds {tensor.dtype} values, which are not written to a MindSpore checkpoint.")
@@ -388,8 +388,8 @@ def write_mindspore(path: Path, tensors: Mapping[str, Tensor]) -> None:
         raise DiskFull(f"cannot write {path}: {error.strerror}.") from None
 
 
-def encode_parameter(name: str, tensor: Tensor, slice_size: int = SLICE) -> Iterator[bytes]:
-    """Yield the values of one parameter: one, or several where it is large."""
+def encode_parameter(name: str, tensor: Tensor, slice_size: int = SLICE_BYTES) -> Iterator[bytes]:
+    """Yield the encoded messages of one parameter: one, or several if it has more than `slice_size` bytes."""
     import torch
 
     content = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()

@@ -17,12 +17,12 @@ from viaduct.weights.maps import layouts_of, list_name_maps, mindspore
 
 Shape = tuple[int, ...]
 Options = tuple[tuple[str, Any], ...]
-CLOSE = 0.5  # share of a network's tensors that must be there before it is mentioned at all
+MIN_SHARE = 0.5  # of a network's tensors that must agree before it is a guess
 
 
 @dataclass(frozen=True)
 class Guess:
-    """Network that a file may hold, and the share of tensors that agree (1: all)."""
+    """Network that a file may hold, and the share of the network's tensors that agree (1: all)."""
 
     model: str
     classes: int
@@ -99,7 +99,7 @@ def find_options(names: TensorflowNames, networks: list[str], shapes: Mapping[st
 
 
 def in_torch(shapes: Mapping[str, Shape]) -> list[Guess]:
-    """Return the networks whose parameters and buffers have these names and shapes."""
+    """Return the networks whose parameters and buffers have these names and shapes: the best guesses."""
     if not shapes.get("head.bias"):
         return []
     classes, guesses = shapes["head.bias"][0], []
@@ -117,21 +117,21 @@ def is_head(name: str) -> bool:
 
 
 def agreement(expected: Mapping[str, Shape], found: Mapping[str, Shape]) -> float:
-    """Return the share of expected tensors that are found; a completely missing auxiliary head does not count."""
-    wanted = {name: shape for name, shape in expected.items() if not auxiliary(name)}
-    if any(auxiliary(name) for name in found):
+    """Return the share of expected tensors that are found; an auxiliary head is expected only if `found` has one."""
+    wanted = {name: shape for name, shape in expected.items() if not is_auxiliary(name)}
+    if any(is_auxiliary(name) for name in found):
         wanted = dict(expected)
     return sum(found.get(name) == shape for name, shape in wanted.items()) / len(wanted)
 
 
-def auxiliary(name: str) -> bool:
+def is_auxiliary(name: str) -> bool:
     return name.startswith(("aux.", "aux_"))
 
 
 def best(guesses: list[Guess]) -> list[Guess]:
-    """Return the guesses with the highest share; if a file contains two networks completely, the larger one."""
+    """Return the guesses with the highest share and, of these, the most parameters; none below MIN_SHARE."""
     highest = max((guess.share for guess in guesses), default=0.0)
-    leading = [guess for guess in guesses if guess.share == highest and highest >= CLOSE]
+    leading = [guess for guess in guesses if guess.share == highest and highest >= MIN_SHARE]
     most = max((size_of(guess.model) for guess in leading), default=0)
     return [guess for guess in leading if size_of(guess.model) == most]
 

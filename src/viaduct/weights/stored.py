@@ -1,11 +1,11 @@
-"""Whatever a person points at: a TensorFlow or MindSpore checkpoint, a safetensors or PyTorch file, a run.
+"""Weights of any supported kind: a TensorFlow or MindSpore checkpoint, a safetensors or PyTorch file, a run.
 
     with open_weights("runs/try1") as stored:
         stored.infos["head.weight"], stored.read("head.weight"), stored.step, stored.model
 
-Names and shapes come from headers alone; values are read one tensor at a time. Of a run the newest whole checkpoint
-counts, or RUN/model.safetensors where the checkpoints were removed. `.ckpt` may be TensorFlow's, MindSpore's or
-PyTorch Lightning's: the content decides.
+Names and shapes come from headers alone, and values are read one tensor at a time; a PyTorch file is loaded as a whole.
+Of a run the newest intact checkpoint is used, or RUN/model.safetensors where it has no checkpoints. `.ckpt` may be
+TensorFlow's, MindSpore's or PyTorch Lightning's: the content decides.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from viaduct.errors import BadData, BadRun
 from viaduct.run_files import MANIFEST, read_json_object, read_manifest, step_folders
 from viaduct.weights.bundle import Bundle
 from viaduct.weights.fingerprints import may_be_ours, recognise_exactly
-from viaduct.weights.locate import LATEST, instead, is_tf_checkpoint, list_others, prefixes
+from viaduct.weights.locate import LATEST, explain_nothing_at, is_tf_checkpoint, prefixes, suggest_instead
 from viaduct.weights.mindspore import MindsporeFile, MindsporeNames, is_mindspore_file
 from viaduct.weights.torch_files import ENDINGS, is_torch_file, read_torch_file
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 MODEL, EMA = "model.safetensors", "ema.safetensors"
 STEP = "global_step"
-LARGEST, MOST_OPTIONS = 4096, 32  # in metadata that anybody may have written
+MAX_OPTION_VALUE, MAX_OPTIONS = 4096, 32  # of a network, in metadata that may come from anywhere
 
 Kind = Literal["TensorFlow checkpoint", "MindSpore checkpoint", "safetensors file", "PyTorch file", "run"]
 
@@ -55,7 +55,7 @@ class Reader(Protocol):
 
 @dataclass(frozen=True)
 class Facts:
-    """Facts about weights beside their values."""
+    """Facts about weights beside their values; None or empty where a file does not state them."""
 
     model: str | None = None
     classes: int | None = None
@@ -73,7 +73,7 @@ class Stored:
     infos: dict[str, Info]
     reader: Reader
     facts: Facts
-    warnings: tuple[str, ...] = ()  # what a person should know: damage that was gone around
+    warnings: tuple[str, ...] = ()  # about damage that did not prevent opening, for the user
 
     def read(self, name: str) -> Tensor:
         return self.reader.read(name)
@@ -83,9 +83,9 @@ class Stored:
         return {name: info.shape for name, info in self.infos.items()}
 
     def likely_models(self) -> list[tuple[str, int, float]]:
-        """Return the networks that these weights are of, with classes and how much agrees.
+        """Return the networks that these weights may be of: name, classes, and the share of tensors that agree.
 
-        torch is imported only where none fits completely.
+        Those that agree completely, else those above 0.9. torch is imported only where none is found by fingerprint.
         """
         exact = recognise_exactly(self.kind, self.shapes)
         if exact or not may_be_ours(self.kind, self.shapes):
@@ -105,10 +105,13 @@ class Stored:
 
 @contextmanager
 def open_weights(path: Path, ema: bool = False) -> Iterator[Stored]:
-    """Open what is there; `ema` takes the averaged weights of a run (those in TensorFlow's have names of their own)."""
+    """Open weights of any kind; raise `BadData` or `BadRun` if there are none.
+
+    `ema` takes the averaged weights of a run or a PyTorch file; for other kinds it has no effect.
+    """
     if (path / "recipe.json").is_file() or (path / MANIFEST).is_file():
         folder, skipped = only_checkpoint(path) if (path / MANIFEST).is_file() else newest_checkpoint(path)
-        with open_safetensors(weights_in(folder, ema), run_facts(folder), "run") as stored:
+        with open_safetensors(choose_file(folder, ema), run_facts(folder), "run") as stored:
             yield replace(stored, warnings=skipped)
     elif path.is_file() and path.suffix == ".safetensors":
         with open_safetensors(path, None, "safetensors file") as stored:
@@ -124,15 +127,15 @@ def open_weights(path: Path, ema: bool = False) -> Iterator[Stored]:
         yield open_torch_file(path, ema)
     elif not path.exists() and not is_tf_checkpoint(path):
         what = f"there are no weights at {path}: no run, no file, and no {path}.index of a TensorFlow checkpoint."
-        raise BadData(what, *list_others(path.parent))
+        raise explain_nothing_at(path, what)
     elif path.is_file() and not is_tf_checkpoint(path):
         what = (
             f"{path} holds no weights that can be read: no safetensors, PyTorch or MindSpore file, "
             f"and {path}.index is not there."
         )
-        raise BadData(what, *instead(path))
+        raise BadData(what, *suggest_instead(path))
     elif path.is_dir() and not (path / LATEST).is_file() and not prefixes(path):
-        raise nothing_in(path)
+        raise explain_no_weights(path)
     else:
         with Bundle(path) as bundle:
             infos = {
@@ -145,7 +148,7 @@ def open_weights(path: Path, ema: bool = False) -> Iterator[Stored]:
 
 @contextmanager
 def open_foreign(path: Path) -> Iterator[Bundle | MindsporeNames]:
-    """Open weights under somebody else's names: a checkpoint of TensorFlow or of MindSpore."""
+    """Open weights under another framework's names: a checkpoint of TensorFlow or of MindSpore."""
     of_mindspore = path.is_file() and not is_tf_checkpoint(path) and is_mindspore_file(path)
     if of_mindspore or (path.is_file() and path.suffix == ".safetensors"):
         with open_weights(path) as stored:
@@ -166,7 +169,7 @@ def holds_torch_names(path: Path) -> bool:
         return not isinstance(stored.reader, MindsporeNames)
 
 
-def nothing_in(folder: Path) -> BadData:
+def explain_no_weights(folder: Path) -> BadData:
     if (folder / "checkpoints").is_dir():
         example = folder / "checkpoints" / "step-N"
         return BadData(
@@ -180,7 +183,7 @@ def nothing_in(folder: Path) -> BadData:
 
 
 class SafetensorsReader:
-    """One tensor at a time; torch is imported for the first."""
+    """Reader of one tensor at a time; torch is imported for the first one."""
 
     def __init__(self, path: Path, opened: ExitStack) -> None:
         self.path, self.opened = path, opened
@@ -201,10 +204,10 @@ def open_safetensors(path: Path, facts: Facts | None, kind: Kind) -> Iterator[St
     try:
         opened = safe_open(path, framework="np")
     except (OSError, SafetensorError) as error:
-        raise BadData(f"{path} is not a whole safetensors file: {error}") from None
+        raise BadData(f"{path} is not a complete safetensors file: {error}") from None
     with opened as file, ExitStack() as more:
         # `keys` is a method of an open file, which is no mapping.
-        infos = {name: info_of(file.get_slice(name)) for name in file.keys()}  # noqa: SIM118
+        infos = {name: read_info(file.get_slice(name)) for name in file.keys()}  # noqa: SIM118
         yield Stored(
             path, kind, infos, SafetensorsReader(path, more), facts or facts_in_metadata(file.metadata() or {})
         )
@@ -257,14 +260,22 @@ def open_torch_file(path: Path, ema: bool) -> Stored:
     return Stored(path, "PyTorch file", infos, TorchReader(tensors), Facts(step=step))
 
 
-def info_of(part: Any) -> Info:
-    words = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64", "I32": "int32"}
+def read_info(tensor_slice: Any) -> Info:
+    """Return the header of a tensor from a slice of safetensors."""
+    names = {
+        "F64": "float64",
+        "F32": "float32",
+        "F16": "float16",
+        "BF16": "bfloat16",
+        "I64": "int64",
+        "I32": "int32",
+    }
     sizes = {"F64": 8, "I64": 8, "U64": 8, "F32": 4, "I32": 4, "U32": 4, "F16": 2, "BF16": 2, "I16": 2, "U16": 2}
-    shape, kind = tuple(part.get_shape()), str(part.get_dtype())
+    shape, kind = tuple(tensor_slice.get_shape()), str(tensor_slice.get_dtype())
     count = 1
     for extent in shape:
         count *= extent
-    return Info(shape, words.get(kind, kind.lower()), count, count * sizes.get(kind, 1))
+    return Info(shape, names.get(kind, kind.lower()), count, count * sizes.get(kind, 1))
 
 
 def facts_in_metadata(metadata: dict[str, str]) -> Facts:
@@ -288,8 +299,8 @@ def parse_options(text: str) -> dict[str, Any]:
         return {}
     frozen = {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
     items = [item for value in frozen.values() for item in (value if isinstance(value, tuple) else (value,))]
-    small = all(isinstance(item, str) or (isinstance(item, int | float) and item <= LARGEST) for item in items)
-    return frozen if small and len(items) <= MOST_OPTIONS else {}
+    small = all(isinstance(item, str) or (isinstance(item, int | float) and item <= MAX_OPTION_VALUE) for item in items)
+    return frozen if small and len(items) <= MAX_OPTIONS else {}
 
 
 def whole_number(text: str | None) -> int | None:
@@ -308,7 +319,7 @@ def newest_checkpoint(run: Path) -> tuple[Path, tuple[str, ...]]:
     skipped: list[str] = []
     folders = list(step_folders(run / "checkpoints").values())
     for folder in reversed(folders):
-        damage = damage_of(folder)
+        damage = find_damage(folder)
         if damage is None:
             return folder, tuple(skipped)
         skipped.append(f"Skipping a damaged checkpoint: {damage}.")
@@ -319,14 +330,14 @@ def newest_checkpoint(run: Path) -> tuple[Path, tuple[str, ...]]:
 
 def only_checkpoint(folder: Path) -> tuple[Path, tuple[str, ...]]:
     """Return the checkpoint that was named; raise if it is damaged, because no other can replace it."""
-    damage = damage_of(folder)
+    damage = find_damage(folder)
     if damage is not None:
         raise BadRun(f"a damaged checkpoint: {damage}.", "Name another checkpoint of the run, or the run itself.")
     return folder, ()
 
 
-def damage_of(folder: Path) -> str | None:
-    """Return what is wrong with a checkpoint's weights and averages; None if their checksums match the manifest."""
+def find_damage(folder: Path) -> str | None:
+    """Return what is wrong with a checkpoint's weights or averages; None if their checksums match the manifest."""
     try:
         files = read_manifest(folder)["files"]
     except BadRun as error:
@@ -351,7 +362,7 @@ def digest(path: Path) -> str:
     return hashed.hexdigest()
 
 
-def weights_in(folder: Path, ema: bool) -> Path:
+def choose_file(folder: Path, ema: bool) -> Path:
     """Return the path of a checkpoint's weights or averaged weights."""
     if ema and not (folder / EMA).is_file():
         raise BadRun(f"{folder} holds no averaged weights: its recipe has no ema.", "Leave out --ema.")
@@ -359,7 +370,7 @@ def weights_in(folder: Path, ema: bool) -> Path:
 
 
 def run_facts(folder: Path) -> Facts:
-    """Return the facts in the run's recipe and the checkpoint's manifest."""
+    """Return the facts in a run's recipe and summary, and in the checkpoint's manifest."""
     manifest = read_json_object(folder / MANIFEST) if (folder / MANIFEST).is_file() else {}
     run = folder.parent.parent if manifest else folder
     recipe = part(read_json_object(run / "recipe.json"), "recipe") if (run / "recipe.json").is_file() else {}

@@ -6,8 +6,8 @@
 
 A key begins with `shared` bytes of the key before it. The index block's values say where the data blocks are: offset
 and size, two varints; the footer says the same of the meta-index and the index block. A table of
-unknown origin is read in bounded memory: keys must rise and blocks may not overlap, so nothing is read twice, and keys
-may not unfold to more than `UNFOLDING` times the file.
+unknown origin is read in bounded memory: keys must rise and blocks may not overlap, so nothing is read twice, and all
+keys together may have at most `MAX_EXPANSION` times the bytes of the file.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from viaduct.data.tfrecord import masked_crc32c
 from viaduct.errors import BadData
 
 MAGIC = struct.pack("<Q", 0xDB4775248B80FB57)
-FOOTER = 48
-TRAILER = 5  # compression and checksum
-LONGEST_KEY = 4096
-UNFOLDING = 8
-BLOCK = 1 << 18  # bytes; TensorFlow's own choice
-RESTART_EVERY = 16
+FOOTER = 48  # bytes
+TRAILER = 5  # bytes after a block: compression and checksum
+MAX_KEY_BYTES = 4096
+MAX_EXPANSION = 8
+BLOCK_BYTES = 1 << 18  # bytes; TensorFlow's own choice
+RESTART_EVERY = 16  # entries; the key of every 16th is written in full, as TensorFlow does
 WORD = struct.Struct("<I")
 COMPRESSIONS = {1: "snappy", 2: "zlib", 4: "zstd"}
 
@@ -39,14 +39,14 @@ Entry = tuple[bytes, memoryview]
 def read_table(data: bytes) -> Iterator[Entry]:
     """Yield every key and value in order; any damage raises `BadData`."""
     view = memoryview(data)
-    budget = UNFOLDING * len(data)
+    budget = MAX_EXPANSION * len(data)
     before, free = None, 0
-    for _, value in entries(block_at(view, index_handle(view))):
-        handle, _ = handle_at(value, 0)
+    for _, value in entries(read_block(view, read_index_handle(view))):
+        handle, _ = read_handle(value, 0)
         if handle[0] < free:
             raise BadData(f"two blocks share byte {handle[0]:,}.")
         free = handle[0] + handle[1] + TRAILER
-        for key, content in entries(block_at(view, handle)):
+        for key, content in entries(read_block(view, handle)):
             if before is not None and key <= before:
                 raise BadData(f"the name {key!r} comes after {before!r}, but names must rise.")
             budget -= len(key)
@@ -56,24 +56,24 @@ def read_table(data: bytes) -> Iterator[Entry]:
             yield key, content
 
 
-def index_handle(view: memoryview) -> Handle:
+def read_index_handle(view: memoryview) -> Handle:
     """Return offset and size of the index block, from the footer."""
     if len(view) < FOOTER or view[-len(MAGIC) :] != MAGIC:
         raise BadData("it does not end as the index of a checkpoint does.")
     footer = view[-FOOTER : -len(MAGIC)]
-    _, after = handle_at(footer, 0)
-    handle, _ = handle_at(footer, after)
+    _, after = read_handle(footer, 0)
+    handle, _ = read_handle(footer, after)
     return handle
 
 
-def handle_at(view: memoryview, position: int) -> tuple[Handle, int]:
+def read_handle(view: memoryview, position: int) -> tuple[Handle, int]:
     """Return the handle at a position, and the position behind it."""
     offset, position = varint(view, position, len(view))
     size, position = varint(view, position, len(view))
     return (offset, size), position
 
 
-def block_at(view: memoryview, handle: Handle) -> memoryview:
+def read_block(view: memoryview, handle: Handle) -> memoryview:
     """Return a block's entries without its restart array, after verifying the checksum."""
     offset, size = handle
     if size < WORD.size or offset + size + TRAILER > len(view) - FOOTER:
@@ -100,7 +100,7 @@ def entries(block: memoryview) -> Iterator[Entry]:
         shared, position = varint(block, position, stop)
         added, position = varint(block, position, stop)
         length, position = varint(block, position, stop)
-        if shared > len(key) or shared + added > LONGEST_KEY or added + length > stop - position:
+        if shared > len(key) or shared + added > MAX_KEY_BYTES or added + length > stop - position:
             raise BadData(f"the entry at byte {begin:,} of a block is longer than the block or its name too long.")
         key = key[:shared] + bytes(block[position : position + added])
         position += added
@@ -115,21 +115,21 @@ def write_table(pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
     """Return the table of these pairs, which must be sorted by key."""
     table = bytearray()
     index: list[tuple[bytes, bytes]] = []
-    for group in groups(pairs):
+    for group in group_pairs(pairs):
         index.append((group[-1][0], append_block(table, group)))
     meta_index = append_block(table, [])
     footer = meta_index + append_block(table, index, restart_every=1)
     return bytes(table) + footer.ljust(FOOTER - len(MAGIC), b"\0") + MAGIC
 
 
-def groups(pairs: Iterable[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, bytes]]]:
+def group_pairs(pairs: Iterable[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, bytes]]]:
     """Yield the pairs of each block."""
     group: list[tuple[bytes, bytes]] = []
     size = 0
     for key, value in pairs:
         group.append((key, value))
         size += len(key) + len(value)
-        if size >= BLOCK:
+        if size >= BLOCK_BYTES:
             yield group
             group, size = [], 0
     if group:

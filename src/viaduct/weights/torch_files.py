@@ -1,7 +1,7 @@
 """Weights that torch.save wrote: a state dict, or a training's checkpoint that holds one.
 
-Only tensors and plain values are read (`weights_only`): nothing in such a file is executed. What wrappers put before
-every name (`module.` of data parallel, `_orig_mod.` of torch.compile) is taken away.
+Only tensors and plain values are read (`weights_only`): nothing in such a file is executed. Prefixes that wrappers put
+before every name (`module.` of data parallel, `_orig_mod.` of torch.compile) are removed.
 """
 
 from __future__ import annotations
@@ -23,18 +23,21 @@ HOLDERS = ("state_dict", "model_state_dict", "model_state", "model", "net", "net
 AVERAGES = ("state_dict_ema", "model_ema", "ema_state_dict", "ema")
 STEPS = ("global_step", "step", "iteration")
 WRAPPERS = ("module.", "_orig_mod.")
-DEEPEST = 3  # state dicts within state dicts
+MAX_NESTING = 3  # of state dicts within others, and of wrappers around a network
 
 
 def read_torch_file(path: Path, ema: bool = False) -> tuple[dict[str, Tensor], int | None]:
-    """Return the tensors of a file by name, and the step where it tells one; `ema` takes its averaged weights."""
+    """Return the tensors of a file by name, and its step if it states one; `ema` takes its averaged weights.
+
+    Raise `BadData` if the file cannot be read, or holds no such weights.
+    """
     held = load_plain(path)
     found = find_state(held, AVERAGES if ema else HOLDERS)
     if not found:
         what = "averaged weights" if ema else "weights"
-        raise BadData(f"{path} holds no {what}: no tensors by name.", f"It holds {describe(held)}.")
+        raise BadData(f"{path} holds no {what}: no tensors by name.", f"It holds {describe_content(held)}.")
     step = next((held[name] for name in STEPS if isinstance(held, Mapping) and type(held.get(name)) is int), None)
-    return without_wrappers(found), step
+    return strip_wrappers(found), step
 
 
 def is_torch_file(path: Path) -> bool:
@@ -47,7 +50,7 @@ def is_torch_file(path: Path) -> bool:
 
 
 def load_plain(path: Path) -> Any:
-    """Load a file without executing anything of it."""
+    """Load a file without executing code in it; raise `BadData` if it holds more than tensors and plain values."""
     import torch
 
     try:
@@ -63,28 +66,32 @@ def load_plain(path: Path) -> Any:
         raise BadData(f"{path} cannot be read: {error.strerror}.") from None
     except (OSError, RuntimeError, EOFError, ValueError, KeyError, IndexError, AttributeError) as error:
         first = (str(error).splitlines() or [type(error).__name__])[0]
-        raise BadData(f"{path} is not a whole file of torch.save: {first[:200]}") from None
+        raise BadData(f"{path} is not a complete file of torch.save: {first[:200]}") from None
 
 
 def find_state(held: Any, names: tuple[str, ...], depth: int = 0) -> dict[str, Tensor]:
-    """Return the tensors of a state dict, or of the first of some names that holds one."""
+    """Return the tensors of the first of `names` that holds a state dict, else the tensors of `held` itself.
+
+    The averages have to be under one of their names; `held` itself is not taken for them. Empty if nothing is found.
+    """
     import torch
 
-    if not isinstance(held, Mapping) or depth > DEEPEST:
+    if not isinstance(held, Mapping) or depth > MAX_NESTING:
         return {}
     tensors = {str(name): value for name, value in held.items() if isinstance(value, torch.Tensor)}
     inner = (find_state(held[name], HOLDERS, depth + 1) for name in names if name in held)
     return next((found for found in inner if found), {}) or (tensors if names is HOLDERS else {})
 
 
-def without_wrappers(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    for wrapper in WRAPPERS * DEEPEST:
+def strip_wrappers(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors without the wrappers' prefixes, where all names have them."""
+    for wrapper in WRAPPERS * MAX_NESTING:
         if all(name.startswith(wrapper) for name in tensors):
             tensors = {name.removeprefix(wrapper): value for name, value in tensors.items()}
     return tensors
 
 
-def describe(held: Any) -> str:
+def describe_content(held: Any) -> str:
     """Say what a file holds instead of weights."""
     if not isinstance(held, Mapping):
         return f"a {type(held).__name__}"

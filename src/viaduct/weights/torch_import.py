@@ -28,13 +28,13 @@ from viaduct.weights.exporting import (
     write_safetensors,
 )
 from viaduct.weights.importing import Imported
-from viaduct.weights.locate import instead
+from viaduct.weights.locate import suggest_instead
 from viaduct.weights.recognise import Guess
 from viaduct.weights.stored import Stored, open_weights
 from viaduct.weights.torch_names import Match, describe_differences, describe_tensors, match_tensors, torchvision_names
 
-LEAST = 0.5  # share that must fit before names are taken for somebody else's
-LIKELY = 0.9  # share of a network's tensors that make it worth mentioning
+MIN_SHARE = 0.5  # of a network's tensors that must fit before a file's tensors are renamed
+LIKELY_SHARE = 0.9  # of a network's tensors that must fit before a message mentions it
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,10 @@ def import_torch_file(source: Path, out: Path, *, model: str = "", classes: int 
 
 
 def find_network(stored: Stored, model: str, classes: int) -> Found:
-    """Return the network that was named, or the one of ours that fits completely."""
+    """Match the network that was named, or the only one of ours that fits completely; raise if none or several do.
+
+    Of networks that fit completely those with the most tensors count. A named network may fit in part.
+    """
     if model:
         return match_network(stored, model, classes)
     candidates = [match_network(stored, name, classes) for name in models.names()]
@@ -74,7 +77,7 @@ def find_network(stored: Stored, model: str, classes: int) -> Found:
     fullest = max((len(found.match.sources) for found in complete), default=0)
     complete = [found for found in complete if len(found.match.sources) == fullest]
     if complete and stored.kind == "safetensors file" and has_own_names(complete[0].match):
-        raise BadData(f"{stored.path} has our names.", *instead(stored.path))
+        raise BadData(f"{stored.path} has our names.", *suggest_instead(stored.path))
     if len(complete) == 1:
         return complete[0]
     if complete:
@@ -115,14 +118,14 @@ def sketch(model: str, classes: int) -> nn.Module:
         return models.build(model, classes)
 
 
-def describe_likely_network(stored: Stored, asked: str) -> list[str]:
-    """Say which other network of ours a file is of, where one nearly fits."""
+def describe_likely_network(stored: Stored, requested: str) -> list[str]:
+    """Return a line that names another network of ours if more than LIKELY_SHARE of its tensors fit."""
     best = ("", 0.0)
     for name in models.names():
         share = match_network(stored, name, 0).match.share
-        if name != asked and share > best[1]:
+        if name != requested and share > best[1]:
             best = (name, share)
-    return [f"It looks like {best[0]} ({best[1]:.0%} of its tensors fit)."] if best[1] > LIKELY else []
+    return [f"It looks like {best[0]} ({best[1]:.0%} of its tensors fit)."] if best[1] > LIKELY_SHARE else []
 
 
 class RenamedReader:
@@ -136,9 +139,9 @@ class RenamedReader:
 
 
 def rename_stored(stored: Stored, network: nn.Module) -> Stored:
-    """Return weights with the network's own names where a file has torchvision's, or a prefix; else as they are."""
+    """Return weights under the network's own names where the file has torchvision's or a prefix, else unchanged."""
     match = match_tensors(network, stored.shapes)
-    if match.share < LEAST or has_own_names(match):
+    if match.share < MIN_SHARE or has_own_names(match):
         return stored
     taken = set(match.sources.values())
     others = {name: info for name, info in stored.infos.items() if name not in taken}
@@ -147,7 +150,7 @@ def rename_stored(stored: Stored, network: nn.Module) -> Stored:
 
 
 def has_own_names(match: Match) -> bool:
-    """Return True if a file calls every tensor as the network does."""
+    """Return True if the tensors that fit have the network's own names in the file."""
     return all(target == name for target, name in match.sources.items())
 
 
@@ -179,10 +182,10 @@ def export_torch_file(stored: Stored, out: Path, *, model: str = "", to: str) ->
 
 
 def choose_names(guess: Guess, network: nn.Module, to: str) -> tuple[dict[str, str], list[str]]:
-    """Return the name of each tensor in the file, and what should be said of it."""
-    own = {name: name for name in network.state_dict()}
+    """Return the name that each tensor gets in the file, and notes for the user."""
+    own_names = {name: name for name in network.state_dict()}
     if to == "pytorch" or guess.model.startswith("torchvision:"):
-        return own, []
+        return own_names, []
     names = torchvision_names(network)
     if not names:
         raise BadValue(

@@ -5,7 +5,7 @@
     match.report()                         how much fits, and what does not
 
 A file may have the network's own names, or those of the same network in torchvision (the family's record has them), and
-any of the usual prefixes before them. What fits best is taken; nothing is guessed by shape alone.
+one of PREFIXES before them. The naming under which most tensors fit is used; nothing is guessed by shape alone.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Match:
         return len(self.sources) / total if total else 0.0
 
     def report(self) -> list[str]:
-        """Say how much fits, and what does not, in lines."""
+        """Return lines that say how many tensors fit, and which do not."""
         lines = [f"{len(self.sources):,} tensors fit by name and shape ({self.names})"]
         for title, names in (
             ("missing there", self.missing),
@@ -61,12 +61,12 @@ class Match:
 
 
 def match_tensors(network: nn.Module, found: Mapping[str, Shape]) -> Match:
-    """Return the names and prefix under which most of a network's tensors are in a file."""
+    """Match a network's tensors under every naming and prefix; return the match in which most of them fit."""
     shapes = {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
     candidates = [(OWN, {name: name for name in shapes})]
-    theirs = torchvision_names(network)
-    if theirs:
-        candidates.append((TORCHVISION, theirs))
+    renamed = torchvision_names(network)
+    if renamed:
+        candidates.append((TORCHVISION, renamed))
     matches = [match_names(kind, names, shapes, found, prefix) for kind, names in candidates for prefix in PREFIXES]
     return max(matches, key=lambda match: match.share)
 
@@ -74,7 +74,7 @@ def match_tensors(network: nn.Module, found: Mapping[str, Shape]) -> Match:
 def match_names(
     kind: str, names: Mapping[str, str], shapes: Mapping[str, Shape], found: Mapping[str, Shape], prefix: str
 ) -> Match:
-    """Return what fits under these names with a prefix."""
+    """Match the tensors that a file has under these names with a prefix; missing batch counters are not reported."""
     sources, missing, misshaped = {}, [], []
     for target, name in names.items():
         source = prefix + name
@@ -85,13 +85,13 @@ def match_names(
             misshaped.append(f"{source} is {found[source]}, here {shapes[target]}")
         else:
             sources[target] = source
-    known = {prefix + name for name in names.values()}
-    unused = tuple(name for name in found if name not in known)
+    expected = {prefix + name for name in names.values()}
+    unused = tuple(name for name in found if name not in expected)
     return Match(kind, sources, tuple(missing), tuple(misshaped), unused)
 
 
 def torchvision_names(network: nn.Module) -> dict[str, str]:
-    """Return what torchvision calls each tensor of one of our networks; empty where it has no such network."""
+    """Return torchvision's name of each tensor of one of our networks; empty where torchvision has no such network."""
     for family in models.families().values():
         if family.torchvision_names is not None:
             names = family.torchvision_names(network)
@@ -101,7 +101,7 @@ def torchvision_names(network: nn.Module) -> dict[str, str]:
 
 
 def describe_differences(network: nn.Module) -> list[str]:
-    """Say how one of our networks computes differently from torchvision's with the same weights."""
+    """Return a note on how a ResNet of ours computes differently from torchvision's with the same weights."""
     if not isinstance(network, ResNet):
         return []
     differences = []
@@ -116,7 +116,7 @@ def describe_differences(network: nn.Module) -> list[str]:
 
 
 def describe_tensors(found: Mapping[str, Shape]) -> str:
-    """Say what a state dict holds, for whoever wonders why it does not fit."""
+    """Return a hint that says what a state dict holds."""
     shown = [f"{name} {'x'.join(map(str, shape)) or 'scalar'}" for name, shape in found.items()]
     if len(shown) > 3:
         shown = [*shown[:2], "…", shown[-1]]

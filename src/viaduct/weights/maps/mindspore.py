@@ -26,7 +26,7 @@ Layout = Literal["zoo", "mindcv", "own"]
 HEADS = {"zoo": "end_point", "mindcv": "classifier", "own": "head"}
 SHORTCUTS = {"zoo": "down_sample_layer", "mindcv": "down_sample"}
 REFERENCES = {"zoo": "MindSpore's model zoo", "mindcv": "MindCV"}
-# What cells around a network put before all of its names.
+# Prefixes that cells around a network put before all of its names.
 WRAPPERS = ("", "network.", "backbone.", "_backbone.", "net.", "model.")
 STEM_KERNEL = 7
 LEAVES = {"weight": "gamma", "bias": "beta", "running_mean": "moving_mean", "running_var": "moving_variance"}
@@ -39,7 +39,7 @@ def layouts(model: nn.Module) -> dict[str, list[Link]]:
 
 
 def layouts_in(model: nn.Module, names: Collection[str]) -> dict[str, list[Link]]:
-    """Return the layouts, also with what a cell around the network put before the names that are there."""
+    """Return the links of each layout, also with the prefixes of WRAPPERS that some of the names have."""
     found = {}
     for wrapper in WRAPPERS:
         if any(name.startswith(wrapper) for name in names):
@@ -52,7 +52,7 @@ def layouts_in(model: nn.Module, names: Collection[str]) -> dict[str, list[Link]
 def has_reference(model: nn.Module) -> bool:
     """Return True for a ResNet of bottlenecks, grouped or not, behind the usual stem.
 
-    Basic blocks are left out: there the first block of the first stage projects here, and has no projection there.
+    Basic blocks are left out: ours have a projection in the first block of the first stage, MindSpore's have none.
     """
     if not isinstance(model, ResNet) or not isinstance(model.stem, Stem) or len(model.stages) != 4:
         return False
@@ -94,7 +94,7 @@ def is_faithful(model: nn.Module, layout: str) -> bool:
 
 
 def describe_differences(model: nn.Module, layout: str) -> list[str]:
-    """Say how a network differs from the reference that names its tensors so."""
+    """Return a note on how a network differs from the reference of this layout; empty if it does not."""
     layout = layout.partition(" ")[0]
     if layout not in REFERENCES or not isinstance(model, ResNet):
         return []
@@ -117,7 +117,7 @@ def strides_pad_same(model: nn.Module) -> set[bool]:
 
 
 def export_layout(model: nn.Module) -> Layout:
-    """Return the layout of the reference that computes the same or nearly so; our own names where there is none."""
+    """Return "own" where neither reference has the network; else "zoo" if it pads SAME, or "mindcv"."""
     if not has_reference(model):
         return "own"
     return "zoo" if is_faithful(model, "zoo") or strides_pad_same(model) == {True} else "mindcv"
