@@ -52,7 +52,7 @@ class GraphCounter:
     @property
     def stop_requested_at(self) -> float | None:
         """Return when the script was first asked to stop; None if it was not."""
-        return self.watched.asked
+        return self.watched.stop_requested_at
 
     def keep(self) -> None:
         """Write the observations if a step was taken."""

@@ -72,15 +72,15 @@ class UpdatesByHand:
         plain = owner.backward
 
         @functools.wraps(plain)
-        def backward(*args: Any, **named: Any) -> Any:
+        def backward(*args: Any, **kwargs: Any) -> Any:
             if self._inside or self.has_optimizer:
-                return plain(*args, **named)
-            given = args[0] if args else named.get("tensors")
+                return plain(*args, **kwargs)
+            given = args[0] if args else kwargs.get("tensors")
             trained = find_leaves(given if isinstance(given, (tuple, list)) else [given])
             self.settle(trained)
             self._inside = True
             try:
-                result = plain(*args, **named)
+                result = plain(*args, **kwargs)
             finally:
                 self._inside = False
             self._remember(trained)
@@ -97,16 +97,16 @@ class UpdatesByHand:
         plain = owner.grad
 
         @functools.wraps(plain)
-        def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, *args: Any, **named: Any) -> Any:
+        def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, *args: Any, **kwargs: Any) -> Any:
             losses = list(outputs) if isinstance(outputs, (tuple, list)) else [outputs]
-            plainly = grad_outputs is None and not named.get("create_graph") and not (len(args) > 1 and args[1])
+            plainly = grad_outputs is None and not kwargs.get("create_graph") and not (len(args) > 1 and args[1])
             if self._inside or self.has_optimizer or not plainly or len(losses) != 1:
-                return plain(outputs, inputs, grad_outputs, *args, **named)
+                return plain(outputs, inputs, grad_outputs, *args, **kwargs)
             trained = list(inputs) if isinstance(inputs, (tuple, list)) else [inputs]
             self.settle(trained)
             self._inside = True
             try:
-                found = plain(outputs, inputs, grad_outputs, *args, **named)
+                found = plain(outputs, inputs, grad_outputs, *args, **kwargs)
             finally:
                 self._inside = False
             self._remember(trained)
@@ -123,15 +123,15 @@ class UpdatesByHand:
             transformed = plain(func, argnums, has_aux)
 
             @functools.wraps(func)
-            def call(*args: Any, **named: Any) -> Any:
+            def call(*args: Any, **kwargs: Any) -> Any:
                 if self._inside or self.has_optimizer or is_transformed():
-                    return transformed(*args, **named)
+                    return transformed(*args, **kwargs)
                 numbers = argnums if isinstance(argnums, (tuple, list)) else [argnums]
                 trained = tensors_of([args[number] for number in numbers])
                 self.settle(trained)
                 self._inside = True
                 try:
-                    gradients, value = transformed(*args, **named)
+                    gradients, value = transformed(*args, **kwargs)
                 finally:
                     self._inside = False
                 self._remember(trained)
@@ -145,8 +145,8 @@ class UpdatesByHand:
             transformed = both(func, argnums, has_aux)
 
             @functools.wraps(func)
-            def call(*args: Any, **named: Any) -> Any:
-                gradients, value = transformed(*args, **named)
+            def call(*args: Any, **kwargs: Any) -> Any:
+                gradients, value = transformed(*args, **kwargs)
                 return (gradients, value[1]) if has_aux else gradients
 
             return call

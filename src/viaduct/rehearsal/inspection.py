@@ -192,10 +192,10 @@ def remember_line(kind: Any, then: Callable[[Any], None] = lambda thing: None) -
     plain = kind.__init__
 
     @functools.wraps(plain)
-    def init(self: Any, *args: Any, **named: Any) -> None:
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
         if creation_line(self) is None and (location := limits.users_line()) is not None:
             remember(self, (location.file, location.line))
-        plain(self, *args, **named)
+        plain(self, *args, **kwargs)
         then(self)
 
     kind.__init__ = init

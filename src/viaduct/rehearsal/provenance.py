@@ -247,8 +247,8 @@ def wrap_spec_from_file(finder: OwnTree) -> None:
     plain = importlib.util.spec_from_file_location
 
     @functools.wraps(plain)
-    def own_spec(name: str, *args: Any, **named: Any) -> Any:
-        spec = plain(name, *args, **named)
+    def own_spec(name: str, *args: Any, **kwargs: Any) -> Any:
+        spec = plain(name, *args, **kwargs)
         return finder.own_spec(name, spec) if spec is not None else None
 
     importlib.util.spec_from_file_location = own_spec

@@ -25,11 +25,11 @@ def install(plan: Plan) -> None:
 
 def copy_folders(plain: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(plain)
-    def rename(src: Any, dst: Any, **named: Any) -> None:
+    def rename(src: Any, dst: Any, **kwargs: Any) -> None:
         try:
-            plain(src, dst, **named)
+            plain(src, dst, **kwargs)
         except OSError as error:
-            if error.errno != errno.EXDEV or named or not is_same_mount(src, dst):
+            if error.errno != errno.EXDEV or kwargs or not is_same_mount(src, dst):
                 raise
             if os.path.isdir(dst):
                 os.rmdir(dst)  # which a rename may replace if it is empty
