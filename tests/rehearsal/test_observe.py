@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from viaduct.rehearsal.counting import Counter
-from viaduct.rehearsal.inspection import creation_line, remember
+from viaduct.rehearsal.inspection import Inspection, creation_line, remember
 from viaduct.rehearsal.observe import folder_of
 from viaduct.rehearsal.plan import Plan
 from viaduct.scripts.runner import StopScript
@@ -120,6 +120,33 @@ def test_a_parameter_outside_of_any_module_is_kept_by_its_place(counter: Counter
     counter.finish()
     names = sorted(numpy.load(folder_of(tmp_path, 0) / "weights.npz"))
     assert names == ["bias", "optimizer.0.0.2", "weight"]
+
+
+def test_a_parameter_that_the_loss_does_not_use_does_not_shift_the_gradients_of_others(
+    counter: Counter, tmp_path: Path
+) -> None:
+    network = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2, bias=False))
+    network[0].unused = nn.Parameter(torch.zeros(3))
+    network[0].forward = lambda x: nn.functional.linear(x, network[0].weight)
+    trained = [network[0].unused, network[0].weight, network[0].bias, network[1].weight]
+    loss = network(torch.ones(2, 4)).square().mean()
+    gradients = torch.autograd.grad(loss, trained, allow_unused=True)
+    assert [gradient is None for gradient in gradients] == [True, False, True, False]
+    with torch.no_grad():
+        trained[1] -= 0.1 * gradients[1]
+    counter.finish()
+    kept = numpy.load(folder_of(tmp_path, 0) / "gradients.npz")
+    assert sorted(kept) == ["0.weight", "1.weight"]
+    numpy.testing.assert_array_equal(kept["0.weight"], gradients[1].numpy())
+    numpy.testing.assert_array_equal(kept["1.weight"], gradients[3].numpy())
+
+
+def test_loaders_are_numbered_whatever_else_was_made_before_them() -> None:
+    inspection = Inspection()
+    inspection._record_scaler(torch.amp.GradScaler("cpu"))
+    for batch_size in (2, 3):
+        inspection._record_loader(torch.utils.data.DataLoader([1, 2, 3], batch_size))
+    assert [fact.name for fact in inspection.facts] == ["GradScaler", "DataLoader 0", "DataLoader 1"]
 
 
 def test_the_line_that_made_a_schedule_is_not_in_its_state() -> None:

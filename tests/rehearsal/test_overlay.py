@@ -14,7 +14,7 @@ from command import viaduct
 from rehearsal.rehearsing import TRAINS, rehearsed
 from viaduct.rehearsal import overlay
 from viaduct.rehearsal.overlay import Layout, NoOverlay, View, choose_folders, find_obstacle, open_view
-from viaduct.rehearsal.renaming import copy_folders
+from viaduct.rehearsal.renaming import wrap_rename
 
 
 def layout_for(around: Path, **more: str) -> Layout:
@@ -179,7 +179,7 @@ def test_a_folder_that_the_kernel_will_not_rename_is_copied_and_removed(tmp_path
     def refuse(src: object, dst: object) -> None:
         raise OSError(errno.EXDEV, "Invalid cross-device link", src)
 
-    rename = copy_folders(refuse)
+    rename = wrap_rename(refuse)
     (tmp_path / "old").mkdir()
     (tmp_path / "old" / "x.txt").write_text("x")
     (tmp_path / "new").mkdir()

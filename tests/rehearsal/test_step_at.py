@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -166,3 +167,14 @@ def test_a_named_line_counts_steps_of_tensorflow(tmp_path: Path) -> None:
     answer = rehearsed(tmp_path, ASSIGNS, "--on", "original", "--step-at", "train.py:16", "--steps", "3")
     assert (answer.code, answer.summary["steps"]) == (0, 3), answer.talk
     assert all(answer.summary["losses"])
+
+
+def test_a_line_and_a_function_of_a_notebook_are_those_of_its_cells(tmp_path: Path) -> None:
+    path, update = tmp_path / "train.ipynb", "def update():\n    x += 1"
+    cells = [{"cell_type": "code", "source": text, "metadata": {}, "outputs": []} for text in ("x = 1", update)]
+    path.write_text(json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": cells}, indent=1))
+    files = {"train.ipynb": path}
+    assert str(find_target("update", files)) == "update"
+    assert str(find_target("train.ipynb:5", files)) == "train.ipynb:5-5"
+    with pytest.raises(BadValue, match="has 5 lines"):
+        find_target("train.ipynb:6", files)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from pathlib import Path
 
 import pytest
 
 from viaduct.errors import BadValue
-from viaduct.scripts.notebook_runs import locate_line, read_source
+from viaduct.scripts.notebook_runs import locate_line, parse_source, read_source
 
 
 def notebook(*cells: str) -> bytes:
@@ -75,3 +76,15 @@ def test_a_line_is_told_by_its_cell(tmp_path: Path) -> None:
     lines = read_source(path, path.read_bytes()).decode().splitlines()
     assert locate_line(path, lines.index("1 / 0") + 1) == f"{path} cell 4, line 2"
     assert locate_line("train.py", 3) == "train.py:3"
+
+
+def test_a_notebook_is_parsed_as_its_cells_and_not_as_its_json(tmp_path: Path) -> None:
+    path = tmp_path / "train.ipynb"
+    path.write_bytes(notebook("%matplotlib inline\nx = 1", "x.close()"))
+    assert [ast.unparse(node) for node in parse_source(path).body] == ["pass", "x = 1", "x.close()"]
+
+
+def test_a_script_that_is_not_utf8_is_parsed_too(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_bytes("# coding: latin-1\nx = 'ä'\n".encode("latin-1"))
+    assert len(parse_source(path).body) == 1

@@ -1,10 +1,10 @@
 """Bounds on time and memory of a rehearsed script.
 
-A thread looks at the clock and at the memory of this process and those it has started. At a bound it shows where the
-script stands, and asks the main thread to stop: a signal's handler raises `StopScript` there, so `finally` blocks and
-`atexit` functions still run. A script that does not answer within `GRACE_S` (it computes in C, it waits for another
-rank) is ended with exit code 1. One that was stopped after its steps and does not end is ended with 0. Where the watch
-itself fails, the process is ended at once.
+A thread polls the clock and the memory of this process and its descendants. At a bound it prints the main thread's
+stack and sends a signal, whose handler raises `StopScript` in the main thread, so that `finally` blocks and `atexit`
+functions still run. A script that has not ended `GRACE_S` later (it computes in C, it waits for another rank) is ended
+with exit code 1. A script that was stopped after its last step and has not ended `GRACE_S` later is ended with 0. If
+the polling itself fails, the process is ended at once with 1.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from viaduct.scripts.runner import StopScript
 GRACE_S = 10.0
 EVERY_S = 0.1
 SHOWN = 12  # frames of the stack
-SIGNAL = signal.SIGUSR2  # SIGUSR1 is what schedulers send
-Bound = Literal["", "time", "memory", "watch"]  # watch: that over the other two has failed
+SIGNAL = signal.SIGUSR2  # schedulers send SIGUSR1
+Bound = Literal["", "time", "memory", "watch"]  # "watch": polling the other two has failed
 
 
 class Bounds:
@@ -36,9 +36,9 @@ class Bounds:
 
     def __init__(self, timeout: float | None, memory: int | None) -> None:
         self.timeout, self.memory = timeout, memory
-        self.on_poll: Callable[[], None] = lambda: None  # ten times a second
-        self.on_exit: Callable[[], None] = lambda: None  # before the process is ended without its answer
-        self.stop_requested_at: Callable[[], float | None] = lambda: None  # when it was asked to stop, its steps taken
+        self.on_poll: Callable[[], None] = lambda: None  # called every EVERY_S
+        self.on_exit: Callable[[], None] = lambda: None  # called before the process is ended by os._exit
+        self.stop_requested_at: Callable[[], float | None] = lambda: None  # when it was stopped after its last step
         self.met: Bound = ""
         self.failure = ""  # of the watch itself
         self.peak = 0  # bytes, of all processes together
@@ -54,13 +54,13 @@ class Bounds:
         self._thread.start()
 
     def close(self) -> None:
-        """The script is over; its memory's peak is known."""
+        """Stop watching: the script is over."""
         self._over = time.monotonic()
         self._ended.set()
         self.peak = max(self.peak, tree_memory())
 
     def _watch(self) -> None:
-        """A process that nobody watches has no limits: it does not go on."""
+        """Poll; if that fails, end the process, which would have no limits any more."""
         try:
             self._poll()
         except Exception as error:
@@ -72,8 +72,8 @@ class Bounds:
         while not self._ended.wait(EVERY_S):
             self.peak = max(self.peak, now := tree_memory())
             self.on_poll()
-            asked = self.stop_requested_at()
-            if asked is not None and time.monotonic() - asked > GRACE_S:
+            stopped_at = self.stop_requested_at()
+            if stopped_at is not None and time.monotonic() - stopped_at > GRACE_S:
                 self._exit("its steps are taken, and it does not stop", 0)
             elif self.timeout is not None and time.monotonic() - self._began > self.timeout:
                 self._stop_at_bound("time", f"it did not end within {self.timeout:g} s")
@@ -116,7 +116,7 @@ def format_stack() -> str:
 
 
 def tree_memory() -> int:
-    """Return the resident bytes of this process and its children; shared pages count once for each."""
+    """Return the resident bytes of this process and its descendants; shared pages count once for each process."""
     return sum(resident_bytes(pid) for pid in iterate_processes(os.getpid()))
 
 
@@ -132,7 +132,7 @@ def iterate_processes(pid: int) -> Iterator[int]:
 
 
 def resident_bytes(pid: int) -> int:
-    """Return the resident bytes of a process; 0 if it has ended."""
+    """Return the resident bytes of a process; 0 if it has ended. Without /proc: this process's peak, 0 for others."""
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")

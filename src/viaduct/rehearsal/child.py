@@ -1,7 +1,7 @@
 """The process that runs the user's script, started by `process.py`.
 
 It sets the stage, runs the script as Python itself would, and leaves a note of how that went: `RECORD/ended/PID.json`.
-The exit code is the script's; 1 where a bound has stopped it.
+The exit code is the script's; 1 where a bound has stopped it; 2 where viaduct could not run it.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ def main() -> int:
         script = load_file(Path(plan.main), guard.move_arguments(plan))
         recorder = provenance.install(plan)
         script = compile_recorded(script, recorder)
-        attendance = set_stage(plan, ours=True)
+        counter = set_stage(plan, ours=True)
         guard.install(plan)
         renaming.install(plan)
         terminal.install()
-        install_progress(plan, bounds, attendance)
+        install_progress(plan, bounds, counter)
         bounds.start()
         ended = run_module(plan, recorder) if plan.module else run_script(script)
         bounds.close()
-        attendance.finish(complete=not (ended.code or ended.stopped or bounds.met))
-        write_note(plan, ended, bounds, attendance)
+        counter.finish(complete=not (ended.code or ended.stopped or bounds.met))
+        write_note(plan, ended, bounds, counter)
     except ViaductError as error:
         print(f"viaduct rehearse: {error}", file=sys.stderr)
         return error.exit_code
@@ -55,7 +55,7 @@ def main() -> int:
 
 
 def compile_recorded(script: Script, recorder: provenance.Recorder | None) -> Script:
-    """Compile the script so that its lines are counted."""
+    """Return the script compiled by the recorder, so that its file is recorded and changed lines are counted."""
     if recorder is None:
         return script
     return replace(script, code=recorder.load_main(script.file), file=recorder.show_main(script.file))
@@ -67,37 +67,37 @@ def run_module(plan: Plan, recorder: provenance.Recorder | None) -> Ended:
     return failed or run_script(compile_recorded(load_module(plan.module, guard.move_arguments(plan)), recorder))
 
 
-def install_progress(plan: Plan, bounds: Bounds, attendance: StepCounter) -> None:
-    """Write the progress of this process regularly, and once more if it must be ended."""
+def install_progress(plan: Plan, bounds: Bounds, counter: StepCounter) -> None:
+    """Write the progress of this process at every poll, and its last note before it must be ended."""
     alive = Progress(plan.record, "alive")
-    bounds.stop_requested_at = lambda: attendance.stop_requested_at
+    bounds.stop_requested_at = lambda: counter.stop_requested_at
     bounds.on_poll = lambda: alive.note(
-        rank=plans.rank(), steps=attendance.step_count, seconds=bounds.seconds, peak_bytes=bounds.peak
+        rank=plans.rank(), steps=counter.step_count, seconds=bounds.seconds, peak_bytes=bounds.peak
     )
 
-    def last_word() -> None:
-        write_note(plan, Ended(1 if bounds.met else 0, not bounds.met, bounds.failure), bounds, attendance)
+    def write_last_note() -> None:
+        write_note(plan, Ended(1 if bounds.met else 0, not bounds.met, bounds.failure), bounds, counter)
         if not bounds.met:
-            attendance.keep()
+            counter.keep()
 
-    bounds.on_exit = last_word
+    bounds.on_exit = write_last_note
 
 
-def write_note(plan: Plan, ended: Ended, bounds: Bounds, attendance: StepCounter) -> None:
-    """Write how the process ended."""
+def write_note(plan: Plan, ended: Ended, bounds: Bounds, counter: StepCounter) -> None:
+    """Write how the process ended to RECORD/ended/PID.json."""
     folder = Path(plan.record) / "ended"
     folder.mkdir(exist_ok=True)
-    said = {
+    note = {
         "rank": plans.rank(),
         "code": ended.code,
-        "stopped": (ended.stopped or attendance.stop_requested_at is not None) and not bounds.met,
+        "stopped": (ended.stopped or counter.stop_requested_at is not None) and not bounds.met,
         "bound": bounds.met,
         "failure": ended.failure,
-        "steps": attendance.step_count,
+        "steps": counter.step_count,
         "seconds": bounds.seconds,
         "peak_bytes": bounds.peak,
     }
-    (folder / f"{os.getpid()}.json").write_text(json.dumps(said))
+    (folder / f"{os.getpid()}.json").write_text(json.dumps(note))
 
 
 def terminate_children() -> None:

@@ -1,8 +1,9 @@
 """Execution counts of changed lines, by counters that are compiled into those files alone.
 
-What is counted is a unit: a statement, or a part of an expression that Python may skip (a branch of `a if b else c`,
-the right side of `and` and `or`, the body of a lambda, what a comprehension does for each element). A change within a
-line belongs to the innermost unit around it: a number in a branch that was not taken does not count as executed.
+What is counted is a unit: a statement, an `except` clause, a `case`, or a part of an expression that Python may skip.
+Such parts are a branch of `a if b else c`, the operands of `and`, `or` and chained comparisons after the first, the
+body of a lambda, the element and conditions of a comprehension, the guard of a `case`. A change within a line belongs
+to the innermost unit around it: a number in a branch that was not taken does not count as executed.
 
 The counters of a process lie in RECORD/counts/PID.bin, mapped into memory: a process that is killed leaves them too.
 Nothing else of the process becomes slower: no trace function is set.
@@ -25,14 +26,14 @@ from typing import Any
 
 FILE, FOLDER = "edits.json", "counts"
 HITS, HIT = "__viaduct_hits__", "__viaduct_hit__"
-WIDTH = 8  # bytes of a counter
+COUNTER_BYTES = 8
 SKIPPED = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 Position = tuple[int, int]
 
 
 @dataclass(frozen=True)
 class Span:
-    """A changed part of a line: columns count from 0; without an end, to the end of the line."""
+    """A changed part of a line: lines count from 1, columns from 0; without an end, to the end of the line."""
 
     line: int
     start: int = 0
@@ -41,7 +42,7 @@ class Span:
 
 @dataclass
 class Unit:
-    """Code that is executed completely or not at all; `owner`, `attribute` and `index` locate its counter."""
+    """Code with one counter of how often its execution begins; `owner`, `attribute` and `index` locate it."""
 
     node: ast.AST
     start: Position
@@ -69,7 +70,7 @@ class Edited:
 
 
 def find_edited(tree: ast.Module, text: str, spans: Iterable[Span]) -> Edited:
-    """Find the units that changes belong to; comments, blank lines and docstrings belong to none."""
+    """Find the units that changes belong to; comments, blank lines, docstrings and code for type checkers have none."""
     root = Unit(tree, (0, 0), (1 << 30, 0))
     root.inner = list(iterate_units(tree))
     wanted: dict[int, list[Span]] = {}
@@ -110,7 +111,7 @@ def changed_tokens(text: str, wanted: dict[int, list[Span]]) -> Iterator[tuple[i
 
 
 def is_ignored(unit: Unit) -> bool:
-    """Return True for what nothing executes: docstrings, and what is written for type checkers."""
+    """Return True for strings that are statements, such as docstrings, and for code that only type checkers read."""
     value = unit.node.value if isinstance(unit.node, ast.Expr) else None
     return unit.is_for_checkers or (isinstance(value, ast.Constant) and isinstance(value.value, str))
 
@@ -213,7 +214,7 @@ def count_statement(number: int, node: ast.stmt) -> ast.stmt:
 
 
 def count_expression(number: int, node: Any) -> ast.expr:
-    """`count(n) or value`: counting gives None, so the value is what comes out."""
+    """Return the expression `count(n) or value`; counting returns None, so that its value is that of `value`."""
     call = ast.Call(ast.Name(HIT, ast.Load()), [ast.Constant(number)], [])
     return ast.copy_location(ast.BoolOp(ast.Or(), [call, node]), node)
 
@@ -222,23 +223,23 @@ def count_expression(number: int, node: Any) -> ast.expr:
 
 
 class Counters:
-    """The counters of this process and those that it forks, each in a file of its own."""
+    """The counters of this process; a process that it forks gets counters in a file of its own."""
 
     def __init__(self, record: str) -> None:
-        read = json.loads((Path(record) / FILE).read_text(encoding="utf-8"))
+        entries = json.loads((Path(record) / FILE).read_text(encoding="utf-8"))
         self.files: dict[str, tuple[int, list[Span]]] = {
-            name: (file["offset"], [Span(*span) for span in file["spans"]]) for name, file in read["files"].items()
+            name: (file["offset"], [Span(*span) for span in file["spans"]]) for name, file in entries["files"].items()
         }
-        self.count: int = read["count"]
+        self.count: int = entries["count"]
         self._folder = Path(record) / FOLDER
         self.open()
         os.register_at_fork(after_in_child=self.open)
 
     def open(self) -> None:
-        """Map the counters of this process."""
+        """Map this process's file into memory and make the counters available to compiled code."""
         self._folder.mkdir(exist_ok=True)
         file = os.open(self._folder / f"{os.getpid()}.bin", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        size = max(1, self.count) * WIDTH
+        size = max(1, self.count) * COUNTER_BYTES
         os.ftruncate(file, size)
         hits = memoryview(mmap.mmap(file, size)).cast("Q")
         os.close(file)
@@ -281,7 +282,10 @@ def open_counters(record: str) -> Counters | None:
 
 
 def save(record: str, files: Mapping[str, Sequence[Span]], units: Mapping[str, int]) -> None:
-    """Tell every process of a rehearsal what to count; `units` is the number of counters of each file."""
+    """Write edits.json, from which every process of a rehearsal learns what to count.
+
+    `files` maps a position in the project to its changed spans, `units` to its number of counters.
+    """
     entries, offset = {}, 0
     for name, spans in files.items():
         entries[name] = {"offset": offset, "spans": [[span.line, span.start, span.end] for span in spans]}
@@ -290,7 +294,7 @@ def save(record: str, files: Mapping[str, Sequence[Span]], units: Mapping[str, i
 
 
 def read_counts(record: str) -> list[int]:
-    """Return the sums over all processes."""
+    """Return the sum of each counter over all processes; an empty list if no process counted."""
     sums: list[int] = []
     for path in sorted((Path(record) / FOLDER).glob("*.bin")):
         counts = memoryview(path.read_bytes()).cast("Q")

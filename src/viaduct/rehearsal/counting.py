@@ -1,8 +1,8 @@
 """Step counter of a PyTorch script: stops it after the requested number of steps.
 
 Each process counts for itself: ranks that train together take the same steps, so all stop after the same one and none
-waits for another. The process that we started is stopped by `StopScript`; one that the script started itself by
-`SystemExit(0)`, which is how multiprocessing and torchrun know a good end. Either way `finally` blocks run.
+waits for another. The process that viaduct started is stopped by `StopScript`. A process that the script started is
+stopped by `SystemExit(0)`, which multiprocessing and torchrun take for success. Either way `finally` blocks run.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Counter(Watcher):
         self.step_count = 0
         self.stop_requested_at: float | None = None
         self._progress = Progress(plan.record, "steps")
-        self.rank = 0  # as it is while steps are taken: at the end the process group may be gone
+        self.rank = 0  # at the last step: at the script's end the process group may be gone
         self._optimizer: torch.optim.Optimizer | None = None
         self._steps = OptimizerSteps(self)
         self._by_hand = UpdatesByHand(self.on_backward_by_hand, self.on_step_by_hand, self.on_function)
@@ -60,7 +60,7 @@ class Counter(Watcher):
         util.register_after_fork(self, Counter.start_again)
 
     def close(self) -> None:
-        """Remove the hooks."""
+        """Remove the hooks; functions that were wrapped stay wrapped."""
         self._steps.__exit__()
         self._by_hand.close()
         if self._step_at:
@@ -80,8 +80,10 @@ class Counter(Watcher):
             if not self.step_count:
                 self.observation.keep_gradients()
 
-    def on_function(self, loss: torch.Tensor, trained: list[torch.Tensor], gradients: list[torch.Tensor]) -> None:
-        """Gradients were computed by a function, which leaves nothing in `.grad`."""
+    def on_function(
+        self, loss: torch.Tensor, trained: list[torch.Tensor], gradients: list[torch.Tensor | None]
+    ) -> None:
+        """Record gradients of a function such as torch.autograd.grad, which leaves nothing in `.grad`."""
         if self.observation:
             self.observation.keep_function(loss, trained, gradients if not self.step_count else [])
 
@@ -90,30 +92,28 @@ class Counter(Watcher):
         self.on_step_end(self.step_count)
 
     def on_step_end(self, step: int) -> None:
-        """An update is a step, unless the user has said where steps end."""
+        """Count an update as a step, unless --step-at says where steps end."""
         if self._step_at is None:
             self.count_step()
 
     def on_update_begin(self, step: int, optimizer: torch.optim.Optimizer) -> None:
-        """Note that an optimizer makes the updates, and let the observation see the gradients."""
+        """Stop looking for updates by hand, and let the observation record the gradients."""
         self._by_hand.has_optimizer = True
         if self.observation:
-            self.observation.update_begins(step, optimizer)
+            self.observation.before_update(step, optimizer)
 
     def on_update_end(self, step: int, optimizer: torch.optim.Optimizer) -> None:
-        """Note the optimizer that made the update."""
+        """Remember the optimizer that made the update."""
         self._optimizer = optimizer
 
     def count_step(self) -> None:
         """Count one step; stop the script after the last one."""
-        if (
-            self.stop_requested_at is not None
-        ):  # it has swallowed the stop and trains on; that is no part of the rehearsal
+        if self.stop_requested_at is not None:  # the script caught the stop and trains on, outside of the rehearsal
             self.stop()
         self.step_count, self.rank = self.step_count + 1, rank()
         self._progress.note(rank=self.rank, steps=self.step_count)
         if self.observation:
-            self.observation.step_ends(self.step_count - 1, self._optimizer)
+            self.observation.end_step(self.step_count - 1, self._optimizer)
         if self.plan.steps and self.step_count >= self.plan.steps:
             self.keep()
             self.stop_requested_at = time.monotonic()
@@ -122,7 +122,7 @@ class Counter(Watcher):
             self.stop()
 
     def _settle_last_step(self) -> None:
-        """Count the update by hand behind which no forward pass has come."""
+        """Count an update by hand that no forward or backward pass has followed."""
         with contextlib.suppress(StopScript, SystemExit):
             self._by_hand.settle()
 
@@ -131,12 +131,15 @@ class Counter(Watcher):
         raise StopScript if self.ours else SystemExit(0)
 
     def keep(self) -> None:
-        """Write the observations. At a stop they are written at once: a script may swallow it and train on."""
+        """Write the observations, unless the script was stopped.
+
+        At a stop they are written before it is requested: a script may catch it and train on.
+        """
         if self.observation and self.stop_requested_at is None:
             self.observation.write(self.rank)
 
     def finish(self, complete: bool = False) -> None:
-        """Write the observations at the end; a process without steps leaves none."""
+        """Write the observations at the script's end; a process without steps leaves none."""
         if self.stop_requested_at is None:
             self._settle_last_step()
         if not self.step_count:
@@ -147,7 +150,7 @@ class Counter(Watcher):
 
 
 def end_later() -> None:
-    """End a process that ignores the stop, after a grace period."""
+    """Start a timer that ends a process which ignores the stop, with exit code 0."""
     timer = threading.Timer(GRACE_S, os._exit, (0,))
     timer.daemon = True
     timer.start()
@@ -170,7 +173,7 @@ def register_end(finish: Any) -> None:
 
 
 def limit_loaders(batches: int) -> None:
-    """End each pass over a DataLoader after so many batches; its length stays unchanged."""
+    """End each pass over a DataLoader after `batches` batches; `len` of the loader stays unchanged."""
     from torch.utils.data import DataLoader
 
     loader: Any = DataLoader

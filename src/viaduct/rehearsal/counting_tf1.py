@@ -1,7 +1,8 @@
 """Step counter of a TensorFlow 1 script, through the stand-in's session observers.
 
-RECORD/observed/rank-0/ holds steps.jsonl, gradients.npz and weights.npz (`observe.py`); names are those of the graph.
-RECORD/profiling_points.json names the operators between which forward and backward pass lie.
+RECORD/observed/rank-0/ holds steps.jsonl, losses.npz, gradients.npz and weights.npz as `observe.py` describes them, and
+with `plan.look` evaluations.jsonl and facts.json. Variables have their names in the graph.
+RECORD/profiling_points.json names the operators with which the forward pass begins and the backward pass ends.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ class GraphCounter:
         self.plan = plan
         if plan.shake:
             sessions.observers.append(inspection.Perturbation())
-        self.examined = inspection.GraphInspection() if plan.look else None
+        self.inspection = inspection.GraphInspection() if plan.look else None
         self.evaluations = inspection.Evaluations()
-        if self.examined is not None:
-            sessions.observers += [self.examined, self.evaluations]
+        if self.inspection is not None:
+            sessions.observers += [self.inspection, self.evaluations]
         self.points = profiling_points.PointFinder()
         sessions.observers.append(self.points)
         self.watched: Watched = watch.start(steps=plan.steps or None)
@@ -52,7 +53,7 @@ class GraphCounter:
     @property
     def stop_requested_at(self) -> float | None:
         """Return when the script was first asked to stop; None if it was not."""
-        return self.watched.asked
+        return self.watched.stop_requested_at
 
     def keep(self) -> None:
         """Write the observations if a step was taken."""
@@ -60,7 +61,7 @@ class GraphCounter:
             self.write()
 
     def finish(self, complete: bool) -> None:
-        """Close the sessions of a complete script and write the observations."""
+        """Report sessions that a complete script never closed, and write the observations."""
         self.watched.finish()
         if complete:  # a script that was stopped, or has failed, had no chance to close its sessions
             tf1_stage.finish()
@@ -80,11 +81,11 @@ class GraphCounter:
         losses = [[] if loss is None else [loss] for loss in self.watched.losses]
         times = self.watched.times
         write_steps(
-            folder, [{"step": step, "losses": held, "lr": [], "at": times[step]} for step, held in enumerate(losses)]
+            folder, [{"step": step, "losses": found, "lr": [], "at": times[step]} for step, found in enumerate(losses)]
         )
         save_arrays(folder / "gradients.npz", self.watched.first_gradients)
         save_arrays(folder / "weights.npz", self.watched.last_variables)
-        if self.examined is not None:
+        if self.inspection is not None:
             lines = [json.dumps(sums) + "\n" for sums in self.evaluations.sums]
             (folder / EVALUATED).write_text("".join(lines), encoding="utf-8")
-            write_facts(folder, [*self.examined.facts, describe_ranks(collectives.has_exchanged())])
+            write_facts(folder, [*self.inspection.facts, describe_ranks(collectives.has_exchanged())])

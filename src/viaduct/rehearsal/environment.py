@@ -1,6 +1,6 @@
 """Environment variables of a rehearsal's processes.
 
-Nothing is changed in our own environment, or it is put back: torch's agent hands its own on to the ranks.
+viaduct's own environment is changed only while torch's agent runs, which hands it on to the ranks, and is restored.
 """
 
 from __future__ import annotations

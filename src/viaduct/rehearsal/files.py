@@ -1,8 +1,8 @@
-"""The user's files as a rehearsed script sees them, and what becomes of those it writes.
+"""The view of the user's files that a rehearsed script has, and where the files that it writes are kept.
 
-An overlay where the kernel allows it, else a mirror; with --here the files themselves. Whichever it is, what the script
-has written lies afterwards in RECORD/work, by its path from the folder in which the command was given, and in
-RECORD/elsewhere, by its full path.
+The script sees an overlay where the kernel allows it, else a mirror; with --here it sees the files themselves. After a
+run in an overlay or mirror, files that the script wrote lie in RECORD/work, by their path from the folder in which the
+command was given, or in RECORD/elsewhere, by their full path. With --here they are where the script wrote them.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from viaduct.rehearsal.plan import Plan
 Tell = Callable[[str], None]
 WORK, ELSEWHERE = "work", "elsewhere"
 MIRROR, UPPERS = "mirror", "overlay"
-LOOKED_AT = 2000  # entries of a folder among which the user's links are looked for
-LONGEST = 1000
+MAX_ENTRIES = 2000  # of a folder, among which links are looked for
+MAX_PATH_LENGTH = 1000  # characters of a text that is taken for a path
 SYSTEM = {"/bin", "/boot", "/etc", "/lib", "/lib64", "/sbin", "/usr"}
 HIDDEN = ("__pycache__",)
 
@@ -38,14 +38,15 @@ class Files(Protocol):
     """The user's files during one rehearsal."""
 
     def command(self, command: list[str]) -> list[str]:
-        """Return the command that starts a process which sees them."""
+        """Return the command with which `command` runs in this view."""
 
     def close(self) -> tuple[list[str], list[str]]:
-        """Return what the script wrote, and what of the user's own was changed all the same."""
+        """End the view; return the files that the script wrote, and files of the user that changed although
+        protected."""
 
 
 def choose_view(plan: Plan, tell: Tell) -> Plan:
-    """Decide how the script sees the user's files, by trying it."""
+    """Return the plan with an overlay if one can be mounted and covers the project, else with a mirror; tell why."""
     here = Path(plan.record)
     near = next(folder for folder in (here, *here.parents) if folder.is_dir())
     obstacle = find_obstacle(make_layout(plan), near)
@@ -56,7 +57,7 @@ def choose_view(plan: Plan, tell: Tell) -> Plan:
 
 
 def find_uncovered(plan: Plan) -> str:
-    """Return why an overlay would not hold what the script writes next to itself; nothing where it does."""
+    """Return why an overlay would not catch what the script writes beside itself; "" if it would."""
     covered = make_layout(plan).folders
     for path in (plan.origin, plan.replaces or plan.tree or plan.project):
         if not any(Path(path).is_relative_to(folder) for folder in covered):
@@ -86,11 +87,11 @@ class DirectFiles:
     """The user's files themselves (--here)."""
 
     def command(self, command: list[str]) -> list[str]:
-        """Return the command as it is: the script sees its own files."""
+        """Return the command unchanged: the script sees the user's files."""
         return command
 
     def close(self) -> tuple[list[str], list[str]]:
-        """Return nothing: what the script wrote is where it wrote it."""
+        """Return two empty lists: files that the script wrote are where it wrote them, and are not listed."""
         return [], []
 
 
@@ -111,7 +112,8 @@ class OverlayFiles:
         return self.view.command(self.plan.work, command)
 
     def close(self) -> tuple[list[str], list[str]]:
-        """Unmount the overlay; return what the script wrote and which originals changed."""
+        """Unmount the overlay; return the files that the script wrote. The user's own cannot have changed through
+        it."""
         self.view.close()
         written = [(name, path) for name, path in self.view.find_written() if is_of_interest(name, self.plan)]
         wrote = keep_written(self.plan, written)
@@ -132,11 +134,11 @@ class MirrorFiles:
         guard.save(plan.record, [*near, *self.mirror.originals])
 
     def command(self, command: list[str]) -> list[str]:
-        """Return the command as it is: the script runs in the mirror."""
+        """Return the command unchanged: it runs in the mirror's folder."""
         return command
 
     def close(self) -> tuple[list[str], list[str]]:
-        """Return what the script wrote in the mirror and which originals changed."""
+        """Remove the mirror; return the files that the script wrote in it, and the originals that changed."""
         changed = self.mirror.changed_originals()
         wrote = keep_written(self.plan, self.mirror.find_written())
         shutil.rmtree(self.mirror.folder, ignore_errors=True)
@@ -152,7 +154,10 @@ def make_mirror(plan: Plan) -> Mirror:
 
 
 def keep_written(plan: Plan, written: Iterable[tuple[str, Path]]) -> list[str]:
-    """Move what was written to its place in the record; return the names."""
+    """Move written files into the record; return their names, relative to `plan.origin` or absolute.
+
+    A file that cannot be moved is left out.
+    """
     names = []
     for name, path in list(written):
         inside = os.path.relpath(name, plan.origin)
@@ -166,18 +171,21 @@ def keep_written(plan: Plan, written: Iterable[tuple[str, Path]]) -> list[str]:
 
 
 def find_file(record: str, name: str) -> Path:
-    """Return where a file of `Summary.wrote` lies."""
+    """Return where a file of `Summary.wrote` lies in the record."""
     return Path(record, ELSEWHERE, name.lstrip("/")) if os.path.isabs(name) else Path(record, WORK, name)
 
 
 def scratch_folder(plan: Plan) -> Path:
-    """Return the temporary folder of a rehearsal; its name is short, for it becomes part of names of sockets."""
+    """Return the path of a rehearsal's temporary folder; it is short, for it becomes part of the names of sockets."""
     number = hashlib.sha256(plan.record.encode()).hexdigest()[:8]
     return Path(tempfile.gettempdir(), f"viaduct_{number}")
 
 
 def is_of_interest(name: str, plan: Plan) -> bool:
-    """Return False for bytecode, temporary files, and what libraries keep in hidden folders of the home."""
+    """Return False for bytecode, temporary files, the record, and hidden entries of the home folder.
+
+    Files below the folder of the command, or below its parent, are of interest wherever that lies.
+    """
     path = Path(name)
     if any(part in HIDDEN for part in path.parts) or path.is_relative_to(scratch_folder(plan)):
         return False
@@ -193,7 +201,10 @@ def is_of_interest(name: str, plan: Plan) -> bool:
 
 
 def make_layout(plan: Plan) -> Layout:
-    """Return the folders that an overlay has to cover."""
+    """Return the overlay's layout: folders around all paths that the script may write to.
+
+    The cache folder and the record are shared with the outside.
+    """
     caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     needed = choose_folders([plan.origin, plan.replaces or plan.tree or plan.project])
     folders = choose_folders([*needed, *find_paths(plan)])
@@ -203,18 +214,18 @@ def make_layout(plan: Plan) -> Layout:
 
 
 def find_paths(plan: Plan) -> Iterator[str]:
-    """Yield paths that the script may write to, as far as they can be known: what lies around them is overlaid."""
+    """Yield paths that the script may write to, as far as they are visible in arguments, links and constants."""
     yield from (plan.origin, plan.replaces or plan.tree or plan.project, plan.project)
     yield from filter(is_users_path, (argument.partition("=")[2] or argument for argument in plan.arguments))
     for folder in dict.fromkeys((plan.origin, os.path.dirname(plan.origin), plan.replaces or plan.tree)):
         yield from filter(is_users_path, find_links(folder))
     for source in project.read(Path(plan.script)).sources:
-        yield from filter(is_users_path, find_texts(source.tree))
+        yield from filter(is_users_path, find_path_constants(source.tree))
 
 
 def is_users_path(text: str) -> bool:
-    """Return True for a full path that may be a user's file: not one of the system's."""
-    if not text.startswith(("/", "~")) or len(text) > LONGEST or "\0" in text:
+    """Return True for an absolute path at least two levels deep, in an existing folder that is not the system's."""
+    if not text.startswith(("/", "~")) or len(text) > MAX_PATH_LENGTH or "\0" in text:
         return False
     parts = os.path.normpath(os.path.expanduser(text)).split("/")
     top = f"/{parts[1]}" if len(parts) > 1 else "/"
@@ -222,16 +233,16 @@ def is_users_path(text: str) -> bool:
 
 
 def find_links(folder: str) -> list[str]:
-    """Return what the links in a folder lead to."""
+    """Return the targets of the links in a folder."""
     try:
         with os.scandir(folder) as entries:
-            return [os.path.realpath(entry.path) for entry in islice(entries, LOOKED_AT) if entry.is_symlink()]
+            return [os.path.realpath(entry.path) for entry in islice(entries, MAX_ENTRIES) if entry.is_symlink()]
     except OSError:
         return []
 
 
-def find_texts(tree: ast.Module) -> Iterator[str]:
-    """Yield absolute paths among a script's string constants."""
+def find_path_constants(tree: ast.Module) -> Iterator[str]:
+    """Yield string constants of a script that begin like an absolute path."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith(("/", "~")):
             yield os.path.expanduser(node.value)

@@ -42,7 +42,10 @@ def join() -> None:
 
 
 def start_own_script(plan: Plan) -> None:
-    """`python other.py`: begin anew with the own tree's file, run by us, so that it is recorded like the first."""
+    """Replace a process started as `python other.py` by one that runs the own tree's file through `run_main`.
+
+    So that file is recorded like the first script. Outside of a comparison do nothing.
+    """
     known = trees.trees_of_plan(plan)
     name = sys.argv[0] if sys.argv else ""
     if known is None or name in ("", "-", "-c", "-m") or not os.path.isfile(name) or known.position(name) is None:
@@ -86,7 +89,7 @@ class FrameworkFinder(importlib.abc.MetaPathFinder):
 
 
 class LoadedModule(importlib.abc.Loader):
-    """Loader of a module that is loaded already; left in `sys.modules` it would be executed again."""
+    """Loader of a module that the stand-in has loaded already, so that the running import does not execute it again."""
 
     def __init__(self, name: str) -> None:
         self.name, self.module = name, sys.modules.pop(name)

@@ -1,9 +1,9 @@
 """Guard: keeps a rehearsed script from writing through the mirror's links into the user's files.
 
-Python tells a hook of every file that it opens, removes or renames, before it does. Where a link of the mirror is in
-the way, a copy of the file, or a folder of links, is put in its place first. What is written without Python (C++,
-another program) is not heard of: `mirror.py` compares afterwards. A full path into the user's own folders is refused,
-unless the user has given it to the script.
+Python calls an audit hook before it opens, removes or renames a file. If a link of the mirror is in the path, it is
+first replaced by a copy of the file, or by a folder of links. Writes without Python (C++, another program) do not call
+the hook: `mirror.py` compares afterwards. Writing to a full path in the user's own folders is refused, unless the user
+has given that path to the script as an argument.
 """
 
 from __future__ import annotations
@@ -24,14 +24,17 @@ from viaduct.rehearsal.plan import Plan
 
 FILE = "links.json"
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_TRUNC | os.O_APPEND
+# Audit events whose first argument is: a file that changes; …
 CHANGED = {"os.truncate", "os.chmod", "os.chown", "os.utime", "os.setxattr", "os.removexattr", "sqlite3.connect"}
-ENTRIES = {"os.remove", "os.mkdir", "os.rename", "os.link", "os.symlink"}  # the name itself, not its aim
-BOTH = {"os.rename"}  # the first name goes, the second comes
-SECOND = {"os.link", "os.symlink"}
-FOLDERS = {"os.rmdir", "os.chdir", "shutil.rmtree"}
-LISTED = {"os.scandir", "os.listdir"}
+ENTRIES = {"os.remove", "os.mkdir", "os.rename", "os.link", "os.symlink"}  # a name that comes or goes, not its target;
+BOTH = {"os.rename"}  # of these both arguments are such names,
+SECOND = {"os.link", "os.symlink"}  # and of these the second;
+FOLDERS = {"os.rmdir", "os.chdir", "shutil.rmtree"}  # a folder that is removed or entered;
+LISTED = {"os.scandir", "os.listdir"}  # a folder whose entries are listed.
 TEMPORARY = ".viaduct-copy"
 LINKS = 40  # followed in one path, as the kernel does
+# What happens to the last part of a path: the name itself comes or goes, its content changes, it is emptied first, or
+# it is used as a folder.
 Last = Literal["entry", "content", "empty", "folder"]
 
 
@@ -66,7 +69,8 @@ def move_arguments(plan: Plan) -> tuple[str, ...]:
 
 
 class Guard:
-    """`owned`: what is the user's; `allowed`: where the user wants to have things written."""
+    """Audit hook for one mirror. `owned` are the user's paths, `allowed` those to which the script may write
+    directly."""
 
     def __init__(self, mirror: str, owned: Iterable[str], allowed: Iterable[str]) -> None:
         self.mirror = os.path.realpath(mirror)
@@ -93,7 +97,7 @@ class Guard:
             self.replace_links(args[0], "content")
         elif event in ENTRIES:
             for path in args[:2] if event in BOTH else args[1:2] if event in SECOND else args[:1]:
-                if not (event == "os.mkdir" and os.path.lexists(path)):  # that fails by itself, and may be meant to
+                if not (event == "os.mkdir" and os.path.lexists(path)):  # FileExistsError comes by itself
                     self.replace_links(path, "entry")
         elif event in FOLDERS:
             self.replace_links(args[0], "folder", refuse=event != "os.chdir")
@@ -103,8 +107,9 @@ class Guard:
             self.replace_links(args[2], "folder", refuse=False)
 
     def replace_links(self, path: Any, last: Last, refuse: bool = True) -> None:
-        """Replace links along a path by files and folders of the run's own."""
-        if not isinstance(path, (str, bytes, os.PathLike)):  # a number: it was opened before
+        """Replace links along a path by files and folders of the mirror; raise PermissionError for the user's own
+        path."""
+        if not isinstance(path, (str, bytes, os.PathLike)):  # a descriptor: it was opened before
             return
         name = os.fsdecode(path)
         real = self.walk(os.path.join(os.getcwd(), name), last)
@@ -115,7 +120,7 @@ class Guard:
             )
 
     def walk(self, path: str, last: Last) -> str:
-        """Return the path that is meant, after links of the mirror along it have become files and folders."""
+        """Replace links of the mirror along a path, follow all others, and return the real path."""
         waiting, here, links = path.split(os.sep), os.sep, 0
         while waiting:
             name = waiting.pop(0)
@@ -194,7 +199,7 @@ def is_within(path: str, folders: Iterable[str]) -> bool:
 
 
 def watch_torch_save() -> None:
-    """torch writes its archives in C++, of which no hook hears; so the name is opened for it to be heard."""
+    """Wrap torch.save, which writes in C++ without calling audit hooks, so that it calls them."""
     import torch
 
     plain = torch.save

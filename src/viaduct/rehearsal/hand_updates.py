@@ -1,10 +1,10 @@
 """Steps of scripts that update their weights without an optimizer.
 
-What is trained are the tensors that a loss leads back to: parameters of networks, and others that require gradients. A
-step has been taken where they differ, at the next forward or backward pass or at the script's end, from what they were
-after the last backward pass; or where the next backward pass leads back to new tensors with other values, as in
-functional code (`params = [p - lr * g for …]`, `torch.func.grad`). As soon as an optimizer steps, its steps count and
-nothing is looked for here.
+The trained tensors are the leaves that a loss depends on: parameters of networks, and others that require gradients. A
+step has been taken if their values, at the next forward or backward pass or at the script's end, differ from those
+after the last backward pass. It has also been taken if the next backward pass finds new tensors with other values in
+their place, as in functional code (`params = [p - lr * g for …]`, `torch.func.grad`). As soon as an optimizer steps,
+its steps count and this module does nothing.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-NODES = 200_000  # of a graph that are looked at
-Known = list[tuple["torch.Tensor", int]]
+NODES = 200_000  # of an autograd graph that are visited
+Checksums = list[tuple["torch.Tensor", int]]
 
 
 class UpdatesByHand:
@@ -34,12 +34,12 @@ class UpdatesByHand:
         self,
         on_backward: Callable[[list[torch.Tensor]], None],
         on_step: Callable[[], None],
-        on_function: Callable[[Any, list[torch.Tensor], list[torch.Tensor]], None],
+        on_function: Callable[[Any, list[torch.Tensor], list[torch.Tensor | None]], None],
     ) -> None:
         self.on_backward, self.on_step, self.on_function = on_backward, on_step, on_function
         self.has_optimizer = False
-        self._after_backward: Known = []  # what is trained, with checksums
-        self._inside = False
+        self._after_backward: Checksums = []  # the trained tensors and their checksums after the last backward pass
+        self._inside = False  # a wrapped function is running
         self._roots = Roots(self._forward_begins)
 
     def start(self) -> None:
@@ -53,11 +53,14 @@ class UpdatesByHand:
         self._watch_function_gradients(torch.func)
 
     def close(self) -> None:
-        """Restore the wrapped functions."""
+        """Remove the hook on modules; the functions stay wrapped."""
         self._roots.__exit__()
 
     def settle(self, trained: list[torch.Tensor] | None = None) -> None:
-        """Count the step that was taken since the last backward pass, if one was; `trained` is what comes next."""
+        """Call `on_step` if a step was taken since the last backward pass.
+
+        `trained` are the tensors of the backward pass that comes next.
+        """
         before = self._after_backward
         if self.has_optimizer or not before:
             return
@@ -72,15 +75,15 @@ class UpdatesByHand:
         plain = owner.backward
 
         @functools.wraps(plain)
-        def backward(*args: Any, **named: Any) -> Any:
+        def backward(*args: Any, **kwargs: Any) -> Any:
             if self._inside or self.has_optimizer:
-                return plain(*args, **named)
-            given = args[0] if args else named.get("tensors")
+                return plain(*args, **kwargs)
+            given = args[0] if args else kwargs.get("tensors")
             trained = find_leaves(given if isinstance(given, (tuple, list)) else [given])
             self.settle(trained)
             self._inside = True
             try:
-                result = plain(*args, **named)
+                result = plain(*args, **kwargs)
             finally:
                 self._inside = False
             self._remember(trained)
@@ -93,49 +96,50 @@ class UpdatesByHand:
         self._after_backward = [(tensor, checksum(tensor)) for tensor in trained]
 
     def _watch_autograd_grad(self, owner: Any) -> None:
-        """`torch.autograd.grad(loss, parameters)`; with a graph of its own it is a penalty, and no update follows."""
+        """Wrap torch.autograd.grad. A call with create_graph, grad_outputs or several losses is taken for a penalty and
+        not for the gradients of an update."""
         plain = owner.grad
 
         @functools.wraps(plain)
-        def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, *args: Any, **named: Any) -> Any:
+        def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, *args: Any, **kwargs: Any) -> Any:
             losses = list(outputs) if isinstance(outputs, (tuple, list)) else [outputs]
-            plainly = grad_outputs is None and not named.get("create_graph") and not (len(args) > 1 and args[1])
-            if self._inside or self.has_optimizer or not plainly or len(losses) != 1:
-                return plain(outputs, inputs, grad_outputs, *args, **named)
+            is_update = grad_outputs is None and not kwargs.get("create_graph") and not (len(args) > 1 and args[1])
+            if self._inside or self.has_optimizer or not is_update or len(losses) != 1:
+                return plain(outputs, inputs, grad_outputs, *args, **kwargs)
             trained = list(inputs) if isinstance(inputs, (tuple, list)) else [inputs]
             self.settle(trained)
             self._inside = True
             try:
-                found = plain(outputs, inputs, grad_outputs, *args, **named)
+                gradients = plain(outputs, inputs, grad_outputs, *args, **kwargs)
             finally:
                 self._inside = False
             self._remember(trained)
-            self.on_function(losses[0], trained, [gradient for gradient in found if gradient is not None])
-            return found
+            self.on_function(losses[0], trained, list(gradients))
+            return gradients
 
         owner.grad = grad
 
     def _watch_function_gradients(self, owner: Any) -> None:
-        """`torch.func.grad` and `grad_and_value`, where they are called outside of other transforms."""
+        """Wrap torch.func.grad and grad_and_value; calls inside of other transforms are not watched."""
         plain = owner.grad_and_value
 
         def both(func: Any, argnums: Any = 0, has_aux: bool = False) -> Any:
             transformed = plain(func, argnums, has_aux)
 
             @functools.wraps(func)
-            def call(*args: Any, **named: Any) -> Any:
+            def call(*args: Any, **kwargs: Any) -> Any:
                 if self._inside or self.has_optimizer or is_transformed():
-                    return transformed(*args, **named)
+                    return transformed(*args, **kwargs)
                 numbers = argnums if isinstance(argnums, (tuple, list)) else [argnums]
                 trained = tensors_of([args[number] for number in numbers])
                 self.settle(trained)
                 self._inside = True
                 try:
-                    gradients, value = transformed(*args, **named)
+                    gradients, value = transformed(*args, **kwargs)
                 finally:
                     self._inside = False
                 self._remember(trained)
-                self.on_function(value[0] if has_aux else value, trained, tensors_of(gradients))
+                self.on_function(value[0] if has_aux else value, trained, [*tensors_of(gradients)])
                 return gradients, value
 
             return call
@@ -145,8 +149,8 @@ class UpdatesByHand:
             transformed = both(func, argnums, has_aux)
 
             @functools.wraps(func)
-            def call(*args: Any, **named: Any) -> Any:
-                gradients, value = transformed(*args, **named)
+            def call(*args: Any, **kwargs: Any) -> Any:
+                gradients, value = transformed(*args, **kwargs)
                 return (gradients, value[1]) if has_aux else gradients
 
             return call
@@ -156,7 +160,7 @@ class UpdatesByHand:
 
 
 def is_transformed() -> bool:
-    """Return True within vmap, grad or another transform: values have no numbers there."""
+    """Return True within vmap, grad or another transform, where tensors have no values to read."""
     import torch
 
     return torch._C._functorch.peek_interpreter_stack() is not None
@@ -170,7 +174,7 @@ def tensors_of(value: Any) -> list[torch.Tensor]:
 
 
 def find_leaves(losses: Iterable[Any]) -> list[torch.Tensor]:
-    """Return the tensors that collect gradients when these are differentiated, in the order in which they are met."""
+    """Return the leaf tensors that collect gradients in a backward pass of these losses, in the order of a walk."""
     waiting = [loss.grad_fn for loss in losses if getattr(loss, "grad_fn", None) is not None]
     seen = {id(node): node for node in waiting}
     found: list[torch.Tensor] = []
@@ -180,13 +184,13 @@ def find_leaves(losses: Iterable[Any]) -> list[torch.Tensor]:
             found.append(leaf)
         for following, _ in node.next_functions:
             if following is not None and id(following) not in seen:
-                seen[id(following)] = following  # which keeps it, so that no other node gets its number
+                seen[id(following)] = following  # kept alive, so that no other node gets its id
                 waiting.append(following)
     return found
 
 
-def is_replaced(before: Known, now: list[torch.Tensor]) -> bool:
-    """Return True if none of the tensors is the same as before, and those of the same shapes have other values."""
+def is_replaced(before: Checksums, now: list[torch.Tensor]) -> bool:
+    """Return True if other tensors of the same number, shapes and dtypes have come, and one has other values."""
     if len(before) != len(now) or any(old is new for old, _ in before for new in now):
         return False
     pairs = list(zip(before, now, strict=True))

@@ -1,7 +1,7 @@
 """Inspection of a PyTorch script, to explain why two runs of it differ.
 
-    RECORD/observed/rank-0/facts.json     modules, optimizers, loaders: what they were made with, and in which line
-    RECORD/observed/rank-0/forward.npz    what networks were given in the first step; what each module gave
+    RECORD/observed/rank-0/facts.json     modules, optimizers, loaders …: their settings and the lines that created them
+    RECORD/observed/rank-0/forward.npz    networks' inputs in the first step, outputs of modules without submodules
 
 A fact is {"kind": "module", "name": "bn1", "what": {"eps": 1e-05, …}, "at": ["train.py", 12]}. Large outputs are
 thinned: every nth element is enough to see a difference.
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from torch import nn
 
 FACTS, FORWARD = "facts.json", "forward.npz"
-ELEMENTS = 1 << 16  # of an output that are kept
-CALLS = 4096  # outputs that are kept
-LOADERS = 64
-RANKS = "ranks"  # the kind of the fact whether ranks train together
-IDLE = "idle"  # the kind of an optimizer that took no step
-LAST_RATE = "last rate"  # the kind of a learning rate with which the next step would begin
-_CREATED_AT = "_viaduct_made"
-_locations: dict[int, tuple[str, int]] = {}  # by id, of what is no module
+ELEMENTS = 1 << 16  # of a tensor that are recorded, at most
+CALLS = 4096  # inputs and outputs beyond which no others are recorded
+LOADERS = 64  # that are recorded
+RANKS = "ranks"  # kind of the fact that says if ranks train together
+IDLE = "idle"  # kind of the fact about an optimizer that took no step
+LAST_RATE = "last rate"  # kind of the fact about the learning rate with which the next step would begin
+_CREATED_AT = "_viaduct_made"  # attribute of a module: the line that created it
+_locations: dict[int, tuple[str, int]] = {}  # the line that created an object other than a module, by its id
 _PLAIN = (bool, int, float, str, type(None))
 
 
@@ -48,15 +48,18 @@ class Fact:
 
 @dataclass
 class Inspection:
-    """Records objects and outputs from the first line to the end of the first step."""
+    """Records loaders and scalers while the script runs, modules' outputs until the end of the first step, and
+    optimizers and schedules at its end."""
 
     facts: list[Fact] = field(default_factory=list)
-    _calls: list[tuple[Any, str, numpy.ndarray[Any, Any]]] = field(default_factory=list)  # module, name, output
+    _calls: list[tuple[Any, str, numpy.ndarray[Any, Any]]] = field(
+        default_factory=list
+    )  # module, "input N" or "", array
     _optimizers: list[weakref.ref[torch.optim.Optimizer]] = field(default_factory=list)  # all that were made
     _schedules: list[Any] = field(default_factory=list)
     together: bool = False  # this rank has a process group with others
-    _over: bool = False
-    _handle: Any = None
+    _over: bool = False  # the first step has ended
+    _handle: Any = None  # of the forward hook
 
     def start(self) -> None:
         """Wrap the constructors and register the forward hook."""
@@ -73,10 +76,11 @@ class Inspection:
         self._handle = register_module_forward_hook(self._on_forward)
 
     def _record_loader(self, loader: Any) -> None:
-        if len(self.facts) < LOADERS:
+        number = sum(fact.kind == "loader" for fact in self.facts)
+        if number < LOADERS:
             what = {"batch_size": loader.batch_size, "drop_last": loader.drop_last}
             what |= {"sampler": type(loader.sampler).__name__, "workers": loader.num_workers}
-            self.facts.append(Fact("loader", f"DataLoader {len(self.facts)}", what, creation_line(loader)))
+            self.facts.append(Fact("loader", f"DataLoader {number}", what, creation_line(loader)))
 
     def _record_scaler(self, scaler: Any) -> None:
         what = {"enabled": scaler.is_enabled()}
@@ -85,7 +89,7 @@ class Inspection:
         self.facts.append(Fact("scaler", "GradScaler", what, creation_line(scaler)))
 
     def record_inputs(self, module: nn.Module, args: Any) -> None:
-        """Record the inputs of an outermost module."""
+        """Record the inputs of an outermost module, in the first step and while gradients are on."""
         if self._is_active():
             for number, tensor in enumerate(iterate_tensors(args)):
                 self._calls.append((module, f"input {number}", thin_tensor(tensor)))
@@ -111,14 +115,14 @@ class Inspection:
         return [optimizer for made in self._optimizers if (optimizer := made()) is not None]
 
     def finish_step(self, optimizers: list[torch.optim.Optimizer]) -> None:
-        """Record the optimizers and stop recording outputs."""
+        """At the end of the first step record the optimizers, and stop recording outputs."""
         self.together = self.together or has_others()
         if self._over:
             return
         self._over = True
         self._handle.remove()
-        waiting = [created for created in self._alive() if not any(created is stepped for stepped in optimizers)]
-        for number, optimizer in enumerate([*optimizers, *waiting]):
+        idle = [created for created in self._alive() if not any(created is stepped for stepped in optimizers)]
+        for number, optimizer in enumerate([*optimizers, *idle]):
             for number_of_group, group in enumerate(optimizer.param_groups):
                 what = {"class": type(optimizer).__name__, **plain_values(group)}
                 self.facts.append(
@@ -126,12 +130,12 @@ class Inspection:
                 )
 
     def record_network(self, name: str, module: nn.Module, wrapper: nn.Module) -> None:
-        """Record a trained network, and how it was called: itself or through a wrapper."""
+        """Record a network of a class not recorded yet, and the class of the wrapper through which it was called."""
         if not any((fact.kind, fact.name) == ("network", name) for fact in self.facts):
             self.facts.append(Fact("network", name, {"called as": type(wrapper).__name__}, creation_line(wrapper)))
 
     def _final_facts(self, stepped: list[torch.optim.Optimizer]) -> Iterator[Fact]:
-        """Schedules, the rates that they leave, and optimizers that took no step."""
+        """Yield the schedules, the optimizers' last learning rates, and the optimizers that took no step."""
         for number, schedule in enumerate({id(item): item for item in self._schedules}.values()):
             what = {"class": type(schedule).__name__, **plain_values(vars(schedule))}
             if hasattr(schedule, "milestones") and hasattr(schedule.milestones, "elements"):
@@ -160,17 +164,18 @@ class Inspection:
         names = {
             id(module): f"{name}{inner}" for name, top in networks.items() for inner, module in top.named_modules()
         }
-        loose = {id(module): type(module).__name__ for module, _, _ in self._calls if id(module) not in names}
-        known = {**loose, **names}
+        # Modules that no network holds are called by their class.
+        outside = {id(module): type(module).__name__ for module, _, _ in self._calls if id(module) not in names}
+        names = {**outside, **names}
         modules = {id(module): module for top in networks.values() for module in top.modules()}
         modules |= {id(module): module for module, _, _ in self._calls}
         for key, module in modules.items():
             what = {"class": type(module).__name__, **plain_values(vars(module))}
-            self.facts.append(Fact("module", known[key] or "(network)", what, creation_line(module)))
+            self.facts.append(Fact("module", names[key] or "(network)", what, creation_line(module)))
         self.facts += [*self._final_facts(stepped), describe_ranks(self.together)]
         write_facts(folder, self.facts)
         arrays = (
-            (f"{number:05d} {' '.join(filter(None, (known[id(module)], name)))}", array)
+            (f"{number:05d} {' '.join(filter(None, (names[id(module)], name)))}", array)
             for number, (module, name, array) in enumerate(self._calls)
         )
         save_arrays(folder / FORWARD, dict(arrays))
@@ -188,14 +193,14 @@ def write_facts(folder: Path, facts: list[Fact]) -> None:
 
 
 def remember_line(kind: Any, then: Callable[[Any], None] = lambda thing: None) -> None:
-    """Wrap a constructor so that objects know the user's line that created them."""
+    """Wrap a constructor, so that the user's line that creates an object is stored and `then` gets the object."""
     plain = kind.__init__
 
     @functools.wraps(plain)
-    def init(self: Any, *args: Any, **named: Any) -> None:
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
         if creation_line(self) is None and (location := limits.users_line()) is not None:
             remember(self, (location.file, location.line))
-        plain(self, *args, **named)
+        plain(self, *args, **kwargs)
         then(self)
 
     kind.__init__ = init
@@ -207,7 +212,8 @@ def creation_line(created: Any) -> tuple[str, int] | None:
 
 
 def remember(created: Any, location: tuple[str, int]) -> None:
-    """Store an object's line: in a module itself, so that copies know it; of others outside, not to be saved."""
+    """Store an object's line: of a module as an attribute, which copies inherit; of another object outside of it, so
+    that it does not get into the saved state."""
     import torch
 
     if isinstance(created, torch.nn.Module):
@@ -218,12 +224,12 @@ def remember(created: Any, location: tuple[str, int]) -> None:
 
 
 def plain_values(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return numbers, strings and short tuples of them."""
+    """Return the public values that are numbers, strings, None, or short lists and tuples of these."""
     return {name: value for name, value in values.items() if not name.startswith("_") and is_plain(name, value)}
 
 
 def is_plain(name: str, value: Any) -> bool:
-    """Return True for a value that is compared as a fact."""
+    """Return True for a value that is compared as a fact; the flag `training` is none, since it changes."""
     if isinstance(value, (tuple, list)):
         return len(value) <= 8 and all(isinstance(part, _PLAIN) for part in value)
     return isinstance(value, _PLAIN) and name != "training"
@@ -250,7 +256,7 @@ def iterate_tensors(value: Any) -> Iterator[torch.Tensor]:
 
 
 def thin_tensor(tensor: torch.Tensor) -> numpy.ndarray[Any, Any]:
-    """Return every nth element of a tensor."""
+    """Return every nth element of a non-empty tensor, at most ELEMENTS, as a flat array."""
     from viaduct.rehearsal.observe import as_array
 
     array = as_array(tensor).reshape(-1)

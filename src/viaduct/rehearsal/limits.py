@@ -1,9 +1,10 @@
 """Limits of the accelerator: what it would refuse although the CPU of a rehearsal does it.
 
-A stand-in calls `violated(name, what, card, change)` where a script goes beyond a documented limit. The line of the
-script is found, told once with what the card would do and what to change, and kept for the summary; then, unless the
-limit is switched to `warn` or `off`, the script is stopped there with `CardRefuses`, as the card would stop it.
-`VIADUCT_LIMITS` holds the switches (`error`, or `warn,float64=off`), so that processes of the script's own inherit it.
+A stand-in calls `report_violation(name, what, card, change)` where a script goes beyond a documented limit. The line of
+the script is printed once, with what the card would do and what to change, and recorded for the summary. Unless the
+limit is switched to `warn` or `off`, `CardRefuses` is raised there, as the card would stop the script.
+`VIADUCT_LIMITS` holds the switches (`error`, or `warn,float64=off`), so that processes which the script starts have
+them too.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ from viaduct.errors import BadValue, UnknownName
 Mode = Literal["off", "warn", "error"]
 
 SWITCHES = "VIADUCT_LIMITS"
-RECORD = "VIADUCT_REHEARSAL_RECORD"  # the folder that a rehearsal keeps its findings in
-PROJECT = "VIADUCT_REHEARSAL_PROJECT"  # the folder of the user's script, and others of the project: a:b
+RECORD = "VIADUCT_REHEARSAL_RECORD"  # the folder of the rehearsal's record
+PROJECT = "VIADUCT_REHEARSAL_PROJECT"  # the folder of the user's script and others of the project, joined as in PATH
 LANGUAGE = "VIADUCT_REHEARSAL_LANG"
 _VIADUCT = str(Path(__file__).parents[1]) + os.sep
 
 
 class StandInFails(RuntimeError):
-    """A mistake of viaduct's own in what it does around a script's calls."""
+    """An error in viaduct's own code around a call of the script."""
 
 
 class CardRefuses(RuntimeError):
-    """Raised in the script where a card would fail: no ViaductError, for the script may have its own way out."""
+    """Raised in the script where a card would fail; a RuntimeError like a card's, which the script may catch."""
 
 
 @dataclass(frozen=True)
@@ -68,11 +69,14 @@ class Hit:
     change: str
 
 
-hits: list[Hit] = []  # of this process, each (name, line) once
+hits: list[Hit] = []  # of this process; each limit once for each line
 
 
 def parse(switches: str) -> tuple[Mode, dict[str, Mode]]:
-    """`error`, `warn,float64=off`: the mode of all, and of single limits; raises what a user can read."""
+    """Parse `error` or `warn,float64=off`: return the mode of all limits, and the modes of those that are named.
+
+    Raise BadValue for an unknown mode and UnknownName for an unknown limit.
+    """
     everything: Mode = "error"
     single: dict[str, Mode] = {}
     for switch in filter(None, (part.strip() for part in switches.split(","))):
@@ -94,7 +98,7 @@ def normalise_name(name: str) -> str:
 
 
 def mode(name: str = "") -> Mode:
-    """Return how a limit is enforced in this process; without a name, the mode of all that are not named."""
+    """Return the mode of a limit; without a name, the mode of limits that VIADUCT_LIMITS does not name."""
     everything, single = parse(os.environ.get(SWITCHES, ""))
     return single.get(normalise_name(name), everything)
 
@@ -109,31 +113,32 @@ def report_violation(
     fatal: bool = True,
     doubtful: bool = False,
 ) -> None:
-    """The script goes beyond limit `name`. what: what it did; card: what the card would do; change: what to write.
+    """Report that the script goes beyond limit `name`; raise CardRefuses if the limit's mode is error.
 
-    `at` names a file and line where the caller knows better than the stack does (an operator of a graph). With
-    `fatal=False` nothing is raised, though the rehearsal fails: for what is found when the script is at its end.
-    With `doubtful=True` it is a warning unless the user singles the limit out: what the card does may be as well.
+    `what` is what the script did, `card` what the card would do, `change` what to write instead. `at` is the file and
+    line where the stack does not show it (an operator of a graph). With `fatal=False` nothing is raised, although the
+    rehearsal fails: for violations that are found when the script is at its end. With `doubtful=True` the report is a
+    warning unless the user has named the limit: it is not certain that the card refuses.
     """
     name = normalise_name(name)
-    LIMITS[name]  # a name that is not there is our mistake
-    how = mode(name)
-    if how == "off":
+    LIMITS[name]  # raises KeyError: an unknown name is an error of the caller
+    effective = mode(name)
+    if effective == "off":
         return
-    if doubtful and how == "error" and name not in parse(os.environ.get(SWITCHES, ""))[1]:
-        how = "warn"
-    hit = Hit(name, how, Place(*at) if at else users_line(), what, card, change)
+    if doubtful and effective == "error" and name not in parse(os.environ.get(SWITCHES, ""))[1]:
+        effective = "warn"
+    hit = Hit(name, effective, Place(*at) if at else users_line(), what, card, change)
     if not any((known.name, known.place) == (name, hit.place) for known in hits):
         hits.append(hit)
         keep(hit)
         if is_first_report(hit):
             print(format_hit(hit), file=sys.stderr, flush=True)
-    if how == "error" and fatal:
+    if effective == "error" and fatal:
         raise CardRefuses(f"{what} [{name}] {card} {change}")
 
 
 def users_line() -> Place | None:
-    """The innermost frame of the user's project; None where no frame is its own (a thread of somebody else's)."""
+    """Return the innermost line of the user's project on the stack; None if there is none, as in a library's thread."""
     frame = next((frame for frame in frames() if is_users(frame.f_code.co_filename)), None)
     return Place(os.path.abspath(frame.f_code.co_filename), frame.f_lineno) if frame else None
 
@@ -147,7 +152,7 @@ def frames() -> Iterator[FrameType]:
 
 
 def is_users(file: str) -> bool:
-    """Return True if a file belongs to the project: below the script's folder and not installed there."""
+    """Return True if a file lies in one of the project's folders and is neither installed there nor viaduct's."""
     path = os.path.abspath(file)
     if file.startswith("<") or path.startswith(_VIADUCT) or f"{os.sep}site-packages{os.sep}" in path:
         return False
@@ -155,13 +160,13 @@ def is_users(file: str) -> bool:
 
 
 def roots() -> list[str]:
-    """The folders of the project, each with its last slash."""
+    """Return the folders of the project, each with a slash at its end; by default the folder of the script."""
     given = os.environ.get(PROJECT) or os.path.dirname(os.path.abspath(sys.argv[0]))
     return [os.path.join(os.path.abspath(folder), "") for folder in given.split(os.pathsep)]
 
 
 def keep(hit: Hit) -> None:
-    """One line into the rehearsal's record; short appends of several processes do not mix."""
+    """Append a hit to limits.jsonl in the record, if there is one; short appends of several processes do not mix."""
     folder = os.environ.get(RECORD)
     if not folder:
         return
@@ -172,7 +177,7 @@ def keep(hit: Hit) -> None:
 
 
 def is_first_report(hit: Hit) -> bool:
-    """Return True for the first of several processes that meet the same limit in the same line."""
+    """Return True in the first process that meets this limit in this line, and where no record or line is known."""
     folder = os.environ.get(RECORD)
     if not folder or hit.place is None:
         return True
@@ -191,10 +196,9 @@ def format_hit(hit: Hit) -> str:
     chinese = os.environ.get(LANGUAGE) == "zh"
     head = f"viaduct rehearse: {hit.place}: limit {hit.name}" if hit.place else f"viaduct rehearse: limit {hit.name}"
     lines = [head, f"    {hit.place.line:>5} | {hit.place.text}"] if hit.place else [head]
-    words = ("原因", "脚本", "板卡", "修改") if chinese else ("why", "script", "card", "change")
-    said = (limit.zh if chinese else limit.reason, hit.what, hit.card, hit.change)
-    order = (1, 2, 3, 0)  # what happened first, why last
-    return "\n".join([*lines, *(f"  {words[i]}: {said[i]}" for i in order)])
+    labels = ("脚本", "板卡", "修改", "原因") if chinese else ("script", "card", "change", "why")
+    texts = (hit.what, hit.card, hit.change, limit.zh if chinese else limit.reason)
+    return "\n".join([*lines, *(f"  {label}: {text}" for label, text in zip(labels, texts, strict=True))])
 
 
 def format_table() -> str:

@@ -1,10 +1,10 @@
 """Mirror of the user's folders, for rehearsals where no overlay can be mounted.
 
 Below `folder` the paths of the file system are reproduced as far as the script may reach them by relative paths: the
-folder in which the command was given, the project's, and those above them. Folders near by are made anew, small files
-are copied, the rest is linked: large files, very full folders, folders further away. `guard.py` puts a copy in the
-place of a link before Python writes there; what was written without Python is found afterwards. At the end everything
-that the script has not changed is taken away again.
+folder in which the command was given, the project's, and those above them. Folders near by are created as folders,
+small files are copied. Large files, very full folders and folders further away are links to the user's own. `guard.py`
+replaces a link by a copy before Python writes there; writes of other programs through a link are detected afterwards.
+At the end `files.py` keeps the files that the script wrote and removes the mirror.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from itertools import islice
 from pathlib import Path
 
 LEFT_OUT = {".git", ".hg", "__pycache__", "node_modules", ".venv", "venv", ".mypy_cache", ".pytest_cache"}
-SMALL = 1 << 18
-LARGE = 16 << 20
+SMALL = 1 << 18  # bytes up to which any file is copied
+LARGE = 16 << 20  # bytes up to which a file that looks like a result is copied
 RESULTS = (".pth", ".pt", ".ckpt", ".tar", ".h5", ".hdf5", ".pkl", ".npz", ".npy", ".safetensors", ".index", ".meta")
 DATABASES = (".db", ".sqlite", ".sqlite3", ".mdb", ".log", ".csv", ".json")
 RESULT_WORDS = ("checkpoint", "ckpt", "events.out", ".data-0")
 ENTRIES = 3000  # mirrored one by one; folders beyond that are linked whole
 FULL = 1000  # entries of a folder beyond which it is linked whole
 ROOM = 256 << 20  # bytes in all that are copied
-LOOKED_AT = 50_000  # files and folders behind links that are compared
+MAX_COMPARED = 50_000  # files and folders behind links whose states are compared
 ROOT = Path("/")  # is never mirrored: the system's own folders are links
-State = tuple[int, int, int]
+State = tuple[int, int, int]  # time of change in ns, size, inode
 
 
 @dataclass
@@ -38,15 +38,15 @@ class Mirror:
 
     origin: Path
     folder: Path
-    root: Path | None = None  # of the project, where it is not `origin` or below it
-    tree: Path | None = None  # whose files take the place of those in `root`
-    linked: list[str] = field(default_factory=list)  # folders near by that are the user's own
-    originals: dict[str, dict[str, State]] = field(default_factory=dict)  # behind links, and what was there
-    _room: int = 0
-    _looked_at: int = 0
-    _seen: int = 0
-    _kept: dict[str, State] = field(default_factory=dict)
-    _copied: int = 0
+    root: Path | None = None  # of the project
+    tree: Path | None = None  # a migrated copy of `root`, whose small files take the place of those in `root`
+    linked: list[str] = field(default_factory=list)  # names of folders near by that are links to the user's own
+    originals: dict[str, dict[str, State]] = field(default_factory=dict)  # targets of links: the states of files there
+    _room: int = 0  # bytes that may be copied
+    _compared: int = 0
+    _seen: int = 0  # entries
+    _copies: dict[str, State] = field(default_factory=dict)  # copied files, and their states then
+    _copied: int = 0  # bytes
 
     @property
     def work(self) -> Path:
@@ -75,13 +75,16 @@ class Mirror:
 
     @property
     def near(self) -> list[Path]:
-        """The folders that are mirrored with all below them: the script's, and those that hold them."""
+        """Return the folders that are mirrored with all below them: the command's, the project's, and their parents.
+
+        A parent is left out if it is the home folder or close to the root.
+        """
         own = [self.origin, *([self.root] if self.root is not None else [])]
         parents = [path.parent for path in own if len(path.parts) > 3 and not is_home(path.parent)]
         return list(dict.fromkeys([*own, *parents]))
 
     def mirror(self, folder: Path) -> None:
-        """Breadth first: what lies near is mirrored before what lies deep."""
+        """Mirror a folder breadth first, so that entries near by come before deep ones where ENTRIES is reached."""
         waiting = [folder]
         while waiting:
             here = waiting.pop(0)
@@ -109,8 +112,8 @@ class Mirror:
         return Path(entry.path) in (self.folder, *self.folder.parents)
 
     def bring(self, entry: os.DirEntry[str], to: Path) -> None:
-        """A copy where there is room; else a link. A link of the user's stays one within the mirror."""
-        aim = Path(os.path.realpath(entry.path))  # which a circle of links does not stop
+        """Copy a file where there is room, else link it. A link of the user to a mirrored path stays a link."""
+        aim = Path(os.path.realpath(entry.path))  # unlike Path.resolve, it does not fail at a circle of links
         if (instead := self.overlaid(Path(entry.path))) is not None:
             self.copy(instead, to)
         elif entry.is_symlink() and self.is_mirrored(aim):
@@ -121,12 +124,13 @@ class Mirror:
             self.link(entry, aim, to)
 
     def copy(self, path: Path, to: Path) -> None:
-        """Copy a file, and remember its state."""
+        """Copy a file, and store its state."""
         shutil.copy2(path, to)
-        self._kept[str(to)] = read_state(to)
+        self._copies[str(to)] = read_state(to)
 
     def overlaid(self, path: Path) -> Path | None:
-        """Return the small file of the other tree that stands here instead; large ones are data, and the same."""
+        """Return the small file of `tree` that takes a path's place; None if there is none. Large files are data, and
+        the same in both."""
         if self.tree is None or self.root is None or not path.is_relative_to(self.root):
             return None
         instead = self.tree / path.relative_to(self.root)
@@ -135,7 +139,7 @@ class Mirror:
         return instead if instead.stat().st_size <= SMALL else None
 
     def bring_added(self) -> None:
-        """Copy what only the other tree has, where its folder is in the mirror: modules that a migration has added."""
+        """Copy small files that only `tree` has into folders of the mirror: modules that a migration has added."""
         if self.tree is None or self.root is None:
             return
         for path in below(self.tree):
@@ -144,16 +148,16 @@ class Mirror:
                 self.copy(path, to)
 
     def is_made(self, folder: Path) -> bool:
-        """Return True for a folder that was made for the mirror: behind a link lies the user's own."""
+        """Return True for a folder of the mirror itself, and False behind a link, where the user's own folder lies."""
         return folder.is_dir() and Path(os.path.realpath(folder)).is_relative_to(self.folder)
 
     def is_mirrored(self, aim: Path) -> bool:
-        """Return True if the target of a link lies in the mirror."""
+        """Return True if the target of a link exists and is mirrored."""
         within = aim.is_relative_to(self.origin) or (self.root is not None and aim.is_relative_to(self.root))
         return aim.exists() and within and not LEFT_OUT & {*aim.relative_to("/").parts}
 
     def has_room(self, entry: os.DirEntry[str]) -> bool:
-        """Return True if an entry may be copied."""
+        """Return True if an entry is copied, and count its bytes."""
         size = entry.stat().st_size
         if not is_copied(entry.name.lower(), size) or self._copied + size > self._room or self._seen > ENTRIES:
             return False
@@ -161,7 +165,7 @@ class Mirror:
         return True
 
     def link(self, entry: os.DirEntry[str], aim: Path, to: Path) -> None:
-        """Link an entry to the original."""
+        """Link an entry to the original, and store the original's state."""
         to.symlink_to(aim)
         if aim.is_dir():
             self.linked.append(entry.name)
@@ -169,18 +173,18 @@ class Mirror:
             self.originals[str(aim)] = self.read_states(aim)
 
     def read_states(self, path: Path) -> dict[str, State]:
-        """Return the state of a file, or of everything below a folder up to `LOOKED_AT`."""
+        """Return the state of a file, or of everything below a folder, until MAX_COMPARED is reached."""
         found = {}
-        for inner in islice(below(path), max(0, LOOKED_AT - self._looked_at)):
+        for inner in islice(below(path), max(0, MAX_COMPARED - self._compared)):
             with suppress(OSError):
                 found[str(inner)] = read_state(inner)
-        self._looked_at += len(found)
+        self._compared += len(found)
         return found
 
     def changed_originals(self) -> list[str]:
-        """Return originals behind links that were changed, added or removed."""
+        """Return originals behind links that were changed, added or removed, as far as MAX_COMPARED reaches."""
         changed: set[str] = set()
-        self._looked_at = 0
+        self._compared = 0
         for path, before in self.originals.items():
             now = self.read_states(Path(path))
             changed |= {name for name in before.keys() | now.keys() if before.get(name) != now.get(name)}
@@ -188,7 +192,7 @@ class Mirror:
         return sorted(name for name in changed if not Path(name).is_relative_to(record) and Path(name) != record)
 
     def find_written(self) -> Iterator[tuple[str, Path]]:
-        """Yield the path of each file that the script wrote, as it named it, and where it lies now."""
+        """Yield the path of each file that the script wrote, as outside of the mirror, and where it lies now."""
         for root, folders, files in os.walk(self.folder):
             folders.sort()
             for name in sorted(files):
@@ -198,7 +202,7 @@ class Mirror:
 
     def is_unchanged(self, path: Path) -> bool:
         """Return True if a copied file was not written to."""
-        return str(path) in self._kept and self._kept[str(path)] == read_state(path)
+        return str(path) in self._copies and self._copies[str(path)] == read_state(path)
 
 
 def is_home(path: Path) -> bool:
@@ -216,7 +220,8 @@ def is_full(folder: str) -> bool:
 
 
 def read_state(path: str | Path) -> State:
-    """Changes whenever the file is written or replaced; reading does not change it. Of a folder, only its being."""
+    """Return a value that changes when a file is written or replaced, and not when it is read; of a folder, its
+    inode."""
     found = os.stat(path)
     if stat.S_ISDIR(found.st_mode):
         return 0, 0, found.st_ino
@@ -232,7 +237,7 @@ def below(path: Path) -> Iterator[Path]:
 
 
 def list_entries(folder: Path) -> list[os.DirEntry[str]]:
-    """Return a folder's entries by name; a folder that cannot be read, or is gone, is empty as for the script."""
+    """Return a folder's entries, sorted by name; of a folder that cannot be read, or is gone, none."""
     try:
         with os.scandir(folder) as found:
             return sorted(found, key=lambda entry: entry.name)
@@ -241,6 +246,6 @@ def list_entries(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def is_copied(name: str, size: int) -> bool:
-    """Return True for what a script may overwrite, and for its own sources."""
+    """Return True for small files, Python sources, and files that look like results, which a script may overwrite."""
     looks = name.endswith((*RESULTS, *DATABASES)) or any(part in name for part in RESULT_WORDS)
     return size <= SMALL or name.endswith(".py") or (looks and size <= LARGE)

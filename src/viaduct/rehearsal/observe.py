@@ -4,12 +4,14 @@
                                              "at": [13.2, 2.5]}, the last in seconds: a clock, and of the processor
     RECORD/observed/rank-0/losses.npz        the same losses: "0 0" is the first of step 0
     RECORD/observed/rank-0/gradients.npz     of step 0, by parameter name
-    RECORD/observed/rank-0/weights.npz       when the script ended; buffers too
+    RECORD/observed/rank-0/weights.npz       when the script ended or was stopped; buffers too
+    RECORD/observed/rank-0/evaluations.jsonl fingerprints of outputs without gradients; empty unless `plan.look`
 
-A loss is what `backward` is called on, before a GradScaler's factor. Names are those of the outermost module that is
-called, without the `module.` and `_orig_mod.` of wrappers. With a second network each has a number: `1.fc.weight`.
-What is trained outside of any module is called by its place in the optimizer: `optimizer.0.0.3`; without one, by its
-place among what the loss leads back to: `tensor.3`.
+A loss is a tensor on which `backward` is called, before a GradScaler's factor, or the value that torch.autograd.grad or
+torch.func.grad differentiates. Parameters have the names of the outermost module that is called, without the `module.`
+and `_orig_mod.` of wrappers. With a second network each has a number: `1.fc.weight`. A parameter outside of any network
+is called by its position in the optimizer: `optimizer.0.0.3`; without an optimizer, by its position among the tensors
+that the loss depends on: `tensor.3`.
 """
 
 from __future__ import annotations
@@ -33,9 +35,9 @@ if TYPE_CHECKING:
     from torch import nn
 
 EVALUATED = "evaluations.jsonl"
-EVALUATIONS = 10_000  # passes without gradients that are kept
-INPUTS = 1000  # numbers of a step that are kept
-_FACTOR = "_viaduct_unscaled"  # on a scaled loss: the loss
+EVALUATIONS = 10_000  # passes without gradients that are recorded
+INPUTS = 1000  # numbers of a step's input fingerprints beyond which no other input is recorded
+_UNSCALED = "_viaduct_unscaled"  # attribute of a scaled loss: the loss before it was scaled
 
 
 def folder_of(record: str | Path, number: int) -> Path:
@@ -44,19 +46,19 @@ def folder_of(record: str | Path, number: int) -> Path:
 
 
 class Observation:
-    """Looks on at a PyTorch script; `counting.py` tells it when a step ends."""
+    """Records what a PyTorch script computes; `counting.py` calls it at updates and at the end of each step."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.networks: list[nn.Module] = []
         self._optimizers: list[torch.optim.Optimizer] = []
         self._losses: list[torch.Tensor] = []
-        self._inputs: list[float] = []  # fingerprints of what networks were given in this step
+        self._inputs: list[float] = []  # fingerprints of the networks' inputs in this step
         self._steps: list[dict[str, Any]] = []
         self._gradients: dict[str, numpy.ndarray[Any, Any]] = {}  # as an optimizer gets them
         self._raw_gradients: dict[str, numpy.ndarray[Any, Any]] = {}  # as a backward pass leaves them
-        self.trained: list[torch.Tensor] = []  # by hand: what the last loss leads back to
-        self._inside = False
+        self.trained: list[torch.Tensor] = []  # without an optimizer: the tensors that the last loss depends on
+        self._inside = False  # a wrapped backward is running
         self._look = Inspection() if plan.look else None
         self._evaluations: list[str] = []
         self._roots = Roots(self._on_call, self._on_return)
@@ -73,7 +75,7 @@ class Observation:
             self._look.start()
 
     def close(self) -> None:
-        """Remove the hooks."""
+        """Remove the hooks on modules; backward and GradScaler stay wrapped."""
         self._roots.__exit__()
 
     def _on_call(self, module: nn.Module, args: Any) -> None:
@@ -91,8 +93,7 @@ class Observation:
                 self._look.record_network(type(holder).__name__, holder, module)
 
     def _on_return(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-        """Keep a fingerprint of what a network is given in a step, and of what it gives without gradients: an
-        evaluation."""
+        """Record the fingerprint of a network's inputs, or of its output where gradients are off: an evaluation."""
         import torch
 
         if not self.plan.look or not any(True for _ in unwrap_module(module).parameters()):
@@ -112,7 +113,7 @@ class Observation:
                 return plain(loss, *args, **kwargs)
             self._inside = True
             try:
-                self._losses += map(true_loss, loss if isinstance(loss, (tuple, list)) else [loss])
+                self._losses += map(unscaled_loss, loss if isinstance(loss, (tuple, list)) else [loss])
                 if self._look:
                     self._look.record_loss()
                 return plain(loss, *args, **kwargs)
@@ -128,13 +129,13 @@ class Observation:
         def scale(self: Any, outputs: Any) -> Any:
             scaled = plain(self, outputs)
             if scaled is not outputs and hasattr(scaled, "backward"):
-                setattr(scaled, _FACTOR, outputs.detach())
+                setattr(scaled, _UNSCALED, outputs.detach())
             return scaled
 
         scaler.scale = scale
 
-    def update_begins(self, step: int, optimizer: torch.optim.Optimizer) -> None:
-        """Record the gradients before the first update."""
+    def before_update(self, step: int, optimizer: torch.optim.Optimizer) -> None:
+        """Remember the optimizer; in step 0, record the gradients that it is about to use."""
         if not any(optimizer is known for known in self._optimizers):
             self._optimizers.append(optimizer)
         if step:
@@ -144,21 +145,26 @@ class Observation:
                 self._gradients[name] = as_array(parameter.grad)
 
     def keep_gradients(self) -> None:
-        """Keep the gradients as they are after a backward pass of the first step, in case no optimizer uses them."""
-        found = self.named_tensors("parameters").items()
-        self._raw_gradients |= {name: as_array(value.grad) for name, value in found if value.grad is not None}
+        """Record the gradients after a backward pass of the first step, in case no optimizer uses them."""
+        parameters = self.named_tensors("parameters").items()
+        self._raw_gradients |= {name: as_array(value.grad) for name, value in parameters if value.grad is not None}
 
-    def keep_function(self, loss: torch.Tensor, trained: list[torch.Tensor], gradients: list[torch.Tensor]) -> None:
-        """Keep what a function such as torch.autograd.grad was given and gave."""
+    def keep_function(
+        self, loss: torch.Tensor, trained: list[torch.Tensor], gradients: list[torch.Tensor | None]
+    ) -> None:
+        """Record the loss, inputs and gradients of a function such as torch.autograd.grad.
+
+        `gradients` is empty after the first step; else it has one entry for each of `trained`, None for an unused one.
+        """
         self.trained = trained
         self._losses.append(loss.detach())
         names = {id(value): name for name, value in self.named_tensors("parameters").items()}
         for tensor, gradient in zip(trained, gradients, strict=False):
-            if id(tensor) in names:
+            if gradient is not None and id(tensor) in names:
                 self._raw_gradients[names[id(tensor)]] = as_array(gradient)
 
-    def step_ends(self, step: int, optimizer: torch.optim.Optimizer | None) -> None:
-        """Record losses, rates and inputs of a step."""
+    def end_step(self, step: int, optimizer: torch.optim.Optimizer | None) -> None:
+        """Record the losses, learning rates and inputs of a step."""
         rates = [float(group["lr"]) for group in optimizer.param_groups if "lr" in group] if optimizer else []
         losses = [float(loss.detach().cpu().double().mean()) for loss in self._losses if loss.numel()]
         at = (time.monotonic(), time.process_time())
@@ -168,12 +174,13 @@ class Observation:
             self._look.finish_step(self._optimizers)
 
     def named_tensors(self, what: str) -> dict[str, torch.Tensor]:
-        """Return parameters, or with "everything" buffers too, by comparable names."""
-        found: dict[str, torch.Tensor] = {}
+        """Return the "parameters", or with "everything" buffers too, by the names that the top of this file
+        explains."""
+        tensors: dict[str, torch.Tensor] = {}
         for prefix, network in self._prefixes().items():
-            pairs = network.named_parameters() if what == "parameters" else whole(network)
-            found |= {prefix + name.replace("_orig_mod.", ""): value for name, value in pairs}
-        return found | self._unnamed_parameters(found)
+            pairs = network.named_parameters() if what == "parameters" else parameters_and_buffers(network)
+            tensors |= {prefix + name.replace("_orig_mod.", ""): value for name, value in pairs}
+        return tensors | self._unnamed_parameters(tensors)
 
     def _prefixes(self) -> dict[str, nn.Module]:
         return {f"{number}." if len(self.networks) > 1 else "": network for number, network in enumerate(self.networks)}
@@ -193,7 +200,7 @@ class Observation:
         }
 
     def write(self, number: int) -> None:
-        """At the script's end, by the rank of that number; a process that took no step has nothing to say."""
+        """Write the observations of rank `number`; without a step write nothing."""
         if not self._steps:
             return
         folder = folder_of(self.plan.record, number)
@@ -209,7 +216,7 @@ class Observation:
 
 
 def write_steps(folder: Path, steps: list[dict[str, Any]]) -> None:
-    """Write what each step gave; its losses as arrays too, for `viaduct compare`."""
+    """Write steps.jsonl, and the losses again as arrays in losses.npz, for `viaduct compare`."""
     import numpy
 
     text = "".join(json.dumps(step) + "\n" for step in steps)
@@ -224,12 +231,13 @@ def write_steps(folder: Path, steps: list[dict[str, Any]]) -> None:
 
 
 def fingerprint(value: Any) -> list[float]:
-    """Return two sums over each tensor: of its elements with weights that depend on their position, so that another
-    order shows, and of their magnitudes. Of a large tensor elements at regular distances are taken."""
-    return [number for tensor in iterate_tensors(value) for number in sums_of(tensor)]
+    """Return two sums over each non-empty tensor: of its elements, weighted by their position so that another order
+    shows, and of their magnitudes. Of a large tensor every nth element is taken."""
+    return [number for tensor in iterate_tensors(value) for number in compute_sums(tensor)]
 
 
-def sums_of(tensor: torch.Tensor) -> list[float]:
+def compute_sums(tensor: torch.Tensor) -> list[float]:
+    """Return the two sums of a tensor; nothing for complex and sparse ones."""
     import torch
 
     plain = tensor.detach().cpu()
@@ -242,7 +250,7 @@ def sums_of(tensor: torch.Tensor) -> list[float]:
 
 
 def save_arrays(path: Path, arrays: Mapping[str, numpy.ndarray[Any, Any]]) -> None:
-    """Write arrays like numpy.savez, which cannot write one named `file`."""
+    """Write an .npz file like numpy.savez, which cannot write an array called `file`."""
     import numpy
 
     with zipfile.ZipFile(path, "w") as archive:
@@ -251,35 +259,35 @@ def save_arrays(path: Path, arrays: Mapping[str, numpy.ndarray[Any, Any]]) -> No
                 numpy.save(file, numpy.asanyarray(array, order="C"), allow_pickle=False)
 
 
-def whole(network: nn.Module) -> list[tuple[str, torch.Tensor]]:
+def parameters_and_buffers(network: nn.Module) -> list[tuple[str, torch.Tensor]]:
     return [*network.named_parameters(), *network.named_buffers()]
 
 
 def unwrap_module(module: nn.Module) -> nn.Module:
-    """Return the network inside DistributedDataParallel or torch.compile."""
+    """Return the network inside DistributedDataParallel, DataParallel and torch.compile, however they nest."""
     import torch
 
     kinds = (torch.nn.parallel.DistributedDataParallel, torch.nn.DataParallel)
     inner: Any = module
     while isinstance(inner, kinds) or hasattr(inner, "_orig_mod"):
         inner = inner.module if isinstance(inner, kinds) else inner._orig_mod
-    found: nn.Module = inner
-    return found
+    network: nn.Module = inner
+    return network
 
 
 def contains(outer: nn.Module, inner: nn.Module) -> bool:
-    """Return True if a module is part of another."""
+    """Return True if `inner` is `outer` or one of its submodules."""
     return any(module is inner for module in outer.modules())
 
 
-def true_loss(loss: torch.Tensor) -> torch.Tensor:
-    """Return the loss before a scaler multiplied it."""
-    kept: torch.Tensor = getattr(loss, _FACTOR, loss)
-    return kept.detach()
+def unscaled_loss(loss: torch.Tensor) -> torch.Tensor:
+    """Return the loss before a GradScaler multiplied it, detached."""
+    unscaled: torch.Tensor = getattr(loss, _UNSCALED, loss)
+    return unscaled.detach()
 
 
 def as_array(tensor: torch.Tensor) -> numpy.ndarray[Any, Any]:
-    """NumPy has no bfloat16; float32 holds every value of it."""
+    """Return a copy of a tensor as a dense array; bfloat16, which NumPy does not have, becomes float32."""
     import torch
 
     plain = tensor.detach().to_dense() if tensor.layout is not torch.strided else tensor.detach()

@@ -1,8 +1,8 @@
-"""View of the file system in which a run's writes are its own: overlay mounts in a mount namespace.
+"""View of the file system in which a run's writes stay separate: overlay mounts in a mount namespace.
 
-Every file is where it was, under its own path, so that relative and absolute paths, `__file__`, links, other programs
-and libraries in C mean what they meant. Writes, deletions and renames land in the run's record; the folders below are
-only read. It needs a kernel that lets its users mount overlays; where it does not, `mirror.py` makes a mirror instead.
+Every file has its usual path, so that relative and absolute paths, `__file__`, links, other programs and libraries in C
+work unchanged. Writes, deletions and renames in the overlaid folders go to the run's record; the user's files are only
+read. The kernel must let its users mount overlays; where it does not, `mirror.py` makes a mirror instead.
 
 This file is also a script, run without viaduct on its path:
 
@@ -28,19 +28,18 @@ from typing import Any
 NEW_MOUNTS, NEW_USER = 0x00020000, 0x10000000
 BIND, RECURSIVE, PRIVATE = 4096, 16384, 1 << 18
 OPTIONS = ("redirect_dir=on,index=off,metacopy=off", "userxattr,index=off,metacopy=off")
-KERNELS_OWN = {"/dev", "/proc", "/run", "/sys"}  # of these only the folder below is overlaid, such as /dev/shm
+KERNELS_OWN = {"/dev", "/proc", "/run", "/sys"}  # only a folder below these is overlaid, such as /dev/shm
 SWITCH = "VIADUCT_OVERLAY"  # "off": a mirror is made even where overlays can be mounted
-ANSWER_S = 30.0
+ANSWER_S = 30.0  # for the holder to unmount and end
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Folders to overlay; `real` folders inside them are shared with the outside.
+    """Folders to overlay; writes go to numbered folders below `uppers`.
 
-    Without those that are `needed` it is not mounted; others stay as they are where the kernel refuses them.
-
-    What of `tree` differs from `front`, the folder whose migrated copy it is, stands in its place. What is written goes
-    to numbered folders below `uppers`.
+    If one of the `needed` folders cannot be overlaid, nothing is mounted; other folders stay the user's own where the
+    kernel refuses them. `real` folders inside of them are shared with the outside. `tree` is a migrated copy of
+    `front`: its files that differ are shown in the place of those in `front`.
     """
 
     folders: tuple[str, ...]
@@ -58,14 +57,14 @@ class View:
     holder: subprocess.Popen[str]
     layout: Layout
     layers: dict[str, str] = field(default_factory=dict)
-    seeds: dict[str, list[int]] = field(default_factory=dict)  # files of `tree` that were put there, and their state
+    seeds: dict[str, list[int]] = field(default_factory=dict)  # paths at which files of `tree` were put, their states
 
     def command(self, folder: str, command: list[str]) -> list[str]:
         """Return the command that runs another one in this view."""
         return [sys.executable, "-I", "-S", __file__, "enter", str(self.holder.pid), folder, *command]
 
     def close(self) -> None:
-        """Unmount everything."""
+        """End the process that holds the view, and with it the mounts."""
         assert self.holder.stdin is not None
         self.holder.stdin.close()
         try:
@@ -75,7 +74,7 @@ class View:
             self.holder.wait()
 
     def find_written(self) -> Iterator[tuple[str, Path]]:
-        """Yield the path of each file that was written, as the script named it, and where it lies now."""
+        """Yield the path of each file that was written, as it was in the view, and where it lies now."""
         for number, folder in self.layers.items():
             upper = Path(self.layout.uppers) / number / "files"
             for root, folders, files in os.walk(upper):
@@ -88,7 +87,7 @@ class View:
 
 
 class NoOverlay(Exception):
-    """This machine does not let us mount an overlay here."""
+    """Raised where an overlay cannot be mounted, with the reason."""
 
 
 def open_view(layout: Layout) -> View:
@@ -124,7 +123,7 @@ def open_view(layout: Layout) -> View:
 
 
 def find_obstacle(layout: Layout, near: Path) -> str:
-    """Mount a layout once, with what is written in a folder `near`; return why that is not possible, or nothing."""
+    """Try to mount a layout, with its writes in a folder inside `near`; return why that fails, or "" if it works."""
     if os.environ.get(SWITCH, "").lower() in ("off", "0", "no"):
         return f"{SWITCH} is {os.environ[SWITCH]}"
     with tempfile.TemporaryDirectory(dir=near, prefix=".viaduct_overlay_") as folder:
@@ -138,7 +137,7 @@ def find_obstacle(layout: Layout, near: Path) -> str:
 
 
 def allow_removal(uppers: str | Path) -> None:
-    """The kernel's own folders below a work folder have no permissions."""
+    """Give the folders that the kernel makes in a work folder, which have no permissions, those to remove them."""
     for root, folders, _ in os.walk(uppers):
         for name in folders:
             path = os.path.join(root, name)
@@ -147,17 +146,17 @@ def allow_removal(uppers: str | Path) -> None:
 
 
 def top_of(path: str) -> str:
-    """Return the folder right below / that holds a path; of the kernel's own folders, the one below."""
+    """Return the folder directly below / that holds a path; of KERNELS_OWN, the folder one level deeper."""
     parts = path.split(os.sep)
     top = os.sep + parts[1] if len(parts) > 1 else os.sep
     return os.sep.join(parts[:3]) if top in KERNELS_OWN and len(parts) > 2 else top
 
 
 def find_folder(path: str) -> str:
-    """Return the folder to overlay so that a path, and what lies around it, is covered.
+    """Return the folder to overlay so that a path and its surroundings are covered.
 
-    The kernel cannot copy a folder of another user up into a user's overlay. So it begins, for all but root, where the
-    folders that lead to the path are the user's own.
+    For root it is the folder of `top_of`. The kernel cannot copy a folder of another user up into a user's overlay, so
+    for other users it is the innermost folder above the path that is not their own.
     """
     path = os.path.realpath(path)
     while not os.path.isdir(path):
@@ -196,7 +195,8 @@ def mount(source: str, target: str, kind: str, flags: int, options: str = "") ->
 
 
 def make_namespace() -> None:
-    """A mount namespace of our own; who may not have that gets a user namespace with it, under the same number."""
+    """Move this process into a new mount namespace; without the right to that, into a new user namespace too, in which
+    its user and group keep their ids."""
     if _libc.unshare(NEW_MOUNTS) != 0:
         user, group = os.getuid(), os.getgid()
         check(_libc.unshare(NEW_USER | NEW_MOUNTS), "making a mount namespace")
@@ -217,10 +217,10 @@ def is_below(path: str, folders: Iterable[str]) -> bool:
 
 
 def mount_layout(layout: dict[str, Any]) -> dict[str, Any]:
-    """Mount it all, the outer folders first; return the folder of each number, and what was put there before."""
+    """Mount a layout, outer folders first; return the answer for `open_view`: "layers" and "seeds" of the View."""
     points = [*layout["folders"], *(point for point in mount_points() if is_below(point, layout["folders"]))]
     points = sorted(dict.fromkeys(points), key=lambda point: point.count("/"))
-    # What is opened now is reached by its number later, when its path leads into the overlay.
+    # Later these paths lead into the overlay; the descriptors opened now still lead to the folders below it.
     opened = {path: open_path(path) for path in points}
     real = {path: open_path(path) for path in layout["real"] if os.path.isdir(path)}
     uppers = open_path(layout["uppers"])
@@ -241,14 +241,17 @@ def mount_layout(layout: dict[str, Any]) -> dict[str, Any]:
         except OSError:
             if target in (*layout["needed"], home):
                 raise
-            mount(opened[target], target, "", BIND | RECURSIVE)  # a device, or a file: as it is
+            mount(opened[target], target, "", BIND | RECURSIVE)  # a file, or what the kernel refuses: as it is outside
     for path, source in real.items():
         mount(source, path, "", BIND | RECURSIVE)
     return {"layers": layers, "seeds": seeds}
 
 
 def seed_files(tree: str, front: str, target: str, upper: str) -> dict[str, list[int]]:
-    """Put copies of what differs between the two trees into the layer of `target`, before it is mounted."""
+    """Copy the files of `tree` that differ from `front` into the layer of `target`, before it is mounted.
+
+    Return the paths at which the view shows them, with their states.
+    """
     seeds = {}
     for root, _, files in os.walk(tree):
         for name in files:
@@ -265,7 +268,7 @@ def seed_files(tree: str, front: str, target: str, upper: str) -> dict[str, list
 
 
 def is_same_file(path: str, other: str) -> bool:
-    """Return True if two files have the same content; False if one cannot be read."""
+    """Return True if two files have the same content, or the same size and time; False if one cannot be read."""
     try:
         return filecmp.cmp(path, other, shallow=True)
     except OSError:
@@ -284,9 +287,9 @@ def make_folders(inside: str, target: str, upper: str) -> None:
 
 
 def state_of(path: str | Path) -> list[int]:
-    """Return what changes with a file's content: time, size and inode."""
-    found = os.stat(path)
-    return [found.st_mtime_ns, found.st_size, found.st_ino]
+    """Return a file's time of change, size and inode, of which one changes when it is written or replaced."""
+    status = os.stat(path)
+    return [status.st_mtime_ns, status.st_size, status.st_ino]
 
 
 def open_path(path: str) -> str:
@@ -327,9 +330,9 @@ def hold() -> None:
 def enter(pid: str, folder: str, command: list[str]) -> None:
     """Enter the namespaces of a process and run a command there."""
     for kind in ("user", "mnt"):
-        theirs, ours = f"/proc/{pid}/ns/{kind}", f"/proc/self/ns/{kind}"
-        if os.stat(theirs).st_ino != os.stat(ours).st_ino:
-            check(_libc.setns(os.open(theirs, os.O_RDONLY | os.O_CLOEXEC), 0), f"entering the view of process {pid}")
+        target, current = f"/proc/{pid}/ns/{kind}", f"/proc/self/ns/{kind}"
+        if os.stat(target).st_ino != os.stat(current).st_ino:
+            check(_libc.setns(os.open(target, os.O_RDONLY | os.O_CLOEXEC), 0), f"entering the view of process {pid}")
     os.chdir(folder)
     os.execvp(command[0], command)
 

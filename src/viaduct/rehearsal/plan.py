@@ -1,7 +1,7 @@
 """Plan of a rehearsal, written into its record and read by all its processes.
 
-`VIADUCT_REHEARSAL` names the file. It is inherited by whatever the script starts, which is how those processes know
-that they are part of a rehearsal, and of which.
+`VIADUCT_REHEARSAL` names the file. Processes that the script starts inherit the variable, and so know that they are
+part of this rehearsal.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ class Plan:
     arguments: tuple[str, ...]
     record: str
     work: str = ""  # the folder that the script runs in
-    steps: int | None = None  # so many training steps, then a clean stop; None: to the script's own end
-    batches: int | None = None  # so many batches in each pass over a DataLoader
+    steps: int | None = None  # training steps after which the script is stopped; None and 0: to the script's own end
+    batches: int | None = None  # limit on the batches of each pass over a DataLoader
     timeout: float | None = None  # seconds
-    memory: int | None = None  # bytes of one process and those that it started
+    memory: int | None = None  # limit in bytes on a process and its descendants
     seed: int | None = None
     ranks: int = 1
-    launches_itself: bool = False  # the script starts its ranks; it is run once, and sees as many cards
-    limits: str = "error"
+    launches_itself: bool = False  # the script starts its ranks itself: it is run once, and sees `ranks` cards
+    limits: str = "error"  # switches, as `limits.parse` reads them
     fake_data: bool = False
     observe: bool = True
-    look: bool = False  # more closely: what things were made with, and where; what each module gave
-    shake: bool = False  # every weight by one unit in its last place, before the first step
+    look: bool = False  # record facts and outputs of modules too (`inspection.py`)
+    shake: bool = False  # perturb every weight by about one unit in the last place, before the first step
     step_at: str = ""  # where a step ends, if not at an update (`step_at.Target`)
-    joined: bool = False  # ranks of a script that was written for one device train together
-    tree: str = ""  # the root of this side, where two are compared
-    other_trees: tuple[str, ...] = ()  # of the sides that this one must not load from
+    joined: bool = False  # join the ranks of a TensorFlow script for one device (`tf1_stage/joining.py`)
+    tree: str = ""  # root of this side's files, where two sides are compared
+    other_trees: tuple[str, ...] = ()  # roots of the sides from which this one must not import
     origin: str = ""  # the folder in which the command was given
     replaces: str = ""  # the tree in whose place this side's files stand
     view: ViewName = "here"  # how the script sees the user's files
-    place: str = ""  # where the script sees `tree`
-    module: str = ""  # as `python -m` is given it; `script` is its file
+    place: str = ""  # where the script sees its tree
+    module: str = ""  # name for `python -m`; `script` is its file
     language: str = "en"
     command: str = ""  # as the user gave it
     python: str = sys.executable
@@ -65,13 +65,13 @@ class Plan:
 
     @property
     def main(self) -> str:
-        """The file that is run: in a mirror, where only one tree is rehearsed, the mirror's."""
+        """Return the file that is run: in a mirror without a second tree the mirror's copy, else the script."""
         alone = self.view == "mirror" and not self.tree
         return os.path.join(self.place, os.path.basename(self.script)) if alone else self.script
 
     @property
     def processes(self) -> int:
-        """Number of processes that are started from outside."""
+        """Return the number of processes that viaduct starts."""
         return 1 if self.launches_itself else self.ranks
 
     def save(self) -> Path:
@@ -91,7 +91,7 @@ def load(path: str | Path) -> Plan:
 
 
 def current() -> Plan | None:
-    """The plan of the rehearsal that this process is part of."""
+    """Return the plan of the rehearsal that this process is part of; None outside of a rehearsal."""
     path = os.environ.get(VARIABLE)
     return load(path) if path else None
 
@@ -103,7 +103,7 @@ def find_imported(name: str) -> Any:
 
 
 def rank() -> int:
-    """Return this process's rank, as torch.distributed or else its variables know it. Any thread may ask."""
+    """Return this process's rank, from torch.distributed if that is initialised, else from RANK or RANK_ID, else 0."""
     group = find_imported("torch.distributed")
     with suppress(ValueError, RuntimeError):  # another thread has just left the process group
         if group is not None and group.is_available() and group.is_initialized():

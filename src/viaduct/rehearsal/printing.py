@@ -1,6 +1,6 @@
-"""Printed output and log lines of a script, kept so that two runs can be compared line by line.
+"""Records stdout and log messages of a script, so that two runs can be compared line by line.
 
-RECORD/printed/PID.jsonl has [rank, text] for each write, in order.
+RECORD/printed/PID.jsonl has [rank, text] for each write to stdout and each log message of the user's files, in order.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from viaduct.rehearsal import limits
 from viaduct.rehearsal.plan import Plan, rank
 
 FOLDER = "printed"
-LARGEST = 8 << 20  # bytes of a process that are kept
+MAX_CHARACTERS = 8 << 20  # of a process, after which nothing more is recorded
 
 
 class Printed:
-    """Passes on what is written, and keeps a copy."""
+    """Records what this process prints and logs; the output itself is passed on unchanged."""
 
     def __init__(self, record: str) -> None:
         self._folder = Path(record) / FOLDER
@@ -28,8 +28,8 @@ class Printed:
         self._inside = False
 
     def keep(self, text: str) -> None:
-        """Append text."""
-        if self._inside or not text or self._kept > LARGEST:
+        """Append a text to this process's file."""
+        if self._inside or not text or self._kept > MAX_CHARACTERS:
             return
         self._inside = True
         try:
@@ -77,7 +77,7 @@ def install(plan: Plan) -> None:
 
 
 def read_lines(record: str) -> dict[int, list[str]]:
-    """Return what each rank printed, line by line; of several processes of a rank, the one that said most."""
+    """Return the non-empty lines of each rank; of several processes of a rank, those of the one with the most lines."""
     found: dict[int, list[str]] = {}
     for path in sorted((Path(record) / FOLDER).glob("*.jsonl")):
         by_rank: dict[int, str] = {}

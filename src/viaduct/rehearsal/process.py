@@ -1,7 +1,8 @@
-"""Runs a rehearsal: the script, or several ranks of it, in processes and a folder of its own.
+"""Runs a rehearsal: the script, or several ranks of it, in processes of its own.
 
-One process is started directly; several by torch's elastic agent, as `viaduct launch` does, with a rank table: one
-rank that fails ends all. Whatever the script has started is gone when `rehearse` returns.
+One process is started directly. Several are started by torch's elastic agent, as `viaduct launch` does, on the NPU with
+a rank table; one rank that fails ends all. Processes of the script's process group are killed before `rehearse`
+returns.
 """
 
 from __future__ import annotations
@@ -27,19 +28,19 @@ from viaduct.rehearsal.summary import End, Summary, make_summary
 from viaduct.rehearsal.terminal import open_terminal
 from viaduct.signals import forward_signals
 
-# Not `-m`: that would put the folder where we stand before everything else that can be imported. The first entry is
-# that folder here too; it makes way for the viaduct that this process runs, which then makes way for the script's.
+# Not `-m`: that would leave the current folder first on sys.path. `-c` puts it there too; it is replaced by the folder
+# of the viaduct that this process runs, which is removed again so that the script's own folder comes first.
 CODE = (
     "import sys; sys.path[:1] = [{root!r}]; import viaduct; sys.path[:1] = []; "
     "from viaduct.rehearsal.child import main; sys.exit(main())"
 )
-LOOK_S = 0.5
-IMPORTS_S = 120.0  # beyond the script's own time: setting the stage, and ending
-SHOWN = 5  # files of the user's that were changed
+POLL_S = 0.5
+IMPORTS_S = 120.0  # allowed beyond the script's time limit, to install the stand-in and to end
+SHOWN = 5  # changed files that are printed
 
 
 def rehearse(plan: Plan, tell: Callable[[str], None]) -> Summary:
-    """Run it to its end."""
+    """Run a rehearsal to its end, save its summary and return it; `tell` prints a note to the user."""
     Path(plan.record).mkdir(parents=True, exist_ok=True)
     plan.save()
     if plan.processes > 1 and plan.on == "npu":
@@ -90,7 +91,7 @@ def wait(process: subprocess.Popen[Any], limit: float | None, signals: list[int]
     end = time.monotonic() + limit if limit is not None else None
     while True:
         with suppress(subprocess.TimeoutExpired):
-            return process.wait(LOOK_S)
+            return process.wait(POLL_S)
         if signals and (end is None or end > time.monotonic() + GRACE_S):
             end = time.monotonic() + GRACE_S
             limit = GRACE_S
@@ -99,7 +100,7 @@ def wait(process: subprocess.Popen[Any], limit: float | None, signals: list[int]
 
 
 def end_group(pid: int) -> None:
-    """The script's process and what it has left behind."""
+    """Kill what is left of the script's process group."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
 

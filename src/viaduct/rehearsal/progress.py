@@ -1,4 +1,4 @@
-"""Progress of a rehearsal's processes, written continuously: one that is killed leaves it, too.
+"""Progress of a rehearsal's processes, written continuously, so that a process that is killed leaves it too.
 
 RECORD/steps/PID.json     {"rank": 0, "steps": 12}                              after every step
 RECORD/alive/PID.json     {"rank": 0, "steps": 12, "seconds": 3.1, "peak_bytes": …}   ten times a second
@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-WIDTH = 160  # a note is overwritten where it stands, in one piece: a reader never finds half of one
+WIDTH = 160  # bytes of a note, which is overwritten in place by one write: a reader never finds half of one
 
 
 class Progress:
-    """One note of this process, in the record's folder of that name; made when there is something to say."""
+    """The note of this process in one folder of the record; the file is created by the first `note`."""
 
     def __init__(self, record: str, folder: str) -> None:
         self.folder = Path(record) / folder
@@ -39,7 +39,8 @@ def read(record: Path, folder: str) -> dict[str, dict[str, Any]]:
 
 
 def gather_notes(record: Path) -> list[Mapping[str, Any]]:
-    """Return the last note of every process that we started, or its progress where it left none."""
+    """Return the note in `ended` of every process that viaduct started; the one in `alive`, with code None, where that
+    is missing."""
     alive = {
         pid: {"code": None, "stopped": False, "bound": "", "failure": "", **said}
         for pid, said in read(record, "alive").items()
@@ -50,7 +51,7 @@ def gather_notes(record: Path) -> list[Mapping[str, Any]]:
 def last_activity(record: Path) -> dict[int, float]:
     """Return when each rank was last heard of."""
     found: dict[int, float] = {}
-    for folder in ("alive", "ended"):  # who has ended by itself has said so after its last sign of life
+    for folder in ("alive", "ended"):  # a note in `ended` is later than the one in `alive`
         for pid, said in read(record, folder).items():
             found[said["rank"]] = (record / folder / f"{pid}.json").stat().st_mtime
     return found

@@ -1,7 +1,7 @@
 """Facts about a script before it runs: its files, framework, missing packages and launcher.
 
-Read as text; nothing is imported. Only imports that surely happen count as missing: at the top of a file that the
-script reaches, and not inside a `try`.
+Files are read as text; nothing is imported. Only imports that surely happen can count as missing: statements at the top
+level of a file that the script reaches, or in a `with` there; not those in a `try`, an `if` or a function.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ FRAMEWORKS: dict[str, StageName] = {
     **dict.fromkeys(NPU.tensorflow_modules, "tf1"),
     "keras": "tf1",
 }
-PROVIDED = {*PLUGINS, *NPU.tensorflow_modules, "horovod", "npu_device"}  # by the stages
-TRAINS = {"torch": {"backward"}, "tf1": {"minimize", "apply_gradients", "Session", "fit", "train_and_evaluate"}}
+PROVIDED = {*PLUGINS, *NPU.tensorflow_modules, "horovod", "npu_device"}  # packages that the stages stand in for
 PIP = {
     "cv2": "opencv-python",
     "PIL": "pillow",
@@ -50,14 +49,14 @@ NOT_ON_PYPI = {"apex": "apex is no package of PyPI (that one is another): use to
 LAUNCHERS = {"torch.multiprocessing.spawn", "torch.multiprocessing.start_processes", "torch.distributed.launcher"}
 STARTERS = {"run", "call", "check_call", "check_output", "Popen", "system"}
 LAUNCHER_WORDS = {"torchrun", "torch.distributed.run", "torch.distributed.launch"}  # as words of a command
-MARKS = (".git", ".hg", "pyproject.toml", "setup.py", "setup.cfg")  # of a project's top folder
-FILES_LIMIT = 2000
-NAME_LIMIT = 255
+MARKS = (".git", ".hg", "pyproject.toml", "setup.py", "setup.cfg")  # entries of a project's top folder
+FILES_LIMIT = 2000  # files of a project that are read
+NAME_LIMIT = 255  # characters of a string that may be a file's name
 
 
 @dataclass(frozen=True)
 class Import:
-    """A module that a file asks for; `sure`: it happens whenever the file is imported."""
+    """A module that a file imports; `sure`: the import happens whenever the file is executed."""
 
     module: str
     line: int
@@ -75,15 +74,16 @@ class Source:
 
 @dataclass
 class Project:
-    """A script and the files beside it that it reaches."""
+    """A script and the files of its project that it reaches."""
 
     script: Path
     sources: list[Source]
-    folders: list[Path] = field(default_factory=list)  # in which modules of the project were found
+    folders: list[Path] = field(default_factory=list)  # other than the script's, in which modules were found
 
     @property
     def root(self) -> Path:
-        """The innermost folder that holds the script and all that was found of its project."""
+        """Return the innermost folder that holds the script, the folders of its modules and all files that were
+        read."""
         beside = [source.path.parent for source in self.sources]
         return Path(os.path.commonpath([self.script.parent, *self.folders, *beside]))
 
@@ -91,14 +91,17 @@ class Project:
         """Return the top-level packages that the project imports."""
         return {statement.module.partition(".")[0] for source in self.sources for statement in source.imports}
 
-    def words(self) -> set[str]:
-        """The names of methods and functions that are called."""
+    def called_names(self) -> set[str]:
+        """Return the names of methods and functions that are called, without what stands before the dot."""
         calls = (node for source in self.sources for node in ast.walk(source.tree) if isinstance(node, ast.Call))
         return {last_name(call.func) for call in calls}
 
 
 def read(script: Path) -> Project:
-    """The script, and of its project what it imports, directly or not."""
+    """Read a script and the files of its project that it imports or names as scripts, directly or not.
+
+    Files other than the script that cannot be read are left out. At most FILES_LIMIT files are read.
+    """
     sources: dict[Path, Source] = {}
     layout = Layout(script)
     waiting = [script]
@@ -115,7 +118,7 @@ def read(script: Path) -> Project:
 
 
 def find_module(name: str) -> Path:
-    """Return the file that `python -m NAME` runs here; nothing is imported for it."""
+    """Return the file that `python -m NAME` runs here, without importing anything; raise BadValue if there is none."""
     given = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
     if not all(part.isidentifier() for part in name.split(".")):
         raise BadValue(f"{name!r} is no module's name.", "Write it as for `python -m`: pkg.train. Files go without -m.")
@@ -132,9 +135,10 @@ def find_module(name: str) -> Path:
 class Layout:
     """Folders in which a script's modules may lie, by the usual project layouts.
 
-    Beside the script, or below `src` there; where the script lies in a package, beside that; on PYTHONPATH; in the
-    folder where the command is given; in the folders above the script up to the project's own; in a folder below one
-    of these that the script puts on `sys.path`. Nothing outside of the project's top folder belongs to it.
+    These are the script's folder, the one that holds its package, those on PYTHONPATH, the folder of the command, and
+    the folders above the package up to the project's top; and in each of them `src`. A module that is in none of these,
+    and is not installed, is looked for in the folders directly below the script's, the package's and the top folder,
+    which a script may put on `sys.path`. Folders outside of the project's top folder are not searched.
     """
 
     def __init__(self, script: Path) -> None:
@@ -171,7 +175,7 @@ class Layout:
         return []
 
     def below(self) -> list[Path]:
-        """Folders next to the script and in the project's top, which a script may add to `sys.path`."""
+        """Return the folders directly below the script's, the package's and the top folder."""
         if self._below is None:
             around = dict.fromkeys([self.script.parent, self.package, self.top])
             self._below = [path for folder in around for path in sorted(subfolders(folder))]
@@ -179,7 +183,8 @@ class Layout:
 
 
 def find_top(script: Path) -> Path:
-    """Return the top folder of a script's project: a repository, one with a pyproject.toml, or where we stand."""
+    """Return the innermost folder above a script that has one of MARKS; else the current folder if the script is below
+    it, else the script's folder."""
     for folder in script.parents:
         if any((folder / name).exists() for name in MARKS):
             return folder
@@ -206,7 +211,7 @@ def is_importable(top: str) -> bool:
 
 
 def read_source(path: Path, must: bool) -> Source | None:
-    """Return the syntax tree of a script or notebook."""
+    """Return a script or notebook, parsed; None if it cannot be read. With `must` raise BadValue instead."""
     try:
         refuse_special_file(path)
         tree = ast.parse(notebook_runs.read_source(path, path.read_bytes()), str(path))
@@ -219,7 +224,7 @@ def read_source(path: Path, must: bool) -> Source | None:
 
 
 def imports_of(tree: ast.Module) -> Iterator[Import]:
-    """Return the imports of a file."""
+    """Yield the absolute imports of a file; names of `from x import y` are possible modules, and never sure."""
     sure = set(map(id, surely_run(tree.body)))
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -230,7 +235,7 @@ def imports_of(tree: ast.Module) -> Iterator[Import]:
 
 
 def surely_run(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """Statements at the top of a file, and inside `with` blocks there."""
+    """Yield the statements at the top level of a file, and those inside `with` blocks there."""
     for node in body:
         yield node
         if isinstance(node, ast.With):
@@ -238,7 +243,7 @@ def surely_run(body: list[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def local_files(module: str, folder: Path) -> Iterator[Path]:
-    """The files of the project that importing a module runs."""
+    """Yield the files below a folder that importing a module runs: its packages' and its own."""
     parts = module.split(".")
     for count in range(1, len(parts) + 1):
         base = folder.joinpath(*parts[:count])
@@ -258,7 +263,8 @@ def relative_files(source: Source) -> Iterator[Path]:
 
 
 def started_files(source: Source) -> Iterator[Path]:
-    """Scripts beside this one whose names it holds: what a launcher starts."""
+    """Yield scripts that a file names in a string, relative to its folder or the current one: a launcher starts
+    them."""
     for node in ast.walk(source.tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.endswith(".py"):
             for folder in (source.path.parent, Path.cwd()):
@@ -267,7 +273,7 @@ def started_files(source: Source) -> Iterator[Path]:
 
 
 def last_name(node: ast.expr) -> str:
-    """Return the last part of a dotted name."""
+    """Return the last part of a dotted name; "" for another expression."""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
@@ -275,10 +281,11 @@ def last_name(node: ast.expr) -> str:
 
 
 def stage_of(project: Project) -> StageName:
-    """Return the stage of a script by what it surely imports, then by what its project does.
+    """Return the stage of a script by its sure imports, then by those of its project's files, then by all imports.
 
     An import in a `try` or in a function may never happen, such as that of TensorFlow in a script that can export.
-    Where both frameworks are left, the one that trains.
+    Where both frameworks are imported, the stage is torch if the project calls `backward`, else tf1. Raise BadValue if
+    none is imported.
     """
     own = [source for source in project.sources if source.path == project.script]
     for imports in (sure_imports(own), sure_imports(project.sources)):
@@ -292,11 +299,11 @@ def stage_of(project: Project) -> StageName:
         )
     if len(found) == 1:
         return found.pop()
-    return "torch" if project.words() & TRAINS["torch"] else "tf1"
+    return "torch" if "backward" in project.called_names() else "tf1"
 
 
 def sure_imports(sources: list[Source]) -> set[StageName]:
-    """The frameworks that importing these files surely imports."""
+    """Return the stages of the frameworks that these files surely import."""
     roots = {statement.module.partition(".")[0] for source in sources for statement in source.imports if statement.sure}
     return {FRAMEWORKS[root] for root in roots if root in FRAMEWORKS}
 
@@ -305,7 +312,8 @@ def sure_imports(sources: list[Source]) -> set[StageName]:
 
 
 def refuse_missing(project: Project, on: On) -> None:
-    """Raises with the names of packages that are not installed, and the line that installs them."""
+    """Raise BadValue with the packages that the project surely imports and that are not installed, and how to install
+    them."""
     missing: dict[str, str] = {}
     for source in project.sources:
         for statement in source.imports:
@@ -318,7 +326,7 @@ def refuse_missing(project: Project, on: On) -> None:
 
 
 def is_known(top: str, folders: list[Path]) -> bool:
-    """Return True if a package is in the standard library, provided, in the project or installed."""
+    """Return True if a package is in the standard library, provided by a stage, in one of the folders or installed."""
     if top in sys.stdlib_module_names or top in PROVIDED:
         return True
     if any((folder / f"{top}.py").exists() or (folder / top).is_dir() for folder in folders):
@@ -327,7 +335,7 @@ def is_known(top: str, folders: list[Path]) -> bool:
 
 
 def pip_line(names: dict[str, str] | list[str]) -> str:
-    """Return the command that installs missing packages."""
+    """Return the command that installs missing packages, with hints on those that it cannot install."""
     hints = [NOT_ON_PYPI[name] for name in names if name in NOT_ON_PYPI]
     if "tensorflow" in names and sys.version_info >= NO_TENSORFLOW:
         hints.append("TensorFlow 2.15 needs Python 3.11 or older.")
@@ -351,7 +359,7 @@ def relative_sources(known: Project, root: Path) -> dict[str, Path]:
 
 
 def launch_line(project: Project) -> str:
-    """Return the line in which the script starts its own ranks; empty if it does not."""
+    """Return FILE:LINE of the first call with which the project starts its own ranks; "" if there is none."""
     for source in project.sources:
         names = bound_names(source.tree)
         for node in ast.walk(source.tree):
@@ -361,13 +369,14 @@ def launch_line(project: Project) -> str:
 
 
 def is_torchrun(call: ast.Call) -> bool:
-    """`subprocess.run([sys.executable, "-m", "torch.distributed.run", …])`, or a command as one text."""
+    """Return True for `subprocess.run([sys.executable, "-m", "torch.distributed.run", …])` or such a command as one
+    string."""
     texts = [node.value for node in ast.walk(call) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     return any(LAUNCHER_WORDS & set(text.split()) for text in texts) and last_name(call.func) in STARTERS
 
 
 def bound_names(tree: ast.Module) -> dict[str, str]:
-    """Names that imports bind, and what they stand for."""
+    """Return the names that absolute imports bind, and the dotted names that they stand for."""
     names: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

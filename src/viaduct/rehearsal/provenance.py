@@ -1,10 +1,10 @@
 """Makes a process import the project's modules from its own tree, and records every project file that it executes.
 
 RECORD/modules.jsonl has a line for each: {"name": "lib.net", "file": …, "position": "lib/net.py", "tree": "own",
-"sha256": …, "from_file": true}. The hash is that of the bytes that were compiled. Bytecode caches are not read: a stale
-one would run under the name of a file that it no longer is. What was executed past our loader (`exec`, a loader of the
-script's own, bytecode without source) is compiled once more from its file and compared; `from_file` is false where the
-two are not the same code.
+"sha256": …, "from_file": true, "pid": …}. The hash is that of the file's bytes. Bytecode caches of the own tree are not
+read: a stale one would run under the name of a file that has changed since. Code that was not loaded by our loader
+(`exec`, a loader of the script's own, bytecode without source) is compared with what its file compiles to; `from_file`
+is false where the two are not the same code.
 """
 
 from __future__ import annotations
@@ -32,14 +32,17 @@ from viaduct.rehearsal.trees import Trees
 from viaduct.scripts.notebook_runs import read_source
 
 FILE = "modules.jsonl"
-OPENED = 64  # Python files that a script reads itself and are remembered
-GENERATED = "__autograph_generated_file"  # what TensorFlow makes of functions that it has read already
+OPENED = 64  # Python files, read by the script itself, that are remembered
+GENERATED = "__autograph_generated_file"  # source that TensorFlow generates from functions of files that are recorded
 FUTURES = sum({getattr(__future__, name).compiler_flag for name in __future__.all_feature_names})
 _installed: list[Recorder] = []
 
 
 def install(plan: Plan) -> Recorder | None:
-    """Begin to record in this process and those that it forks; nothing outside of a comparison of two trees."""
+    """Begin to record in this process and those that it forks, and return the recorder.
+
+    Return None, and do nothing, where no two trees are compared.
+    """
     found = trees.trees_of_plan(plan)
     if found is None or _installed:
         return find_installed()
@@ -50,7 +53,7 @@ def install(plan: Plan) -> Recorder | None:
     wrap_spec_from_file(finder)
     sys.path[:] = [found.counterpart(entry) if entry else entry for entry in sys.path]
     wrap_run_path(recorder)
-    sys.addaudithook(recorder.hear)
+    sys.addaudithook(recorder.audit)
     return recorder
 
 
@@ -60,15 +63,15 @@ def find_installed() -> Recorder | None:
 
 
 class Recorder:
-    """Knows the trees, compiles the project's files, and writes down what is executed."""
+    """Compiles the project's files and records the files that are executed."""
 
     def __init__(self, plan: Plan, known: Trees) -> None:
         self.trees = known
         self._path = Path(plan.record) / FILE
         self._counters = open_counters(plan.record)
-        self._made: dict[int, CodeType] = {}  # code that we compiled from a file ourselves, by id
-        self._said: set[tuple[Any, ...]] = set()
-        self._opened: dict[str, tuple[str, CodeType | None]] = {}  # the hash and the code of files that were read
+        self._compiled: dict[int, CodeType] = {}  # code that `compile_file` returned, by id
+        self._recorded: set[tuple[Any, ...]] = set()
+        self._opened: dict[str, tuple[str, CodeType | None]] = {}  # hash and code of the files that the script read
         self._state = threading.local()
 
     def compile_file(self, data: bytes, path: str, name: str) -> CodeType:
@@ -76,7 +79,7 @@ class Recorder:
         position = self.trees.position(path)
         source = read_source(path, data)
         code = self._counters.compile(source, path, position) if self._counters else compile_plain(source, path)
-        self._made[id(code)] = code
+        self._compiled[id(code)] = code
         self.record(name, path, hashlib.sha256(data).hexdigest(), True)
         return code
 
@@ -92,9 +95,9 @@ class Recorder:
         """Record a file that was executed, once for each process and content."""
         side = self.trees.side(path)
         key = (os.getpid(), path, digest, from_file)
-        if side is None or key in self._said:
+        if side is None or key in self._recorded:
             return
-        self._said.add(key)
+        self._recorded.add(key)
         position = self.trees.position(path)
         entry = {"name": name, "file": path, "position": position, "tree": side, "sha256": digest}
         line = json.dumps({**entry, "from_file": from_file, "pid": os.getpid()}) + "\n"
@@ -104,21 +107,21 @@ class Recorder:
         finally:
             os.close(file)
 
-    def hear(self, event: str, args: tuple[Any, ...]) -> None:
-        """An audit hook: notice code that is executed past our loader."""
+    def audit(self, event: str, args: tuple[Any, ...]) -> None:
+        """Audit hook: examine code that is executed without our loader, and remember Python files that are opened."""
         if event not in ("exec", "open") or getattr(self._state, "busy", False):
             return
         self._state.busy = True
         try:
             if event == "open":
                 self._remember(args[0], args[2])
-            elif isinstance(args[0], CodeType) and args[0].co_name == "<module>" and id(args[0]) not in self._made:
+            elif isinstance(args[0], CodeType) and args[0].co_name == "<module>" and id(args[0]) not in self._compiled:
                 self._examine(args[0])
         finally:
             self._state.busy = False
 
-    def read_unheard(self, path: str) -> bytes:
-        """Read a file for an import: it is not one that the script reads itself."""
+    def read_unrecorded(self, path: str) -> bytes:
+        """Read a file for an import, without taking it for one that the script reads itself."""
         self._state.busy = True
         try:
             return Path(path).read_bytes()
@@ -126,7 +129,7 @@ class Recorder:
             self._state.busy = False
 
     def _remember(self, path: Any, flags: Any) -> None:
-        """A Python file of the project that the script reads may be handed to exec() as text."""
+        """Remember a Python file of the project that the script reads: its text may be handed to exec()."""
         if not isinstance(path, (str, bytes, os.PathLike)) or not isinstance(flags, int) or flags & os.O_WRONLY:
             return
         name = os.path.abspath(os.fsdecode(path))
@@ -153,7 +156,7 @@ class Recorder:
             self.record("", path, hashlib.sha256(data).hexdigest(), is_same_code(data, file, code))
 
     def _examine_text(self, code: CodeType) -> None:
-        """`exec(open("settings.py").read())`: the text of a file that was opened just before."""
+        """Record the file whose text is executed, as in `exec(open("settings.py").read())`."""
         for path, (digest, known) in self._opened.items():
             if known == code:
                 self.record("", path, digest, True)
@@ -181,7 +184,7 @@ class OwnLoader(importlib.machinery.SourceFileLoader):
 
     def get_data(self, path: str) -> bytes:
         """Return the bytes of a file without recording that it was read."""
-        return self.recorder.read_unheard(path)
+        return self.recorder.read_unrecorded(path)
 
     def exec_module(self, module: ModuleType) -> None:
         """Execute the module under the path that the script sees."""
@@ -198,7 +201,7 @@ class OwnLoader(importlib.machinery.SourceFileLoader):
 
 
 class OwnTree(importlib.abc.MetaPathFinder):
-    """Asks the other finders as Python would, and answers with the own tree's file for what they find."""
+    """Finder that asks the other finders, as Python would, and replaces what they find by the own tree's file."""
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder, self.trees = recorder, recorder.trees
@@ -243,19 +246,19 @@ class OwnTree(importlib.abc.MetaPathFinder):
 
 
 def wrap_spec_from_file(finder: OwnTree) -> None:
-    """A script that loads a file by its path, as configuration files are loaded, gets the own tree's."""
+    """Wrap spec_from_file_location, so that a file loaded by its path, as configurations are, is the own tree's."""
     plain = importlib.util.spec_from_file_location
 
     @functools.wraps(plain)
-    def own_spec(name: str, *args: Any, **named: Any) -> Any:
-        spec = plain(name, *args, **named)
+    def own_spec(name: str, *args: Any, **kwargs: Any) -> Any:
+        spec = plain(name, *args, **kwargs)
         return finder.own_spec(name, spec) if spec is not None else None
 
     importlib.util.spec_from_file_location = own_spec
 
 
 def wrap_run_path(recorder: Recorder) -> None:
-    """`runpy.run_path`, through which a spawned process loads the script that started it, takes the own tree's file."""
+    """Wrap the loading of code in runpy, so that a spawned process loads its script from the own tree."""
     inner: Any = runpy
     plain = inner._get_code_from_file
 

@@ -17,22 +17,24 @@ from viaduct.rehearsal.plan import Plan
 
 
 def install(plan: Plan) -> None:
-    """Install in a mirror, where renames may cross file systems."""
+    """Wrap os.rename and os.replace where the script runs in an overlay."""
     if plan.view == "overlay":
-        os.rename = copy_folders(os.rename)
-        os.replace = copy_folders(os.replace)
+        os.rename = wrap_rename(os.rename)
+        os.replace = wrap_rename(os.replace)
 
 
-def copy_folders(plain: Callable[..., None]) -> Callable[..., None]:
+def wrap_rename(plain: Callable[..., None]) -> Callable[..., None]:
+    """Wrap a rename, so that a folder which the overlay refuses to rename is copied and removed."""
+
     @functools.wraps(plain)
-    def rename(src: Any, dst: Any, **named: Any) -> None:
+    def rename(src: Any, dst: Any, **kwargs: Any) -> None:
         try:
-            plain(src, dst, **named)
+            plain(src, dst, **kwargs)
         except OSError as error:
-            if error.errno != errno.EXDEV or named or not is_same_mount(src, dst):
+            if error.errno != errno.EXDEV or kwargs or not is_same_mount(src, dst):
                 raise
             if os.path.isdir(dst):
-                os.rmdir(dst)  # which a rename may replace if it is empty
+                os.rmdir(dst)  # a rename replaces an empty folder; another one raises here
             shutil.copytree(src, dst, symlinks=True)
             shutil.rmtree(src)
 
@@ -40,7 +42,7 @@ def copy_folders(plain: Callable[..., None]) -> Callable[..., None]:
 
 
 def is_same_mount(src: Any, dst: Any) -> bool:
-    """Return True for a folder and a new name that lie in folders of the same file system."""
+    """Return True if `src` is a folder and no link, and its parent and that of `dst` are on the same file system."""
     if os.path.islink(src) or not os.path.isdir(src):
         return False
     above = (os.path.dirname(os.path.abspath(os.fsdecode(path))) for path in (src, dst))

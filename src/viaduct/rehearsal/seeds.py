@@ -1,7 +1,7 @@
-"""The same random numbers in every rehearsal with the same --seed: Python's, NumPy's and PyTorch's.
+"""Seeds of Python, NumPy and PyTorch, so that rehearsals with the same --seed draw the same random numbers.
 
-They are planted before the script's first line, and in every process that the script starts. A script that sets seeds
-of its own has the last word. The TensorFlow stage plants its own, by graph.
+They are set before the script's first line, and in processes that the script starts when these import torch. Seeds that
+the script sets itself replace them. The TensorFlow stage seeds its graphs itself (`tf1_stage/seeding.py`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import random
 
 
 def plant(seed: int | None) -> None:
-    """Seed Python, NumPy and the framework."""
+    """Seed Python, NumPy and torch; without a seed do nothing."""
     if seed is None:
         return
     import numpy

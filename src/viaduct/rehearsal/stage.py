@@ -21,7 +21,7 @@ MNIST = "tensorflow.examples.tutorials.mnist.input_data"
 
 
 class StepCounter(Protocol):
-    """Counter of steps, which keeps the observations when the script is over."""
+    """Counter of steps, which writes the observations when the script is over."""
 
     @property
     def step_count(self) -> int: ...
@@ -31,20 +31,23 @@ class StepCounter(Protocol):
         """Return when the script was first asked to stop (time.monotonic()); None if it was not."""
 
     def keep(self) -> None:
-        """Write the observations up to the stop."""
+        """Write the observations made so far, if the script is ended from outside."""
 
     def finish(self, complete: bool) -> None:
-        """Finish. `complete`: the script ran to its own end without an error."""
+        """Write the observations at the end. `complete`: the script ran to its own end without an error."""
 
 
 def set_stage(plan: Plan, ours: bool) -> StepCounter:
-    """Install everything that a process needs before the script's first line."""
+    """Install the stand-in and the step counter before the script's first line; return the counter.
+
+    `ours`: viaduct started this process, not the script.
+    """
     printing.install(plan)
     if plan.stage == "tf1":
         return set_tf1(plan, ours)
-    attendance = set_torch(plan, ours)
+    counter = set_torch(plan, ours)
     seeds.plant(own_seed(plan))
-    return attendance
+    return counter
 
 
 def own_seed(plan: Plan) -> int | None:

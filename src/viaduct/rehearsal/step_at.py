@@ -1,7 +1,7 @@
 """Steps at a place that the user names: `--step-at train.py:41`, or `--step-at update` for a function.
 
-A step ends when the statement of that line has been executed, or the function returns. It is seen through a trace
-function, which every call in Python passes: a script becomes slower, and only where this option is given.
+A step ends when the statement of that line has been executed, or when the function returns and does not raise. A trace
+function observes this, which every Python call passes: the script becomes slower, but only where this option is given.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 
 from viaduct.errors import BadValue
 from viaduct.rehearsal import limits
+from viaduct.scripts.notebook_runs import parse_source, read_source
 
 FLAG = "--step-at"
 Functions = ast.FunctionDef | ast.AsyncFunctionDef
@@ -38,7 +39,7 @@ class Target:
 
 
 def parse_target(text: str) -> Target:
-    """Read back what `str` made of a target."""
+    """Parse the text that `str` makes of a target."""
     file, colon, lines = text.rpartition(":")
     if not colon:
         return Target(function=text)
@@ -47,7 +48,10 @@ def parse_target(text: str) -> Target:
 
 
 def find_target(text: str, files: Mapping[str, Path]) -> Target:
-    """Find what a user names among the project's files, by their relative paths; raises BadValue."""
+    """Find the statement or function that a user names in the project's files, which are keyed by relative path.
+
+    Raise BadValue if there is none, or if several files match.
+    """
     name, colon, line = text.rpartition(":")
     if colon and not line.isdecimal():
         raise BadValue(f"{FLAG} {text}: {line!r} is no line number.", "Write FILE:LINE, or the name of a function.")
@@ -72,7 +76,7 @@ def find_statement(text: str, name: str, line: int, files: Mapping[str, Path]) -
         some = f"{len(found)} files of the project are" if found else "no file of the project is"
         raise BadValue(f"{FLAG} {text}: {some} called {name}.", *some_files(found or list(files)))
     path = files[found[0]]
-    count = len(path.read_text(encoding="utf-8", errors="replace").splitlines())
+    count = len(read_source(path, path.read_bytes()).decode("utf-8", errors="replace").splitlines())
     if not 1 <= line <= count:
         raise BadValue(f"{FLAG} {text}: {found[0]} has {count} lines.", "Name a line behind which a step is over.")
     spans = [span_of(node) for node in walk(path) if isinstance(node, ast.stmt) and not isinstance(node, DEFINITIONS)]
@@ -89,7 +93,7 @@ DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Global, 
 
 
 def span_of(node: ast.stmt) -> tuple[int, int]:
-    """Return the lines of a statement; of one that holds others, only its own, up to the first of them."""
+    """Return the first and last line of a statement; of a compound statement, those before its body."""
     body = getattr(node, "body", None) or getattr(node, "cases", None)
     if not body:
         return node.lineno, node.end_lineno or node.lineno
@@ -99,7 +103,7 @@ def span_of(node: ast.stmt) -> tuple[int, int]:
 
 def walk(path: Path) -> Iterator[ast.AST]:
     try:
-        yield from ast.walk(ast.parse(path.read_bytes()))
+        yield from ast.walk(parse_source(path))
     except (OSError, SyntaxError, ValueError):
         return
 
@@ -118,7 +122,7 @@ class StepAt:
     def start(self) -> None:
         """Install the trace function."""
         frame: FrameType | None = sys._getframe()
-        while frame is not None:  # what runs already, such as a module that is importing torch
+        while frame is not None:  # functions that run already, such as a module that is importing torch
             if self.concerns(frame.f_code):
                 frame.f_trace = self.make_local()
             frame = frame.f_back

@@ -1,7 +1,8 @@
 """Summary of a rehearsal, gathered from its record, and its description in a few lines.
 
 The exit code is the script's own. Where that is 0, it is 1 if a limit was met that is an error (the script may have
-caught it, or it was found at the end), and 1 if no training step was taken: then nothing was rehearsed.
+caught it, or it was found at the end), if a process ended without a report, or if no training step was taken although
+--steps is not 0: then nothing was rehearsed.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ class End:
     """End of the processes, seen from outside."""
 
     code: int
-    interrupted: int = 0  # the signal that came from outside
-    rank: int | None = None  # of several the one that failed first
-    bound: str = ""  # what has stopped it from outside
+    interrupted: int = 0  # number of the signal that viaduct received; 0: none
+    rank: int | None = None  # of several ranks, the one that failed first
+    bound: str = ""  # "time" if it was killed because it did not keep its time limit itself
 
 
 @dataclass
 class Summary:
-    """One rehearsal, as JSON says it."""
+    """Summary of one rehearsal, with the keys of summary.json."""
 
     command: str
     on: str
@@ -54,18 +55,18 @@ class Summary:
     script_exit_code: int
     exit_code: int = 0
     steps: int = 0
-    stopped: bool = False  # after as many steps as were asked for
-    failed_rank: int | None = None  # of several the one that failed first
-    interrupted: int = 0  # the signal that came from outside
-    bound: str = ""  # what has stopped it: "time", "memory", or "watch" where nothing watches them any more
-    silent: str = ""  # processes that ended well and left no report
-    failure: str = ""  # the last line of its traceback
+    stopped: bool = False  # viaduct stopped the script after the requested number of steps
+    failed_rank: int | None = None  # of several ranks, the one that failed first
+    interrupted: int = 0  # number of the signal that viaduct received; 0: none
+    bound: str = ""  # what stopped the script: "time", "memory", or "watch" where watching these two failed
+    silent: str = ""  # processes that ended with 0 and left no report
+    failure: str = ""  # the last line of the traceback, or how a rank ended
     seconds: float = 0.0
     peak_bytes: int = 0
     losses: list[list[float]] = field(default_factory=list)  # of rank 0, by step
     limits: list[dict[str, Any]] = field(default_factory=list)
-    wrote: list[str] = field(default_factory=list)  # in its own folder
-    changed: list[str] = field(default_factory=list)  # of the user's own, behind links
+    wrote: list[str] = field(default_factory=list)  # files in the record; `files.find_file` says where
+    changed: list[str] = field(default_factory=list)  # files of the user that changed behind links of the mirror
     versions: dict[str, str] = field(default_factory=dict)
 
     def save(self, record: str) -> None:
@@ -75,7 +76,7 @@ class Summary:
 
 
 def load_summary(record: str) -> Summary | None:
-    """Read back what a rehearsal in another process has left; None where it did not come so far."""
+    """Read a record's summary.json; return None if there is none, or if it cannot be read."""
     try:
         return Summary(**json.loads((Path(record) / "summary.json").read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
@@ -117,28 +118,29 @@ def make_summary(plan: Plan, end: End, wrote: list[str], changed: list[str]) -> 
 
 
 def find_silent(plan: Plan, ended: list[Mapping[str, Any]], end: End) -> str:
-    """Name what we have started and what left no report though nothing failed: nobody knows how far it came."""
+    """Name the processes that viaduct started and that left no report although nothing failed; "" if there are none."""
     if end.code or end.interrupted:
         return ""
-    without = sorted(note["rank"] for note in ended if note["code"] is None)
-    unheard = plan.processes - len(ended)
+    unfinished = sorted(note["rank"] for note in ended if note["code"] is None)  # only signs of life
+    missing = plan.processes - len(ended)
     if plan.processes == 1:
-        return "the process ended without a report" if without or unheard else ""
-    names = [f"rank {number}" for number in without] + ([f"{unheard} of {plan.processes} ranks"] if unheard > 0 else [])
+        return "the process ended without a report" if unfinished or missing else ""
+    names = [f"rank {number}" for number in unfinished]
+    names += [f"{missing} of {plan.processes} ranks"] if missing > 0 else []
     return f"{', '.join(names)} ended without a report" if names else ""
 
 
 def find_blamed(ended: list[Mapping[str, Any]], end: End) -> Mapping[str, Any]:
-    """Return the note of the process that explains the failure."""
+    """Return the note of the process that failed first; without a failure, the first note there is."""
     if end.rank is not None:
         how = f"was ended by {signal_name(end.code - 128)}" if end.code > 128 else f"ended with exit code {end.code}"
-        said = next((note for note in ended if note["rank"] == end.rank), {})
-        return {**said, "failure": said.get("failure") or ("" if said.get("bound") else f"rank {end.rank} {how}")}
+        note = next((note for note in ended if note["rank"] == end.rank), {})
+        return {**note, "failure": note.get("failure") or ("" if note.get("bound") else f"rank {end.rank} {how}")}
     return next((note for note in ended if note["code"] or note["bound"]), ended[0] if ended else {})
 
 
 def choose_exit_code(summary: Summary, plan: Plan) -> int:
-    """Return the exit code: the script's, or 1 for met limits, missing reports or no step."""
+    """Return the exit code, as the top of this file explains it."""
     if summary.script_exit_code:
         return summary.script_exit_code
     if summary.silent or any(hit["mode"] == "error" for hit in summary.limits):
@@ -220,7 +222,7 @@ def signal_name(number: int) -> str:
 
 
 def has_empty_input(summary: Summary) -> bool:
-    """Return True if the input ended before the first step: no file matched its pattern."""
+    """Return True if TensorFlow's input ended before the first step, as where no file matches a pattern."""
     return "OutOfRangeError" in summary.failure and summary.steps == 0
 
 

@@ -1,8 +1,8 @@
 """Terminal of a rehearsed script: 80 by 24, with an empty stdin.
 
-Scripts ask for its size (`stty size`, `os.get_terminal_size`) to draw a progress bar, and some fail without one. stdin
-is a pseudo-terminal, which the programs that the script starts inherit; reading from it ends at once. stdout and stderr
-stay what they are, so that output is kept as it is printed.
+Scripts read its size (`stty size`, `os.get_terminal_size`) to draw a progress bar, and some fail without one. stdin is
+a pseudo-terminal, which programs that the script starts inherit; a read from it returns end of file at once. stdout and
+stderr are not changed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import Any
 
 COLUMNS, LINES = 80, 24
-ENDS = 256  # so many times a script may read from the terminal
+ENDS = 256  # end-of-file characters in stdin: the number of reads that end at once
 
 
 @contextmanager
@@ -37,7 +37,7 @@ def open_terminal() -> Iterator[int]:
 
 
 def install() -> None:
-    """Answer with the terminal's size where stdout is a pipe."""
+    """Wrap os.get_terminal_size, so that it returns 80 by 24 where stdin, stdout or stderr is no terminal."""
     plain = os.get_terminal_size
 
     @functools.wraps(plain)

@@ -1,9 +1,8 @@
-"""The two trees of a comparison: maps a path to the file of the process' own tree.
+"""The two trees of a comparison: maps a path to the file of the process's own tree.
 
-A script that is carried exists twice, as the original and as the migrated copy. Both runs find the same PYTHONPATH, the
-same editable installs and the same absolute paths in the text, so that one of them would import the other's modules. A
-path into the other tree, or into the mirror of the working folder, stands for the file at the same position in the own
-tree.
+A script that `carry` compares exists twice, as the original and as the migrated copy. Both runs have the same
+PYTHONPATH, the same editable installs and the same absolute paths in their text, so that one of them would import the
+other's modules. A path into the other tree, or into the mirror, is mapped to the same position in the own tree.
 """
 
 from __future__ import annotations
@@ -28,15 +27,15 @@ _STANDARD = os.path.realpath(sysconfig.get_paths()["stdlib"])
 class Trees:
     """`own` is the root of the side that this process runs, `others` the roots that it must not load from.
 
-    `place` is where the script sees the own tree: in the original's place, under an overlay or in a mirror. `mirror`
-    reproduces the file system's paths.
+    `place` is where the script sees the own tree: at the original's path under an overlay, or in a mirror. `mirror` is
+    the folder below which a mirror reproduces the file system's paths.
     """
 
     own: str
     others: tuple[str, ...] = ()
     mirror: str = ""
     place: str = ""
-    _known: dict[str, str] = field(default_factory=dict, compare=False)
+    _counterparts: dict[str, str] = field(default_factory=dict, compare=False)
 
     def position(self, path: str) -> str | None:
         """Return a file's path within the project, whichever tree it was named in; None if it is in none of them."""
@@ -58,13 +57,13 @@ class Trees:
 
     def counterpart(self, path: str) -> str:
         """Return the own tree's file or folder for a path; the path itself if the own tree has none."""
-        if path not in self._known:
+        if path not in self._counterparts:
             position = self.position(path) if path else None
             target = os.path.normpath(os.path.join(self.own, position)) if position is not None else path
             if not os.path.exists(target):
                 return path  # it may come later: a script may write it
-            self._known[path] = target
-        return self._known[path]
+            self._counterparts[path] = target
+        return self._counterparts[path]
 
     def show(self, path: str) -> str:
         """Return the path under which the script sees a file of its own tree: what `__file__` says."""
@@ -74,7 +73,7 @@ class Trees:
         return shown if os.path.exists(shown) else path
 
     def side(self, path: str) -> Side | None:
-        """Return whose a file is; None for installed packages, Python's own library and viaduct."""
+        """Return the side that a file belongs to; None for installed packages, Python's own library and viaduct."""
         spelling = os.path.abspath(path)
         if is_installed(spelling):
             return None
@@ -93,7 +92,7 @@ def is_within(path: str, root: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def is_installed(path: str) -> bool:
-    """Return True for what no project holds: installed packages, the standard library, viaduct itself."""
+    """Return True for files of installed packages, the standard library and viaduct itself."""
     if any(part in PACKAGES for part in path.split(os.sep)):
         return True
     return is_within(path, _VIADUCT) or is_within(path, _STANDARD) or is_within(path, standard_beside(sys.base_prefix))
@@ -104,7 +103,7 @@ def standard_beside(prefix: str) -> str:
 
 
 def trees_of_plan(plan: Plan) -> Trees | None:
-    """Return the trees of a rehearsal; None where there is only one."""
+    """Return the trees of a rehearsal; None outside of a comparison."""
     if not plan.tree:
         return None
     mirror = os.path.join(plan.record, "mirror") if plan.view == "mirror" else ""

@@ -1,11 +1,12 @@
-"""A notebook as a script: its code cells in their order, and which cell a line of it belongs to.
+"""Runs of notebooks as scripts: the code cells in their order, and the cell that a line of the joined text belongs to.
 
-What only IPython understands is left out where it shows or installs something (`%matplotlib inline`, `!pip install`),
-and refused where the rest of the notebook may need what it does.
+A line that only IPython understands is left out if it shows, measures or installs something (`%matplotlib inline`,
+`!pip install`). It is refused if the rest of the notebook may need what it does.
 """
 
 from __future__ import annotations
 
+import ast
 import linecache
 import re
 from pathlib import Path
@@ -14,7 +15,7 @@ from viaduct.errors import BadValue
 from viaduct.scripts.notebooks import Notebook, NotMigrated, read
 
 SUFFIX = ".ipynb"
-SHOWING = {
+SHOWING = {  # magics without which the rest of a notebook runs the same, less their first %
     *("matplotlib", "load_ext", "reload_ext", "autoreload", "config", "precision", "time", "timeit", "prun", "memit"),
     *(
         "pip",
@@ -34,11 +35,11 @@ SHOWING = {
     *("%time", "%timeit", "%capture", "%prun", "%memit", "%mprun", "%html", "%javascript", "%js", "%latex", "%svg"),
     *("%markdown",),
 }
-COMMANDS = {
+COMMANDS = {  # shell commands of which the same is true
     *("pip", "pip3", "conda", "mamba", "apt", "apt-get", "nvidia-smi", "nvcc", "npu-smi", "cnmon", "ls", "ll", "pwd"),
     *("whoami", "uname", "lscpu", "free", "df", "du", "date", "which", "head", "tail", "cat", "tree", "echo"),
 }
-INSTALLS = re.compile(r"^(?:sudo\s+|python3?\s+-m\s+|\{sys\.executable\}\s+-m\s+)+")
+PREFIXES = re.compile(r"^(?:sudo\s+|python3?\s+-m\s+|\{sys\.executable\}\s+-m\s+)+")
 
 
 def is_notebook(path: str | Path) -> bool:
@@ -47,7 +48,10 @@ def is_notebook(path: str | Path) -> bool:
 
 
 def read_source(path: str | Path, data: bytes) -> bytes:
-    """Return the Python source of a script: of a notebook its code cells, joined. Raise BadValue if it cannot run."""
+    """Return the Python source of a script: of a notebook its code cells, joined, which tracebacks then show.
+
+    Raise BadValue if the file is no notebook, or has a line that a run cannot leave out.
+    """
     if not is_notebook(path):
         return data
     try:
@@ -59,8 +63,15 @@ def read_source(path: str | Path, data: bytes) -> bytes:
     return notebook.text.encode()
 
 
+def parse_source(path: str | Path) -> ast.Module:
+    """Return the syntax tree of a script or notebook that has been compiled before; bytes that are not UTF-8 are
+    replaced."""
+    data = read_source(path, Path(path).read_bytes())
+    return ast.parse(data.decode("utf-8", errors="replace"))
+
+
 def refuse_cells(name: str, notebook: Notebook) -> None:
-    """Raise for the first line that a run cannot leave out."""
+    """Raise BadValue for the first cell or line that a run cannot leave out."""
     skipped = {cell.line: cell for cell in notebook.skipped}
     for number, start in zip(notebook.cells, notebook.starts, strict=True):
         cell = skipped.get(start)
@@ -70,11 +81,11 @@ def refuse_cells(name: str, notebook: Notebook) -> None:
             )
     hidden = {line for cell in notebook.skipped for line in range(cell.line, cell.line + cell.text.count("\n") + 1)}
     for line, text in enumerate(notebook.text.split("\n"), start=1):
-        kept = notebook.held_line.match(text)
-        if kept is None or line in hidden:
+        placeholder = notebook.held_line.match(text)
+        if placeholder is None or line in hidden:
             continue
-        magic = notebook.held[int(kept[4])]
-        if kept[2].startswith("pass") and not is_showing(magic):
+        magic = notebook.held[int(placeholder[4])]
+        if placeholder[2].startswith("pass") and not is_showing(magic):
             raise BadValue(
                 f"{name} {describe_line(notebook, line)} cannot be run: {magic.strip()!r} is IPython's.",
                 "Do it before, in a shell, and remove the line; or write it in Python.",
@@ -89,7 +100,7 @@ def is_showing(magic: str) -> bool:
     if text.startswith("%"):
         return text[1:].split()[0] in SHOWING if text[1:].split() else False
     if text.startswith("!") or not re.match(r"[\w.\[\], ]+=", text):
-        words = INSTALLS.sub("", text.lstrip("!").strip()).split()
+        words = PREFIXES.sub("", text.lstrip("!").strip()).split()
         return bool(words) and words[0] in COMMANDS and ">" not in text
     return False
 

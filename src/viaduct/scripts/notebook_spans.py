@@ -1,7 +1,7 @@
-"""Spans of the code cells' sources in the text of a notebook, so that one can be replaced and the rest stays.
+"""Spans of the code cells' sources in the text of a notebook, so that one can be replaced and the rest stays unchanged.
 
 A notebook is JSON, and each tool writes it in its own way: other indents, sorted keys, escaped characters. The standard
-decoder reads the values; only objects and lists on the way to a source are walked here, to know where that stands.
+decoder reads the values. This module walks only the objects and lists that lead to a source, to find its position.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ decode = JSONDecoder().raw_decode
 
 @dataclass(frozen=True)
 class Span:
-    """A code cell's source: its place among all cells, where its value stands, and the text that it holds."""
+    """A code cell's source: the cell's index among all cells, start and end of its JSON value, and its text."""
 
     place: int
     start: int

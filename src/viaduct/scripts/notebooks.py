@@ -1,9 +1,9 @@
-"""Notebooks: their code cells are joined into one text, so that names resolve across cells, and taken apart again.
+"""Joins the code cells of a notebook into one Python text, so that names resolve across cells, and splits it again.
 
-Between cells stands a comment that says which follows. A line that only IPython understands (`%matplotlib inline`,
-`!pip install x`, `files = !ls`) becomes a `pass` with a mark and is put back afterwards; so are the lines on which such
-a line goes on, cells in another language (`%%bash`), and a cell that does not parse, which is named. Only the source
-of a cell that changed is written anew: every other byte of the file stays, however it was laid out.
+A comment before each cell gives its number. A line that only IPython understands (`%matplotlib inline`, `!pip install
+x`, `files = !ls`) is replaced by a placeholder, `pass` with a mark, and put back afterwards. So are its continuation
+lines, all lines of cells in another language (`%%bash`), and those of a cell that does not parse; such cells are listed
+in `Notebook.skipped`. Only the source of a cell that changed is rewritten: every other byte of the file stays as it is.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 from viaduct.scripts.notebook_spans import Span, find_sources, rewrite_source
 
 OLDEST = 3
-"""Of nbformat: cells of 3 lie in worksheets and hold `input`; 1 and 2 nobody has written since 2012."""
+"""Oldest nbformat that is read: its cells lie in worksheets and hold `input`. 1 and 2 are from before 2012."""
 MARK = "# %% cell {number}"
 HELD = "ipython-line"
 MAGIC = re.compile(r"^\s*(?:[%!?,;/]|[\w.\[\]'\", ]+?\s*[-+*/]?=\s*(?:!|%\s*[a-zA-Z])\s*\S)")
@@ -48,7 +48,7 @@ PYTHON_CELLS = ("%%time", "%%timeit", "%%capture", "%%prun", "%%memit", "%%mprun
 
 
 class NotMigrated(Exception):
-    """Why a notebook is left as it is; `zh` says it in Chinese."""
+    """Raised with the reason why a notebook cannot be read or rewritten; `zh` is the reason in Chinese."""
 
     def __init__(self, reason: str, zh: str) -> None:
         super().__init__(reason)
@@ -57,7 +57,7 @@ class NotMigrated(Exception):
 
 @dataclass(frozen=True)
 class Skipped:
-    """A cell that is not looked at although it may matter: the line of the joined text at which it begins, and why."""
+    """A cell that is not analysed: the line of the joined text at which it begins, the reason, and its text."""
 
     line: int
     reason: str
@@ -67,16 +67,17 @@ class Skipped:
 
 @dataclass
 class Notebook:
-    """`text` is what is migrated; `starts` are the lines at which the cells begin, counted from 1."""
+    """A notebook and the joined text of its code cells; `starts` are the lines of the text at which the cells begin,
+    from 1."""
 
-    written: str
+    written: str  # the file's JSON
     spans: list[Span]  # of the code cells that are joined, in their order
     text: str = ""
-    cells: list[int] = field(default_factory=list)  # places among all cells
+    cells: list[int] = field(default_factory=list)  # index of each joined cell among all cells
     starts: list[int] = field(default_factory=list)
-    held: list[str] = field(default_factory=list)
+    held: list[str] = field(default_factory=list)  # original text of the placeholders, by their number
     skipped: list[Skipped] = field(default_factory=list)
-    tag: str = ""  # makes the marks unlike anything in the notebook
+    tag: str = ""  # end of the marks, so that they differ from anything in the notebook
     bom: bool = False
 
     @property
@@ -85,11 +86,13 @@ class Notebook:
 
     @property
     def held_line(self) -> re.Pattern[str]:
-        """A mark of a whole line, of the rest of one, or of the prefix that a line has lost."""
+        """Return the pattern of a placeholder: for a line or the end of one, a continuation line, or a prefix
+        removed."""
         return re.compile(rf"^(.*?)(pass  # |# |  # before )({HELD}) (\d+){re.escape(self.tag)}$")
 
 
 def read(data: bytes) -> Notebook:
+    """Parse a notebook and join its code cells; raise NotMigrated if it is no Python notebook of a known format."""
     try:
         written = data.decode("utf-8-sig")
         content = json.loads(written)
@@ -145,7 +148,8 @@ def is_other_language(text: str) -> bool:
 
 @dataclass
 class Open:
-    """State that a line leaves open for the next: brackets, a long string, a backslash. There `% x` is no magic."""
+    """What is still open at the end of a line: brackets, a long string, a backslash. Then a `% x` that follows is
+    Python."""
 
     depth: int = 0
     string: str = ""
@@ -182,7 +186,7 @@ class Open:
 
 
 def is_magic(line: str) -> bool:
-    """Return True if a line, at which a statement begins, is IPython's and not Python's."""
+    """Return True if a line with which a statement begins is IPython syntax and not Python."""
     if MAGIC.match(line):
         return True
     asks = line.rstrip().endswith("?") and not set(line) & set("#\"'")

@@ -1,7 +1,7 @@
-"""Finds the networks of somebody's script: modules that are called from outside of any other module.
+"""Finds the networks of a user's script: modules that are called from outside of any other module.
 
-Each is told to a listener just before its first call within a step. Passes without gradients (an evaluation between
-two steps) are told as such, so that a listener can leave them alone.
+A listener is called around each such call, also around those without gradients. Calls while torch.compile traces, and
+those that a checkpointed part repeats in the backward pass, are left out.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 class Roots:
     """While entered, `began(module, args)` and `ended(module, args, kwargs, output)` are called around each outermost
-    call: before the hooks that the module itself has. After an exception the output is None."""
+    call, each before the hooks of the module itself. After an exception kwargs is empty and the output None."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
 """Runs a Python script, or with `module` what `python -m` would run, as `__main__` in this process.
 
 Arguments, `sys.path[0]`, `__file__` and the exit code are as if Python itself had started it. A traceback begins with
-the script's own frames. `StopScript` ends it cleanly: its `finally` blocks run, and its `atexit` functions with the
-process. A script that catches everything (a bare `except:`) is asked again at its next step.
+the script's own frames. `StopScript` ends it cleanly: its `finally` blocks run, and its `atexit` functions when the
+process ends. A script may catch it with a bare `except:`; watchers raise it again at the next step.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _KEPT: list[types.ModuleType] = []  # the globals of scripts that ran: their ate
 
 
 class StopScript(BaseException):
-    """Ends the script; no `except Exception` of the script's stops it."""
+    """Ends the script. It is a BaseException, so that `except Exception` in the script does not catch it."""
 
 
 @dataclass(frozen=True)
 class Script:
     """A script that can be run: its source compiled, its arguments."""
 
-    name: str  # as the user said
+    name: str  # the path or module as the user gave it
     file: Path
     code: types.CodeType
     arguments: tuple[str, ...]
@@ -46,7 +46,7 @@ class Script:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a script ended: its exit code, and whether we stopped it."""
+    """How a script ended: its exit code, and True in `stopped` if StopScript ended it."""
 
     code: int
     stopped: bool = False
@@ -54,7 +54,7 @@ class Ended:
 
 
 def load_script(target: str, arguments: Sequence[str] = (), module: bool = False) -> Script:
-    """Find and compile; raises BadValue for what is not there or not Python."""
+    """Find and compile a script or module; raise BadValue if it does not exist or is not Python."""
     return load_module(target, arguments) if module else load_file(Path(target), arguments)
 
 
@@ -85,7 +85,7 @@ def load_module(name: str, arguments: Sequence[str]) -> Script:
 
 
 def import_packages(name: str) -> Ended | None:
-    """Import what holds a module, as `python -m` does before it runs it; return how that failed, if it did."""
+    """Import the packages of a module, as `python -m` does first; return how that failed, or None."""
     with first_on_path(os.getcwd()):
         try:
             if parent := name.rpartition(".")[0]:
@@ -99,7 +99,7 @@ def import_packages(name: str) -> Ended | None:
             raise
         except ModuleNotFoundError as error:
             if error.name and (name == error.name or name.startswith(f"{error.name}.")):
-                return None  # which load_module says better
+                return None  # the module itself is missing: load_module reports that
             return Ended(1, failure=show_failure(error))
         except Exception as error:
             return Ended(1, failure=show_failure(error))
@@ -128,7 +128,10 @@ def compile_script(path: Path) -> types.CodeType:
 
 
 def run_script(script: Script) -> Ended:
-    """Run it to its end, or until a watcher raises StopScript; what it prints goes where it goes."""
+    """Run a script to its end, or until a watcher raises StopScript; errors of the script are printed and returned.
+
+    ViaductError, with which a watcher says that it cannot go on, is raised.
+    """
     main = types.ModuleType("__main__")
     main.__file__ = str(script.file.absolute())
     main.__dict__.update(__builtins__=__builtins__, __spec__=script.spec, __cached__=None)
@@ -140,7 +143,7 @@ def run_script(script: Script) -> Ended:
         main.__loader__ = script.spec.loader
     _KEPT.append(main)
     release_streams()
-    with standing_in(script, main):
+    with replaced_main(script, main):
         try:
             exec(script.code, main.__dict__)
             return Ended(0)
@@ -150,14 +153,14 @@ def run_script(script: Script) -> Ended:
             return Ended(exit_code(error))
         except KeyboardInterrupt:
             return Ended(130, failure="KeyboardInterrupt")
-        except ViaductError:  # a watcher could not go on; the verb says why
+        except ViaductError:
             raise
         except Exception as error:
             return Ended(1, failure=show_failure(error))
 
 
 @contextmanager
-def standing_in(script: Script, main: types.ModuleType) -> Iterator[None]:
+def replaced_main(script: Script, main: types.ModuleType) -> Iterator[None]:
     """Set sys.argv, sys.path[0] and `__main__` to the script's within the block."""
     argv, own_main = sys.argv, sys.modules.get("__main__")
     sys.argv = [str(script.file) if script.spec is None else str(script.file.absolute()), *script.arguments]

@@ -1,11 +1,12 @@
 """Detection of where the steps of a user's training script begin and end.
 
-A step is one `optimizer.step()` of the primary optimizer: the first one that steps. A second optimizer takes part in
-the step in which it steps, and ends none. Where one may follow the primary, the step waits for it until the next pass
-begins: `primary.step(); second.step()` is one step. A GAN's second network runs in between: its update is in the step
-after. An optimizer inside an optimizer counts once, with the outer one. A
-GradScaler that finds an overflow does not call the optimizer: such an iteration is no step, and what it did belongs to
-the step after it. Without any optimizer a step is one forward pass of the outermost module (`roots.py`).
+A step ends with `step()` of the primary optimizer: the first one that steps. An update by another optimizer belongs to
+the step in which it happens, and ends none. A watcher may say that others follow the primary one (`others_follow`):
+then the step stays open until the watcher reports the next forward pass (`settle`), so that `primary.step();
+second.step()` is one step. In a GAN, whose second network runs in between, the second update then belongs to the next
+step. An optimizer inside an optimizer counts once, with the outer one. A GradScaler that finds an overflow does not
+call the optimizer: such an iteration is no step, and what it did belongs to the next one. Without an optimizer no step
+ends here; a watcher may call `advance` itself.
 """
 
 from __future__ import annotations
@@ -21,11 +22,8 @@ if TYPE_CHECKING:
 class Watcher:
     """Base class of observers of a script's steps; define the methods you need. Steps count from 0."""
 
-    def on_start(self) -> None:
-        """Called before the script's first line."""
-
     def on_step_begin(self, step: int) -> None:
-        """Called when the step before has ended, or the script begins."""
+        """Called when the previous step has ended, and once when the detection starts."""
 
     def on_update_begin(self, step: int, optimizer: Optimizer) -> None:
         """Called before an optimizer's update, with the final gradients."""
@@ -34,17 +32,16 @@ class Watcher:
         """Called after an optimizer's update."""
 
     def others_follow(self, step: int, optimizer: Optimizer) -> bool:
-        """Return True if other optimizers may still step after the primary one. Then call `settle` at the next pass."""
+        """Return True if other optimizers may step after the primary one; then call `settle` at the next forward
+        pass."""
         return False
 
-    def on_step_end(self, step: int) -> None: ...
-
-    def on_end(self) -> None:
-        """Called after the script's last line, also after an error."""
+    def on_step_end(self, step: int) -> None:
+        """Called when a step has ended."""
 
 
 class OptimizerSteps:
-    """Tells a watcher of steps while it is entered; `concerns` leaves other networks' optimizers out."""
+    """Calls a watcher at steps while it is entered; optimizers for which `concerns` returns False are left out."""
 
     def __init__(
         self, watcher: Watcher, first: int = 0, concerns: Callable[[Optimizer], bool] = lambda optimizer: True
@@ -88,7 +85,7 @@ class OptimizerSteps:
         self.watcher.on_step_begin(self.step)
 
     def advance_by_hand(self) -> None:
-        """End the step on behalf of the training loop, unless an optimizer has ended it already."""
+        """End the step on behalf of the training loop, unless an optimizer has ended one since the last such call."""
         by_optimizer, self.ended_by_optimizer = self.ended_by_optimizer, False
         if self.waiting or not by_optimizer:
             self.advance()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from rehearsal.tf1_scripts import needs_tensorflow, rehearsed
 from viaduct.rehearsal.tf1_stage import evaluations
 from viaduct.rehearsal.tf1_stage.watch import Watched
+from viaduct.scripts.notebook_runs import read_source
 from viaduct.scripts.runner import StopScript
 
 SCRIPT = """
@@ -106,7 +108,7 @@ def run(graph: Any, *types: str, training: bool = False, data: bool = False, by_
 
 def evaluate(loops: evaluations.PlainLoops, graph: Any, times: int) -> None:
     for _ in range(times):
-        loops.begins(run(graph))
+        loops.before_run(run(graph))
 
 
 class Graph:
@@ -117,7 +119,7 @@ def test_a_script_that_only_evaluates_is_stopped_and_keras_own_loops_are_left_to
     watched, graph = Watched(limit=5), Graph()
     loops = evaluations.PlainLoops(watched)
     for _ in range(1000):
-        loops.begins(run(graph, by_keras=True))
+        loops.before_run(run(graph, by_keras=True))
     assert not watched.stopped
     with pytest.raises(StopScript):
         evaluate(loops, graph, evaluations.PATIENCE + 1)
@@ -130,15 +132,15 @@ def test_a_step_begins_the_count_anew_and_each_session_has_its_own() -> None:
     for _ in range(2):
         for _ in range(evaluations.PATIENCE):
             for graph in graphs:
-                loops.begins(run(graph))
-        loops.begins(run(graphs[0], training=True))
+                loops.before_run(run(graph))
+        loops.before_run(run(graphs[0], training=True))
     assert not watched.stopped
 
 
 def test_without_a_bound_nothing_is_counted() -> None:
     loops, graph = evaluations.PlainLoops(Watched(limit=None)), Graph()
     for _ in range(1000):
-        loops.begins(run(graph, data=True))
+        loops.before_run(run(graph, data=True))
 
 
 @pytest.mark.parametrize(
@@ -156,3 +158,13 @@ def test_only_a_loop_that_awaits_the_end_is_told_of_one(handler: str, awaited: b
     script.write_text(f"try:\n    work()\nexcept {handler}:\n    after()\n")
     assert evaluations.is_guarded((str(script), 2)) is awaited
     assert not evaluations.is_guarded((str(script), 4)), "the handler itself is not tried"
+
+
+def test_the_end_of_data_that_a_cell_of_a_notebook_expects_is_seen(tmp_path: Path) -> None:
+    loop = "try:\n    while True:\n        sess.run(error)\nexcept tf.errors.OutOfRangeError:\n    pass\n"
+    cells = [{"cell_type": "code", "source": text, "metadata": {}, "outputs": []} for text in ("x = 1\n", loop)]
+    path = tmp_path / "train.ipynb"
+    path.write_text(json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": cells}))
+    line = read_source(path, path.read_bytes()).decode().splitlines().index("        sess.run(error)") + 1
+    assert evaluations.is_guarded((str(path), line))
+    assert not evaluations.is_guarded((str(path), 2))

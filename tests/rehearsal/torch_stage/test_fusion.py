@@ -30,5 +30,5 @@ def test_fused_attention_of_the_npu_is_attention_in_every_layout() -> None:
     ends = {"actual_seq_qlen": (6, 12), "actual_seq_kvlen": (6, 12)}
     output = torch_npu.npu_fusion_attention(*rows, 3, "TND", **causal, **ends)[0]
     torch.testing.assert_close(output, expected.transpose(1, 2).flatten(0, 1))
-    with pytest.raises(NotImplementedError, match="has no sparse_mode 4"):
+    with pytest.raises(NotImplementedError, match="does not compute sparse_mode 4"):
         torch_npu.npu_fusion_attention(q, k, v, 3, "BNSD", sparse_mode=4)

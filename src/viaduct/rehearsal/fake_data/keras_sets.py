@@ -33,9 +33,9 @@ def wrap_load_data(plain: Callable[..., Any], name: str) -> Callable[..., Any]:
     """Return load_data with synthetic images where the download fails."""
 
     @functools.wraps(plain)
-    def load_data(*args: Any, **named: Any) -> Any:
+    def load_data(*args: Any, **kwargs: Any) -> Any:
         try:
-            return plain(*args, **named)
+            return plain(*args, **kwargs)
         except Exception as error:  # Keras raises no other class where a download fails
             if "URL fetch failure" not in str(error):
                 raise

@@ -104,12 +104,12 @@ def wrap_dataset_init(plain: Callable[..., Any], missing: Missing) -> Callable[.
     """Return TFRecordDataset's constructor with missing files replaced."""
 
     @functools.wraps(plain)
-    def init(self: Any, filenames: Any, *args: Any, **named: Any) -> None:
+    def init(self: Any, filenames: Any, *args: Any, **kwargs: Any) -> None:
         if isinstance(filenames, (str, os.PathLike)):
             filenames = missing.stand_in(os.fspath(filenames))
         elif isinstance(filenames, (list, tuple)) and all(isinstance(name, (str, os.PathLike)) for name in filenames):
             filenames = [missing.stand_in(os.fspath(name)) for name in filenames]
-        plain(self, filenames, *args, **named)
+        plain(self, filenames, *args, **kwargs)
 
     return init
 
@@ -118,12 +118,12 @@ def wrap_list_files(plain: Callable[..., Any], missing: Missing) -> Callable[...
     """Return Dataset.list_files with missing files replaced."""
 
     @functools.wraps(plain)
-    def list_files(file_pattern: Any, *args: Any, **named: Any) -> Any:
+    def list_files(file_pattern: Any, *args: Any, **kwargs: Any) -> Any:
         import tensorflow as tf
 
         patterns = [file_pattern] if isinstance(file_pattern, str) else file_pattern
         if not isinstance(patterns, Sequence) or any(tf.io.gfile.glob.__wrapped__(pattern) for pattern in patterns):
-            return plain(file_pattern, *args, **named)
+            return plain(file_pattern, *args, **kwargs)
         return tf.data.Dataset.from_tensor_slices([missing.stand_in(pattern) for pattern in patterns])
 
     return list_files
@@ -146,8 +146,8 @@ def wrap_parser(plain: Callable[..., Any], missing: Missing) -> Callable[..., An
     """Return a parser that notes its features."""
 
     @functools.wraps(plain)
-    def parse(serialized: Any, features: Any, *args: Any, **named: Any) -> Any:
-        tensors = plain(serialized, features, *args, **named)
+    def parse(serialized: Any, features: Any, *args: Any, **kwargs: Any) -> Any:
+        tensors = plain(serialized, features, *args, **kwargs)
         missing.parse(features, tensors)
         return tensors
 
@@ -161,24 +161,24 @@ def install_raw(tf: Any, missing: Missing) -> None:
     set_shape = kind.set_shape
 
     @functools.wraps(decode)
-    def decode_raw(input_bytes: Any = None, out_type: Any = None, *args: Any, **named: Any) -> Any:
-        given = input_bytes if input_bytes is not None else named.get("bytes")
-        numbers = decode(input_bytes, out_type, *args, **named)
+    def decode_raw(input_bytes: Any = None, out_type: Any = None, *args: Any, **kwargs: Any) -> Any:
+        given = input_bytes if input_bytes is not None else kwargs.get("bytes")
+        numbers = decode(input_bytes, out_type, *args, **kwargs)
         if key(given) in missing.parsed:
             missing.raw[key(numbers)] = (missing.parsed[key(given)], tf.as_dtype(out_type).size)
         return numbers
 
     @functools.wraps(cast)
-    def marked_cast(x: Any, *args: Any, **named: Any) -> Any:
-        result = cast(x, *args, **named)
+    def marked_cast(x: Any, *args: Any, **kwargs: Any) -> Any:
+        result = cast(x, *args, **kwargs)
         if key(x) in missing.raw:
             missing.raw[key(result)] = missing.raw[key(x)]
         return result
 
     @functools.wraps(reshape)
-    def reshape_recorded(tensor: Any, shape: Any, *args: Any, **named: Any) -> Any:
+    def reshape_recorded(tensor: Any, shape: Any, *args: Any, **kwargs: Any) -> Any:
         missing.set_shape(tensor, shape)
-        return reshape(tensor, shape, *args, **named)
+        return reshape(tensor, shape, *args, **kwargs)
 
     def set_shape_recorded(self: Any, shape: Any) -> None:
         missing.set_shape(self, shape)

@@ -45,8 +45,8 @@ def wrap_init(plain: Callable[..., Any], facts: tuple[int, int, int, int], other
     signature = inspect.signature(plain)
 
     @functools.wraps(plain)
-    def init(self: Any, *args: Any, **named: Any) -> None:
-        given = signature.bind(self, *args, **named)
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        given = signature.bind(self, *args, **kwargs)
         if given.arguments.get("download"):  # what is to be fetched is missing too
             given.arguments["download"] = False
         try:

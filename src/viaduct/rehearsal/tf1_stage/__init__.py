@@ -1,12 +1,12 @@
 """The TensorFlow 1 stage: scripts written for TensorFlow 1.15 run on the `tf` extra, with stand-ins for the adapters.
 
     install("npu")        npu_bridge and hccl can be imported; what the NPU refuses is reported (`limits.py`)
-    install("mlu")        /mlu:0 and config.mlu_options are understood, as in Cambricon's own TensorFlow
-    install("original")   GPU devices are the CPU, and Horovod is served by gloo
+    install("mlu")        /mlu:0 and config.mlu_options are understood, as in Cambricon's TensorFlow; Horovod is gloo
+    install("original")   GPU devices are the CPU, and Horovod is gloo
 
 `install` must come before the script imports TensorFlow. It changes this process for good: a rehearsal has a process
-of its own. `watch.py` counts and bounds its steps and keeps what it computes; `finish` looks at what is left open when
-the script is at its end. Importing this package needs no TensorFlow.
+of its own. `watch.py` counts and bounds the script's steps and keeps what they compute. `finish` reports NPU sessions
+that are still open when the script is at its end. Importing this package needs no TensorFlow.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ On = Literal["npu", "mlu", "original"]
 
 
 def need_tensorflow() -> None:
-    """Raise what a user can read where the `tf` extra is not there, or not the one that still has Estimators."""
+    """Raise a ViaductError if TensorFlow is not installed, or is a release without Estimators."""
     require("tensorflow")
     if not is_installed("tensorflow_estimator"):
         raise BadValue("this TensorFlow has no Estimators: TensorFlow 1 scripts need 2.15.", install_line("tensorflow"))
 
 
 def install(on: On, *, seed: int | None = None) -> None:
-    """Make this process a place where TensorFlow 1 scripts run. A seed makes graphs random in the same way each time.
+    """Prepare this process to run TensorFlow 1 scripts. With a seed, runs draw the same random numbers each time.
 
-    With a seed, a random operator's own is a function of the seed and of the scope it is created in, not of how many
-    operators were created before it: a migrated script has others.
+    A random operator's own seed then depends on `seed` and on the scope in which the operator is created
+    (`seeding.py`), not on how many operators were created before it: a migrated script creates others.
     """
     if on not in ("npu", "mlu", "original"):
         raise BadValue(f"the stage is 'npu', 'mlu' or 'original', not {on!r}.")
@@ -60,8 +60,8 @@ def install(on: On, *, seed: int | None = None) -> None:
 
 
 def finish(stopped: bool = False) -> None:
-    """The script is at its end, or was stopped by us: sessions that it never closes are told."""
+    """Report sessions that the script never closes. `stopped`: viaduct ended the script before its own end."""
     if state.on == "npu":
         from viaduct.rehearsal.tf1_stage import sessions
 
-        sessions.tell_open_ones(stopped)
+        sessions.report_open_sessions(stopped)

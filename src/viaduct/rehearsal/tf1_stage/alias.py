@@ -37,21 +37,22 @@ def install() -> None:
 
 
 def load_lazy_parts(v1: Any) -> None:
-    """Keras and the Estimators load when they are first asked for; they are to be there under their new names.
+    """Load Keras and the Estimators, which TensorFlow loads at their first use, so that they can be renamed.
 
-    What turns a Keras model into an Estimator asks for names of TensorFlow 2, and binds them here.
+    keras_lib, which turns a Keras model into an Estimator, needs names of TensorFlow 2. It is imported first, while
+    `tensorflow` still means that.
     """
     import tensorflow_estimator.python.estimator.keras_lib  # noqa: F401
 
-    for part in (v1.keras, v1.estimator):
-        part.__name__  # noqa: B018
-        dir(part)
+    for lazy in (v1.keras, v1.estimator):  # using a lazy module loads it
+        lazy.__name__  # noqa: B018
+        dir(lazy)
     v1.keras = sys.modules["keras.api._v1.keras"]
     v1.estimator = sys.modules["tensorflow_estimator.python.estimator.api._v1.estimator"]
 
 
 def name_submodules(v1: Any) -> None:
-    """`import tensorflow.train` as in TensorFlow 1, where each part was a module of that name."""
+    """Make `import tensorflow.train` and the like work, as in TensorFlow 1."""
     parts = {"keras": v1.keras, "estimator": v1.estimator}
     for root in ("tensorflow", "tensorflow.compat.v1", _V1):
         for name, module in parts.items():
@@ -60,7 +61,10 @@ def name_submodules(v1: Any) -> None:
 
 
 def rename(old: str, new: str, but: tuple[str, ...] = ()) -> None:
-    """A module and those within it under another name too."""
+    """Enter a module and its submodules, less those that begin with `but`, in sys.modules under a new name too.
+
+    compat.v1 itself is not entered: `install` has done that.
+    """
     for name, module in list(sys.modules.items()):
         suffix = name.removeprefix(old)
         inside = name == old or (name.startswith(old + ".") and not suffix[1:].startswith(but or ("\0",)))
@@ -83,15 +87,15 @@ def add_contrib(v1: Any) -> None:
 
 
 class MissingContrib:
-    """Comes last, where nobody has found a part of tf.contrib: says which are there."""
+    """Last finder of sys.meta_path: explains that a module of tf.contrib is missing, and names those that exist."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Refuse a part of tf.contrib that a rehearsal does not have, and name those that it has."""
+        """Raise ModuleNotFoundError for a module below tf.contrib; leave others alone."""
         if not name.startswith("tensorflow.contrib."):
             return None
-        there = ", ".join(sorted(file.stem for file in CONTRIB.iterdir() if not file.stem.startswith("_")))
+        available = ", ".join(sorted(file.stem for file in CONTRIB.iterdir() if not file.stem.startswith("_")))
         raise ModuleNotFoundError(
-            f"{name}: tf.contrib went with TensorFlow 2, and the rehearsal has only a part of it: {there}.", name=name
+            f"{name}: TensorFlow 2 has no tf.contrib, and the rehearsal has only a part of it: {available}.", name=name
         )

@@ -8,7 +8,7 @@ from viaduct.rehearsal.tf1_stage import collectives, state
 
 
 def average_gradients(gradients: list[Any], kind: str = "HcomAllReduce") -> list[Any]:
-    """Average gradients over the ranks; None stays None, sparse ones are gathered."""
+    """Return gradients averaged over the ranks. None stays None; IndexedSlices hold the rows of all ranks."""
     if state.size() == 1:
         return gradients
     dense = [gradient for gradient in gradients if gradient is not None and not hasattr(gradient, "indices")]
@@ -20,7 +20,7 @@ def average_gradients(gradients: list[Any], kind: str = "HcomAllReduce") -> list
 
 
 def sparse_mean(gradient: Any) -> Any:
-    """Average a sparse gradient over the ranks."""
+    """Return IndexedSlices with the rows of all ranks, divided by their number."""
     import tensorflow.compat.v1 as tf
 
     values = collectives.allgather(gradient.values) / state.size()

@@ -1,6 +1,6 @@
-"""Device strings and device options: what names a card is the CPU here.
+"""Device strings and device options: a card's name means the CPU here.
 
-A GPU that is left in a script for the NPU or the MLU is told; in the original it is what it should be.
+A GPU that a script migrated to the NPU or MLU still names is reported; in the original script it is not.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ On = Literal["npu", "mlu", "original"]
 
 
 def install(on: On) -> None:
-    """Map device strings to the CPU."""
+    """Map device strings and distribution strategies to the CPU; on the NPU report eager mode, on the MLU add
+    `config.mlu_options`."""
     import tensorflow.compat.v1 as tf
     from tensorflow.core.protobuf.config_pb2 import ConfigProto
     from tensorflow.python.distribute import device_util
     from tensorflow.python.framework import ops
 
-    ops.Graph.device = on_the_cpu(ops.Graph.device, on)
-    device_util.canonicalize = mapped_first(device_util.canonicalize, on)
-    device_util.resolve = mapped_first(device_util.resolve, on)
+    ops.Graph.device = wrap_graph_device(ops.Graph.device, on)
+    device_util.canonicalize = wrap_first_argument(device_util.canonicalize, on)
+    device_util.resolve = wrap_first_argument(device_util.resolve, on)
     for name in ("MirroredStrategy", "OneDeviceStrategy"):
         wrap_strategy(getattr(tf.distribute, name), on)
     if on == "mlu":
@@ -37,21 +38,21 @@ def install(on: On) -> None:
 
 
 def map_device(device: Any, on: On) -> Any:
-    """Return the device on this machine; a GPU that should be gone is reported."""
+    """Return a device string with its card replaced by the CPU; report a GPU outside of the original script."""
     if not isinstance(device, str):
         return device
     if on != "original" and GPU.search(device):
         change = "Write mlu for gpu." if on == "mlu" else "Remove the device block; the whole graph runs on the NPU."
         limits.report_violation(
             "gpu-device",
-            f"The device {device!r} is asked for.",
+            f"The device {device!r} is requested.",
             "There is no GPU: without soft placement the graph is refused, with it this part runs on the host.",
             change,
         )
     return CARD.sub("device:CPU:0", device).replace("device:device:", "device:")
 
 
-def on_the_cpu(plain: Callable[..., Any], on: On) -> Callable[..., Any]:
+def wrap_graph_device(plain: Callable[..., Any], on: On) -> Callable[..., Any]:
     """Wrap tf.device, so that devices of the card become the CPU."""
 
     @functools.wraps(plain)
@@ -69,8 +70,8 @@ def on_the_cpu(plain: Callable[..., Any], on: On) -> Callable[..., Any]:
     return device
 
 
-def mapped_first(plain: Callable[..., Any], on: On) -> Callable[..., Any]:
-    """Wrap a function whose first argument is a device."""
+def wrap_first_argument(plain: Callable[..., Any], on: On) -> Callable[..., Any]:
+    """Wrap a function whose first argument is a device, so that it gets the mapped one."""
 
     @functools.wraps(plain)
     def resolve(device: Any, *args: Any, **kwargs: Any) -> Any:
@@ -80,14 +81,15 @@ def mapped_first(plain: Callable[..., Any], on: On) -> Callable[..., Any]:
 
 
 def wrap_strategy(kind: Any, on: On) -> None:
-    """Several cards become one CPU: replicas compute the same thing from the same batch there."""
+    """Wrap a strategy's constructor, so that its devices, however many, become one CPU: it has one replica."""
     plain = kind.__init__
 
     @functools.wraps(plain)
-    def init(self: Any, *args: Any, **named: Any) -> None:
-        values = [*args, *named.values()]
-        asked = next((value for value in values if value is not None and not hasattr(value, "reduce")), None)
-        names = [map_device(name, on) for name in ([asked] if isinstance(asked, str) else asked or [])]
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        values = [*args, *kwargs.values()]
+        # The first argument that is no CrossDeviceOps, which have `reduce`. Mapping the names reports GPUs.
+        devices = next((value for value in values if value is not None and not hasattr(value, "reduce")), None)
+        names = [map_device(name, on) for name in ([devices] if isinstance(devices, str) else devices or [])]
         if kind.__name__.startswith("OneDevice"):
             plain(self, names[0] if names else "/device:CPU:0")
         else:
@@ -99,20 +101,20 @@ def wrap_strategy(kind: Any, on: On) -> None:
 def refuse_eager(tf: Any) -> None:
     """Report calls that switch eager mode on."""
     for name in ("enable_eager_execution", "enable_v2_behavior"):
-        setattr(tf, name, eager_refused(name, getattr(tf, name)))
+        setattr(tf, name, wrap_eager(name, getattr(tf, name)))
 
 
-def eager_refused(name: str, plain: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a function that switches eager mode on."""
+def wrap_eager(name: str, plain: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a function that switches eager mode on, so that its call is reported."""
 
     @functools.wraps(plain)
-    def enable(*args: Any, **named: Any) -> Any:
+    def enable(*args: Any, **kwargs: Any) -> Any:
         limits.report_violation(
             "eager",
             f"tf.{name} is called.",
             "Nothing is compiled for the NPU: everything runs on the host, or the adapter's operators fail.",
             "Build a graph and run it in a session, or in an Estimator.",
         )
-        return plain(*args, **named)
+        return plain(*args, **kwargs)
 
     return enable

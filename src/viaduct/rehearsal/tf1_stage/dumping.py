@@ -1,9 +1,10 @@
-"""Dumps that enable_dump asks for, in the layout of the NPU's converted dump.
+"""Dumps of training steps that enable_dump requests, in the layout of the NPU's converted dump.
 
     {dump_path}/{time}/{device}/{model}/{model id}/{step}/{type}.{operator}.{task}.{stream}.{time}.output.0.npy
 
 The raw files of the device can be read by CANN only, so none are written. Steps count from 0 as dump_step does;
-without dump_step every step is dumped. With dump_data "stats" a table of figures is written in place of tensors.
+without dump_step every step is dumped. With dump_data "stats" the tensors' statistics are written to statistic.csv
+instead. dump_layer names the operators to dump, dump_mode their inputs, outputs or both.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ from viaduct.rehearsal.tf1_stage.snapshot import Value
 
 
 class Dumps(sessions.Observer):
-    """Looks at sessions whose options ask for a dump."""
+    """Dumps the training steps of sessions whose options request it."""
 
     def __init__(self) -> None:
-        self.started: dict[int, str] = {}  # the time of each session's first dump
+        self.started: dict[int, str] = {}  # the time of each session's first dump, by the id of its record
 
     def select_tensors(self, run: Pass) -> list[Any]:
         """Return all tensors of a step that is dumped."""
-        asked = run.training and asks(run.opened, run.opened.steps)
-        tensors = snapshot.list_tensors(run) if asked else []
+        is_dumped = run.training and is_dump_requested(run.opened, run.opened.steps)
+        tensors = snapshot.list_tensors(run) if is_dumped else []
         run.notes[id(self)] = tensors
         return tensors
 
@@ -41,54 +42,57 @@ class Dumps(sessions.Observer):
         tensors = run.notes[id(self)]
         if not tensors:
             return
-        step = run.opened.steps - 1  # this one is counted already
-        begun = self.started.setdefault(id(run.opened), time.strftime("%Y%m%d%H%M%S"))
-        write(run, list(snapshot.iterate_values(run, tensors, values)), place(run, begun, step))
+        step = run.opened.steps - 1  # this step is counted already
+        started = self.started.setdefault(id(run.opened), time.strftime("%Y%m%d%H%M%S"))
+        write_step(run, list(snapshot.iterate_values(run, tensors, values)), step_folder(run, started, step))
 
 
-def asks(opened: Opened, step: int) -> bool:
+def is_dump_requested(opened: Opened, step: int) -> bool:
     """Return True if the session's options ask for a dump of this step."""
     values = opened.chosen.values
     if not (opened.chosen.npu and values.get("enable_dump")):
         return False
     listed = values.get("dump_step")
-    return not listed or any(within(step, entry) for entry in str(listed).split("|"))
+    return not listed or any(is_step_in(step, entry) for entry in str(listed).split("|"))
 
 
-def within(step: int, entry: str) -> bool:
+def is_step_in(step: int, entry: str) -> bool:
     """Return True if a step is in an entry of dump_step, such as `3` or `5-9`."""
     first, _, last = entry.partition("-")
     return int(first) <= step <= int(last or first)
 
 
-def place(run: Pass, begun: str, step: int) -> Path:
+def step_folder(run: Pass, started: str, step: int) -> Path:
+    """Return the folder of a step's dump."""
     device = os.environ.get(NPU.device_choice) or os.environ.get("DEVICE_ID") or "0"
-    return Path(run.opened.chosen.values["dump_path"]) / begun / device / "ge_default" / "1" / str(step)
+    return Path(run.opened.chosen.values["dump_path"]) / started / device / "ge_default" / "1" / str(step)
 
 
-def write(run: Pass, found: list[Value], folder: Path) -> None:
-    """Write the values of a step as CANN's dump has them: files, or figures alone."""
+def write_step(run: Pass, values: list[Value], folder: Path) -> None:
+    """Write the values of a step as CANN does: one .npy file for each, or their statistics alone."""
     folder.mkdir(parents=True, exist_ok=True)
     options = run.opened.chosen.values
     layers = set(str(options.get("dump_layer") or "").split())
-    named = dict(enumerate({value.op: None for value in found}, 1))
-    tasks = {op: task for task, op in named.items()}
-    arrays = {(value.op, value.index): value.array for value in found}
+    tasks = {op: task for task, op in enumerate(dict.fromkeys(value.op for value in values), 1)}
+    arrays = {(value.op, value.index): value.array for value in values}
     moment, rows = snapshot.microseconds(), []
-    for value in found:
+    for value in values:
         if layers and value.op.name not in layers:
             continue
         stem = f"{value.op.type}.{re.sub(r'[/.]', '_', value.op.name)}.{tasks[value.op]}.1.{moment}"
         rows += select_arrays(value, stem, arrays, str(options.get("dump_mode") or "output"))
     if options.get("dump_data") == "stats":
-        write_figures(folder, rows)
+        write_statistics(folder, rows)
     else:
         for name, array in rows:
             np.save(folder / f"{name}.npy", array, allow_pickle=False)
 
 
 def select_arrays(value: Value, stem: str, arrays: dict[Any, Any], mode: str) -> list[tuple[str, np.ndarray[Any, Any]]]:
-    """Return outputs, inputs or both; inputs once, with an operator's first output."""
+    """Return (name, array) of an output, of its operator's inputs, or of both, as dump_mode says.
+
+    Inputs come with the operator's output 0, so that they are written once.
+    """
     rows: list[tuple[str, np.ndarray[Any, Any]]] = []
     if mode in ("input", "all") and value.index == 0:
         inputs = [arrays.get((tensor.op, tensor.value_index)) for tensor in value.op.inputs]
@@ -98,12 +102,12 @@ def select_arrays(value: Value, stem: str, arrays: dict[Any, Any], mode: str) ->
     return rows
 
 
-def write_figures(folder: Path, rows: list[tuple[str, np.ndarray[Any, Any]]]) -> None:
-    """Write the figures of a step to statistic.csv."""
+def write_statistics(folder: Path, rows: list[tuple[str, np.ndarray[Any, Any]]]) -> None:
+    """Write the statistics of a step's arrays to statistic.csv."""
     with (folder / "statistic.csv").open("w", newline="", encoding="utf-8") as file:
         table = csv.writer(file)
         table.writerow(["Name", "Data Type", "Shape", "Max Value", "Min Value", "Avg Value", "L2Norm Value"])
         for name, array in rows:
             flat = array.astype(np.float64).reshape(-1) if array.size else np.zeros(1)
-            figures = [flat.max(), flat.min(), flat.mean(), np.sqrt(np.square(flat).sum())]
-            table.writerow([name, array.dtype, "x".join(map(str, array.shape)), *figures])
+            statistics = [flat.max(), flat.min(), flat.mean(), np.sqrt(np.square(flat).sum())]
+            table.writerow([name, array.dtype, "x".join(map(str, array.shape)), *statistics])

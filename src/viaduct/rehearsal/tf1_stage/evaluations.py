@@ -1,12 +1,13 @@
-"""Bounds on evaluation loops: as many batches as there may be training steps.
+"""Bounds on evaluation loops: at most as many batches as training steps are allowed (the limit).
 
-- Keras: evaluate, and the validation of fit, look at so many batches; predict too where it is given a data set, a
-  generator or steps. Of arrays a script expects a row for each row, so these are predicted whole.
-- A loop of the script's own that reads a data set until its end, and says so (`except tf.errors.OutOfRangeError`), is
-  told that the end has come.
-- Any other loop of its own cannot be left from outside. Where no training can follow it (the last step is taken, or
-  nothing in the graph trains) the script is stopped, after PATIENCE batches at least: a short evaluation at the end of
-  a script is worth seeing.
+- Keras: evaluate, and the validation of fit, take that many batches; so does predict where it is given a dataset, a
+  Sequence or a number of steps. Arrays are predicted completely: a script expects one row of output for each row.
+- A loop of the script that reads a dataset until its end, and says so (`except tf.errors.OutOfRangeError`), gets that
+  error after that many batches.
+- Any other loop of the script cannot be left from outside. Where no training can follow it (the last step is taken, or
+  no step was taken and the graph has no gradients) the script is stopped, but not before PATIENCE batches: a short
+  evaluation at the end of a script is worth seeing.
+- Loops of monitored sessions, and so of Estimators, are bounded in `watch.py`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ import functools
 import inspect
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,26 +24,30 @@ import numpy as np
 from viaduct.rehearsal import limits
 from viaduct.rehearsal.tf1_stage import gradients, sessions
 from viaduct.rehearsal.tf1_stage.sessions import Pass
+from viaduct.scripts.notebook_runs import parse_source
 
 if TYPE_CHECKING:
     from viaduct.rehearsal.tf1_stage.watch import Watched
 
-PATIENCE = 100
-BEGINS_ANEW = ("MakeIterator", "InitializeTableV2")
-THE_END = ("OutOfRangeError", "OpError")
+PATIENCE = 100  # batches
+RESETS_COUNT = ("MakeIterator", "InitializeTableV2")  # operators with which the script begins another loop
+END_OF_DATA = ("OutOfRangeError", "OpError")  # the error with which a dataset ends, and its base class
 Line = tuple[str, int]
 
 
 class PlainLoops(sessions.Observer):
-    """Counts the runs that each line of the script asks for, in each session, since the last training step."""
+    """Counts runs without training that read data or are fed, for each session and each stack of the script's lines.
+
+    The counts begin anew with a training step or with an operator of RESETS_COUNT.
+    """
 
     def __init__(self, watched: Watched) -> None:
         self.watched = watched
         self.counted: Counter[tuple[int, tuple[Line, ...]]] = Counter()
 
-    def begins(self, run: Pass) -> None:
-        """Count a run of an evaluation loop; a run that trains begins the count anew."""
-        if run.training or any(op.type in BEGINS_ANEW for op in run.reach.ops):
+    def before_run(self, run: Pass) -> None:
+        """Count a run of an evaluation loop, or reset the counts."""
+        if run.training or any(op.type in RESETS_COUNT for op in run.reach.ops):
             self.counted.clear()
         elif self.watched.limit is not None and not run.by_keras and (run.reach.reads_data or run.feeds):
             self.count(run, self.watched.limit)
@@ -51,20 +55,20 @@ class PlainLoops(sessions.Observer):
     def count(self, run: Pass, limit: int) -> None:
         """Count a run of one loop, and end the loop at its limit."""
         stack = users_lines()
-        loop = (id(run.opened), stack)  # the stage holds on to what is opened, so its id stays its own
+        loop = (id(run.opened), stack)  # the id stays unique: sessions.opened_sessions keeps every record
         self.counted[loop] += 1
         if self.counted[loop] > limit and run.reach.reads_data and any(map(is_guarded, stack)):
             self.counted[loop] = 0
-            self.end_of_data(limit)
-        if self.counted[loop] > max(limit, PATIENCE) and self.is_last(run):
+            self.raise_end_of_data(limit)
+        if self.counted[loop] > max(limit, PATIENCE) and self.can_stop(run):
             self.watched.stop()
 
-    def is_last(self, run: Pass) -> bool:
-        """Return True if no training follows this loop."""
-        return self.watched.full or (not self.watched.steps and not gradients.of(run.graph))
+    def can_stop(self, run: Pass) -> bool:
+        """Return True if the last step is taken, or if none was taken and the graph has no gradients."""
+        return self.watched.full or (not self.watched.steps and not gradients.recorded_gradients(run.graph))
 
     @staticmethod
-    def end_of_data(limit: int) -> None:
+    def raise_end_of_data(limit: int) -> None:
         """Raise the error with which a dataset ends."""
         import tensorflow.compat.v1 as tf
 
@@ -72,7 +76,7 @@ class PlainLoops(sessions.Observer):
 
 
 def users_lines() -> tuple[Line, ...]:
-    """The script's own lines on the stack, the innermost first."""
+    """Return the script's own lines on the stack, the innermost first."""
     frames = (frame for frame in limits.frames() if limits.is_users(frame.f_code.co_filename))
     return tuple((frame.f_code.co_filename, frame.f_lineno) for frame in frames)
 
@@ -85,27 +89,27 @@ def is_guarded(line: Line) -> bool:
 @functools.cache
 def find_guarded_lines(file: str) -> list[tuple[int, int]]:
     """Return the line ranges of `try` blocks that expect the end of a dataset."""
-    tree = ast.parse(Path(file).read_text(encoding="utf-8", errors="replace"))
-    blocks = [node for node in ast.walk(tree) if isinstance(node, ast.Try) and any(map(names_the_end, node.handlers))]
+    tries = [node for node in ast.walk(parse_source(file)) if isinstance(node, ast.Try)]
+    blocks = [node for node in tries if any(map(catches_end_of_data, node.handlers))]
     return [(block.body[0].lineno, block.body[-1].end_lineno or 0) for block in blocks]
 
 
-def names_the_end(handler: ast.ExceptHandler) -> bool:
-    """Return True if an except clause catches the end of a dataset."""
+def catches_end_of_data(handler: ast.ExceptHandler) -> bool:
+    """Return True if an except clause names the error with which a dataset ends; a bare or general one does not."""
     kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    return any(kind is not None and ast.unparse(kind).rpartition(".")[2] in THE_END for kind in kinds)
+    return any(kind is not None and ast.unparse(kind).rpartition(".")[2] in END_OF_DATA for kind in kinds)
 
 
 # ---- Keras
 
 
 def bound_keras(watched: Watched) -> None:
-    """Its two loops, one over arrays and data sets and one over generators, under all the names that they have."""
+    """Wrap Keras' two loops, over arrays and datasets and over generators, under every name in their modules."""
     from keras.src.engine import training_arrays_v1, training_generator_v1
 
     for module, cap in ((training_arrays_v1, cap_arrays), (training_generator_v1, cap_generator)):
         plain = module.model_iteration
-        bounded = bounded_iteration(plain, watched, cap)
+        bounded = bound_iteration(plain, watched, cap)
         for name, value in list(vars(module).items()):
             if value is plain:
                 setattr(module, name, bounded)
@@ -113,17 +117,20 @@ def bound_keras(watched: Watched) -> None:
                 setattr(module, name, functools.partial(bounded, *value.args, **value.keywords))
 
 
-def bounded_iteration(
+def bound_iteration(
     plain: Callable[..., Any], watched: Watched, cap: Callable[[dict[str, Any], int], None]
 ) -> Callable[..., Any]:
-    """Wrap a loop of Keras, so that it makes no more steps than the cap."""
+    """Wrap a loop of Keras, so that evaluation and prediction take at most the watched limit of batches.
+
+    `cap` bounds the input where the script gives no number of steps.
+    """
     signature = inspect.signature(plain)
 
     @functools.wraps(plain)
-    def iterate(*args: Any, **named: Any) -> Any:
-        if "steps" in named:
-            named["steps_per_epoch"] = named.pop("steps")
-        given = signature.bind(*args, **named).arguments
+    def iterate(*args: Any, **kwargs: Any) -> Any:
+        if "steps" in kwargs:
+            kwargs["steps_per_epoch"] = kwargs.pop("steps")
+        given = signature.bind(*args, **kwargs).arguments
         if watched.limit is not None and str(given.get("mode", "train")) != "train":
             if given.get("steps_per_epoch") is not None:
                 given["steps_per_epoch"] = min(given["steps_per_epoch"], watched.limit)
@@ -135,24 +142,25 @@ def bounded_iteration(
 
 
 def cap_arrays(given: dict[str, Any], limit: int) -> None:
-    """A data set is cut off; of arrays, their first rows are evaluated."""
+    """Shorten the inputs of the array loop: a dataset to `limit` batches; in an evaluation, arrays to as many rows."""
     import tensorflow.compat.v1 as tf
 
     if isinstance(given["inputs"], tf.data.Dataset):
         given["inputs"] = given["inputs"].take(limit)
     elif str(given["mode"]) == "test" and not given.get("prepared_feed_values_from_dataset"):
-        rows = limit * (given.get("batch_size") or 32)
+        rows = limit * (given.get("batch_size") or 32)  # 32 is Keras' default
         for name in ("inputs", "targets", "sample_weights"):
             if given.get(name) is not None:
-                given[name] = tf.nest.map_structure(lambda array: first(array, rows), given[name])
+                given[name] = tf.nest.map_structure(lambda array: first_rows(array, rows), given[name])
 
 
-def first(array: Any, rows: int) -> Any:
+def first_rows(array: Any, rows: int) -> Any:
+    """Return the first rows of an array, and anything else unchanged."""
     return array[:rows] if isinstance(array, np.ndarray) else array
 
 
 def cap_generator(given: dict[str, Any], limit: int) -> None:
-    """A Sequence knows its length; other generators come with steps."""
+    """Bound a Sequence by its number of steps, a dataset by its batches; other generators must come with steps."""
     import tensorflow.compat.v1 as tf
     from keras.src.utils.data_utils import Sequence
 

@@ -1,10 +1,11 @@
-"""Reference dump of a TensorFlow 1 script: every tensor of chosen steps, in tfdbg's names.
+"""Reference dump of a TensorFlow 1 script: the tensors of chosen training steps, in tfdbg's names.
 
     OUT/step_000000/{operator, / and . as _}.{output}.{time in microseconds}.npy
 
-The script is not changed: no session is wrapped by hand, nothing is pasted into a debugger. All files of a step bear
-one time; of two operators whose names become one the second has an earlier one, and readers take the first. Names that
-are too long for a file system are written under a number, with `mapping.csv` beside them.
+The script is not changed: no session is wrapped by hand, nothing is pasted into a debugger. Tensors that cannot be
+fetched (`snapshot.py`) are left out. All files of a step have the same time. Where the names of two operators become
+the same file name, the second gets an earlier time; readers take the first. Names that are too long for a file system
+are written under a number, with `mapping.csv` beside them.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ import numpy as np
 from viaduct.rehearsal import tf1_stage
 from viaduct.scripts.runner import Ended, Script, StopScript, run_script
 
-LONGEST = 255
+MAX_NAME_LENGTH = 255  # of a file, on common file systems
 
 
 def dump(golden: Golden, script: Script) -> Ended:
-    """Run a script on the stage, on the CPU, and write its steps; how it ended."""
+    """Run a script on the CPU, dump its steps, and return how it ended."""
     tf1_stage.install("original")
     from viaduct.rehearsal.tf1_stage import sessions
 
-    sessions.observers.append(observer_of(golden))
+    sessions.observers.append(make_observer(golden))
     ended = run_script(script)
     golden.abandon()
     return ended
@@ -42,20 +43,20 @@ class Golden:
     """The steps and operators to dump, and the files written."""
 
     folder: Path
-    chosen: Callable[[int], bool]  # whether a step is to be written
-    last: int
-    run_on: bool = False
-    only: tuple[str, ...] = ()  # shell patterns of operators' names; none: all
-    taken: int = 0
-    written: dict[int, int] = field(default_factory=dict)  # tensors by step
-    met: set[str] = field(default_factory=set)  # names of operators, where only some are wanted
-    left_out: int = 0  # operators inside loops and branches, of the last step
+    chosen: Callable[[int], bool]  # returns True for a step to dump
+    last: int  # the last step to dump; the script is stopped at the step after it
+    run_on: bool = False  # do not stop it
+    only: tuple[str, ...] = ()  # shell patterns of operators' names; empty: all operators
+    taken: int = 0  # training steps so far
+    written: dict[int, int] = field(default_factory=dict)  # number of tensors by step
+    met: set[str] = field(default_factory=set)  # with `only`, the names of all operators that were tested
+    left_out: int = 0  # tensors inside or behind loops and branches, of the last dumped step
 
     def write(self, step: int, values: list[tuple[str, int, np.ndarray[Any, Any]]], time: int) -> None:
-        """Beside its place first: a step is there whole or not at all."""
+        """Write a step into a hidden folder and rename it: a step's folder exists complete or not at all."""
         beside = self.folder / f".step_{step:06d}.part"
         beside.mkdir(parents=True)
-        taken: dict[str, str] = {}  # a file's name, and how the operator would have it called
+        taken: dict[str, str] = {}  # the name of each file, and the full name that it stands for
         for op, index, array in values:
             name = file_name(op, index, time, taken)
             np.save(beside / name, array, allow_pickle=False)
@@ -66,33 +67,34 @@ class Golden:
         self.written[step] = len(values)
 
     def wants(self, op: str) -> bool:
-        """Return True if an operator is dumped."""
+        """Return True if an operator is dumped; with `only`, note its name."""
         if self.only:
             self.met.add(op)
         return not self.only or any(fnmatch.fnmatchcase(op, pattern) for pattern in self.only)
 
     def abandon(self) -> None:
-        """Remove an unfinished dump."""
+        """Remove steps that are not completely written."""
         for beside in self.folder.glob(".step_*.part"):
             shutil.rmtree(beside)
 
 
 def file_name(op: str, index: int, time: int, taken: dict[str, str]) -> str:
-    """Return a file name for an output: an earlier time if it is taken, a number if it is too long."""
+    """Return a file name for an output, and add it to `taken`: with an earlier time if the name is taken, a number if
+    it is too long."""
     stem = f"{re.sub(r'[/.]', '_', op)}.{index}"
     while (full := f"{stem}.{time}.npy") in taken.values():
         time -= 1
-    name = full if len(full) < LONGEST else f"{len(taken)}.npy"
+    name = full if len(full) < MAX_NAME_LENGTH else f"{len(taken)}.npy"
     taken[name] = full
     return name
 
 
-def observer_of(golden: Golden) -> Any:
+def make_observer(golden: Golden) -> Any:
     """Return the observer that writes a dump."""
     from viaduct.rehearsal.tf1_stage import reach, sessions, snapshot
 
     class Dumping(sessions.Observer):
-        def begins(self, run: sessions.Pass) -> None:
+        def before_run(self, run: sessions.Pass) -> None:
             if run.training and golden.taken > golden.last and not golden.run_on:
                 raise StopScript
 

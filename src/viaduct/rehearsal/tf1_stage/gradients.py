@@ -1,8 +1,11 @@
-"""Remembers, while a script builds its graph, which tensors are losses and which are gradients, and of what.
+"""Records, while a script builds its graph, the losses and the gradients of trainable variables.
 
-Optimizers nest: a loss scale around an average over ranks around Adam. The outermost knows the loss as it was
-written and the gradients as they will be used, so its word is kept. Where a script calls tf.gradients itself,
-that is what is known.
+Two kinds of record are made of each graph. Every call of tf.gradients, by an optimizer or by the script, records a loss
+and the gradients that were computed. Every call of apply_gradients records the gradients that the optimizer was given.
+
+Optimizers nest: a loss scale around an average over ranks around Adam, and each calls the methods of the next. Of
+nested calls the outermost counts: its compute_gradients gets the loss before it is scaled, and its apply_gradients
+gets gradients that are unscaled and averaged.
 """
 
 from __future__ import annotations
@@ -18,34 +21,35 @@ from viaduct.rehearsal.tf1_stage.variables import find_variables, plain_variable
 
 @dataclass
 class Gradients:
-    """One loss and its gradients by variable: as computed, or as given to an optimizer to apply."""
+    """Gradients by variable: computed from one loss, or given to an optimizer to apply."""
 
-    loss: Any  # a Tensor, or None for what is applied
+    loss: Any  # a Tensor; None if `applied`
     pairs: list[tuple[str, Any]] = field(default_factory=list)  # the variable's name, Tensor or IndexedSlices
     applied: bool = False
 
-    def holds_any(self, ops: Collection[Any]) -> bool:
-        """Return True if some gradient is made by one of these operators."""
-        return any(part(gradient).op in ops for _, gradient in self.pairs)
+    def any_made_by(self, ops: Collection[Any]) -> bool:
+        """Return True if at least one gradient is an output of these operators."""
+        return any(dense_tensor(gradient).op in ops for _, gradient in self.pairs)
 
-    def held(self, ops: Collection[Any]) -> bool:
-        """Return True if all gradients are made by these operators."""
-        return bool(self.pairs) and all(part(gradient).op in ops for _, gradient in self.pairs)
-
-
-_known: weakref.WeakKeyDictionary[Any, list[Gradients]] = weakref.WeakKeyDictionary()
-_losses: list[Any] = []  # of the optimizers that are computing gradients, the outermost first
-_applying = 0
-combine: Callable[[list[Any], list[Any]], list[Any]] | None = None  # given targets and their gradients
+    def all_made_by(self, ops: Collection[Any]) -> bool:
+        """Return True if every gradient is an output of these operators, and there is at least one."""
+        return bool(self.pairs) and all(dense_tensor(gradient).op in ops for _, gradient in self.pairs)
 
 
-def of(graph: Any) -> list[Gradients]:
-    """Return the gradients that are known of a graph."""
-    return _known.get(graph, [])
+_by_graph: weakref.WeakKeyDictionary[Any, list[Gradients]] = weakref.WeakKeyDictionary()
+_losses: list[Any] = []  # of the compute_gradients calls that are running, the outermost first
+_apply_depth = 0  # apply_gradients calls that are running; only the outermost is recorded
+combine: Callable[[list[Any], list[Any]], list[Any]] | None = None
+"""Replaces the result of tf.gradients, given the targets and their gradients. `joining.py` averages over ranks here."""
 
 
-def part(gradient: Any) -> Any:
-    """A tensor that stands for a gradient: itself, or the values of a sparse one."""
+def recorded_gradients(graph: Any) -> list[Gradients]:
+    """Return the gradients recorded for a graph so far."""
+    return _by_graph.get(graph, [])
+
+
+def dense_tensor(gradient: Any) -> Any:
+    """Return the tensor that holds a gradient's numbers: the gradient itself, or the values of IndexedSlices."""
     return getattr(gradient, "values", gradient)
 
 
@@ -55,100 +59,101 @@ def install() -> None:
     from tensorflow.python.ops import gradients_util
     from tensorflow.python.training.optimizer import Optimizer
 
-    gradients_util._GradientsHelper = remembering(gradients_util._GradientsHelper)
+    gradients_util._GradientsHelper = wrap_gradients_helper(gradients_util._GradientsHelper)
     for root in (Optimizer, OptimizerV2):
-        for kind in family(root):
-            wrap(kind)
-        root.__init_subclass__ = new_member
+        for optimizer in list_subclasses(root):
+            wrap_optimizer(optimizer)
+        root.__init_subclass__ = init_subclass
 
 
-def family(root: Any) -> list[Any]:
+def list_subclasses(root: Any) -> list[Any]:
     """Return a class and all its subclasses."""
-    return [root, *(member for kind in root.__subclasses__() for member in family(kind))]
+    return [root, *(member for kind in root.__subclasses__() for member in list_subclasses(kind))]
 
 
 @classmethod  # type: ignore[misc]
-def new_member(kind: Any, **named: Any) -> None:
-    """A class of the script's own, or of a stand-in."""
-    object.__init_subclass__(**named)
-    wrap(kind)
+def init_subclass(optimizer: Any, **kwargs: Any) -> None:
+    """Wrap an optimizer class that the script, or a stand-in package, defines later."""
+    object.__init_subclass__(**kwargs)
+    wrap_optimizer(optimizer)
 
 
-def wrap(kind: Any) -> None:
-    """Wrap an optimizer class that computes or applies gradients itself."""
-    own = vars(kind)
-    if "compute_gradients" in own:
-        kind.compute_gradients = announcing(own["compute_gradients"])
-    if "apply_gradients" in own:
-        kind.apply_gradients = noting(own["apply_gradients"])
+def wrap_optimizer(optimizer: Any) -> None:
+    """Wrap those of the two gradient methods that an optimizer class defines itself."""
+    methods = vars(optimizer)
+    if "compute_gradients" in methods:
+        optimizer.compute_gradients = wrap_compute_gradients(methods["compute_gradients"])
+    if "apply_gradients" in methods:
+        optimizer.apply_gradients = wrap_apply_gradients(methods["apply_gradients"])
 
 
-def announcing(plain: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap compute_gradients, so that the loss is known while it runs."""
+def wrap_compute_gradients(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap compute_gradients, so that `wrap_gradients_helper` finds its loss while it runs."""
 
     @functools.wraps(plain)
-    def compute_gradients(self: Any, loss: Any, *args: Any, **named: Any) -> Any:
-        """Compute gradients while the loss is announced."""
+    def compute_gradients(self: Any, loss: Any, *args: Any, **kwargs: Any) -> Any:
         _losses.append(loss)
         try:
-            return plain(self, loss, *args, **named)
+            return plain(self, loss, *args, **kwargs)
         finally:
             _losses.pop()
 
     return compute_gradients
 
 
-def noting(plain: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap apply_gradients, so that its gradients are noted."""
+def wrap_apply_gradients(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap apply_gradients, so that the outermost call records its gradients."""
 
     @functools.wraps(plain)
-    def apply_gradients(self: Any, grads_and_vars: Any, *args: Any, **named: Any) -> Any:
-        """Note the gradients, then apply them."""
-        global _applying
+    def apply_gradients(self: Any, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
+        global _apply_depth
         grads_and_vars = list(grads_and_vars)
-        if not _applying:
-            note(None, [(variable, gradient) for gradient, variable in grads_and_vars])
-        _applying += 1
+        if not _apply_depth:
+            record_gradients(None, [(variable, gradient) for gradient, variable in grads_and_vars])
+        _apply_depth += 1
         try:
-            return plain(self, grads_and_vars, *args, **named)
+            return plain(self, grads_and_vars, *args, **kwargs)
         finally:
-            _applying -= 1
+            _apply_depth -= 1
 
     return apply_gradients
 
 
-def remembering(plain: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap tf.gradients, so that its results are remembered."""
+def wrap_gradients_helper(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap the function behind tf.gradients, so that its results are combined and recorded."""
 
     @functools.wraps(plain)
-    def helper(ys: Any, xs: Any, *args: Any, **named: Any) -> Any:
-        """Compute gradients and remember them with their targets."""
-        found = plain(ys, xs, *args, **named)
+    def helper(ys: Any, xs: Any, *args: Any, **kwargs: Any) -> Any:
+        computed = plain(ys, xs, *args, **kwargs)
         targets = list(xs) if isinstance(xs, (list, tuple)) else [xs]
-        found = found if combine is None else combine(targets, found)
+        computed = computed if combine is None else combine(targets, computed)
         loss = _losses[0] if _losses else ys
-        note(loss, list(zip(targets, found, strict=True)))
-        return found
+        record_gradients(loss, list(zip(targets, computed, strict=True)))
+        return computed
 
     return helper
 
 
-def note(loss: Any, pairs: list[tuple[Any, Any]]) -> None:
-    """Remember the gradients of a loss under the names of their variables."""
+def record_gradients(loss: Any, pairs: list[tuple[Any, Any]]) -> None:
+    """Record (target, gradient) pairs of a loss; None as the loss means that an optimizer applies them.
+
+    Targets that are no trainable variables are left out. Of several losses, whose gradients tf.gradients adds up, only
+    the first is recorded. Gradients of a loss that is a function are not recorded.
+    """
     while isinstance(loss, (list, tuple)) and loss:
         loss = loss[0]
-    named = [(variable_name(target), gradient) for target, gradient in pairs if gradient is not None]
-    if not named:
+    by_name = [(variable_name(target), gradient) for target, gradient in pairs if gradient is not None]
+    if not by_name:
         return
-    graph = part(named[0][1]).graph
+    graph = dense_tensor(by_name[0][1]).graph
     weights = {variable.op.name for variable in find_variables(graph, "trainable_variables")}
-    known = [(name, gradient) for name, gradient in named if name in weights]
-    if known and not callable(loss):
-        _known.setdefault(graph, []).append(Gradients(loss, known, applied=loss is None))
+    of_weights = [(name, gradient) for name, gradient in by_name if name in weights]
+    if of_weights and not callable(loss):
+        _by_graph.setdefault(graph, []).append(Gradients(loss, of_weights, applied=loss is None))
 
 
 def variable_name(target: Any) -> str:
-    """Return the name of a variable, or of the values of a sparse tensor."""
+    """Return the name of the variable that a target is, or reads; of a sparse tensor, the name of its values."""
     target = plain_variable(target)
     target = getattr(target, "values", target)
     return str(target.op.name).removesuffix("/read").removesuffix("/Read/ReadVariableOp")

@@ -1,5 +1,8 @@
-"""Shapes: the NPU compiles a training graph once. Batches that may be smaller, dimensions that nobody knows and feeds
-that change are told, with the line that made them. So are sessions that train without the NPU."""
+"""Checks of what the NPU compiles a training graph for: shapes, dtypes, and whether the session uses the NPU at all.
+
+The NPU compiles a training graph once. Reported are batches whose last one may be smaller, unknown dimensions of a
+dataset, feeds that change their shape, operators in float64, and sessions that train without the NPU.
+"""
 
 from __future__ import annotations
 
@@ -17,61 +20,70 @@ from viaduct.rehearsal.tf1_stage.reach import Reach
 from viaduct.rehearsal.tf1_stage.sessions import Pass
 from viaduct.rehearsal.tf1_stage.variables import find_variables
 
-# What hands values on, or comes from the host; everything else computes.
+# Operators that hand values on or get them from the host; every other operator computes.
 CARRIES = re.compile(
     r"Cast|Const|Identity(N)?|Placeholder\w*|(OneShot)?Iterator\w*|QueueDequeue\w*|Reshape|Squeeze|ExpandDims|Pack|Shape"
     r"|StopGradient|ReadVariableOp|Assert|PyFunc\w*|EagerPyFunc|NoOp|\w*Summary\w*"
 )
 VARIABLES = ("VariableV2", "Variable", "VarHandleOp")
 WIDE = ("float64", "complex128")
-CUBE = ("MatMul", "BatchMatMul", "BatchMatMulV2", "Conv2D", "Conv3D", "DepthwiseConv2dNative")
+CUBE = (  # operators of the matrix unit, which has no float64
+    "MatMul",
+    "BatchMatMul",
+    "BatchMatMulV2",
+    "Conv2D",
+    "Conv3D",
+    "DepthwiseConv2dNative",
+)
 
 
 def install(on: Literal["npu", "mlu", "original"]) -> None:
+    """Install the checks and the dumps of the NPU; on other stages do nothing."""
     if on != "npu":
         return
     from tensorflow.python.data.experimental.ops import batching
     from tensorflow.python.data.ops import dataset_ops
 
-    # DatasetV1's methods call DatasetV2's: the outermost is the one to ask.
+    # DatasetV1's methods call DatasetV2's; `wrap_batch` checks the outermost call only.
     for kind in (dataset_ops.DatasetV1, dataset_ops.DatasetV2):
         for name in ("batch", "padded_batch"):
             if name in vars(kind):
-                setattr(kind, name, whole_batches(vars(kind)[name], name))
+                setattr(kind, name, wrap_batch(vars(kind)[name], name))
     for name in ("map_and_batch", "map_and_batch_v1"):
         if hasattr(batching, name):
-            replace_everywhere(getattr(batching, name))
+            wrap_public_name(getattr(batching, name))
     sessions.observers.append(TrainingGraphs())
     sessions.observers.append(dumping.Dumps())
 
 
-_asking = False
+_in_batch = False  # a wrapped function is running
 
 
-def whole_batches(plain: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """A method or function that makes batches, asked whether the last one is whole."""
+def wrap_batch(plain: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """Wrap a method or function that makes batches, so that a call without drop_remainder=True is reported."""
     import inspect
 
     signature = inspect.signature(plain)
 
     @functools.wraps(plain)
-    def batch(*args: Any, **named: Any) -> Any:
-        global _asking
-        if _asking:
-            return plain(*args, **named)
-        _asking = True
+    def batch(*args: Any, **kwargs: Any) -> Any:
+        global _in_batch
+        if _in_batch:
+            return plain(*args, **kwargs)
+        _in_batch = True
         try:
-            given = signature.bind_partial(*args, **named).arguments.get("drop_remainder", False)
+            given = signature.bind_partial(*args, **kwargs).arguments.get("drop_remainder", False)
             if given is not True:
-                tell_of_remainder(name)
-            return plain(*args, **named)
+                report_remainder(name)
+            return plain(*args, **kwargs)
         finally:
-            _asking = False
+            _in_batch = False
 
     return batch
 
 
-def tell_of_remainder(name: str) -> None:
+def report_remainder(name: str) -> None:
+    """Report batches without drop_remainder=True."""
     limits.report_violation(
         "drop-remainder",
         f"{name} is called without drop_remainder=True.",
@@ -80,37 +92,36 @@ def tell_of_remainder(name: str) -> None:
     )
 
 
-def replace_everywhere(plain: Callable[..., Any]) -> None:
-    """A function that the public names point at, wherever they are."""
+def wrap_public_name(plain: Callable[..., Any]) -> None:
+    """Wrap tf.data.experimental.map_and_batch if it is this function."""
     import tensorflow.compat.v1 as tf
 
-    wrapped = whole_batches(plain, "map_and_batch")
-    for home in (tf.data.experimental,):
-        if getattr(home, "map_and_batch", None) is plain:
-            home.map_and_batch = wrapped
+    if getattr(tf.data.experimental, "map_and_batch", None) is plain:
+        tf.data.experimental.map_and_batch = wrap_batch(plain, "map_and_batch")
 
 
 class TrainingGraphs(sessions.Observer):
-    """Looks at each training graph once, and at the shapes that are fed to it."""
+    """Checks each training graph once, and the shapes that are fed to it at every run."""
 
     def __init__(self) -> None:
-        self.looked: weakref.WeakSet[Reach] = weakref.WeakSet()
+        self.checked: weakref.WeakSet[Reach] = weakref.WeakSet()
         self.fed: weakref.WeakKeyDictionary[Any, dict[str, tuple[int, ...]]] = weakref.WeakKeyDictionary()
 
-    def begins(self, run: Pass) -> None:
+    def before_run(self, run: Pass) -> None:
         if not run.training:
             return
         if not run.opened.chosen.npu:
-            tell_of_host(run)
+            report_host_training(run)
             return
-        if run.reach not in self.looked:
-            self.looked.add(run.reach)
+        if run.reach not in self.checked:
+            self.checked.add(run.reach)
             check_shapes(run)
             check_types(run)
         if not run.opened.chosen.values.get("dynamic_input"):
             self.check_feeds(run)
 
     def check_feeds(self, run: Pass) -> None:
+        """Report a tensor that is fed another shape than the first time."""
         fed = self.fed.setdefault(run.graph, {})
         for name, value in run.feeds.items():
             shape = shape_of(value)
@@ -119,7 +130,7 @@ class TrainingGraphs(sessions.Observer):
                 limits.report_violation(
                     "static-shapes",
                     f"{name} is fed {shape}, and was fed {before} before.",
-                    "The graph was compiled for the first shape: it is compiled anew at each other one, or fails.",
+                    "The graph was compiled for the first shape: it is compiled again for each other shape, or fails.",
                     "Feed the same shape in every step: leave the last, smaller batch out.",
                 )
 
@@ -134,7 +145,8 @@ def shape_of(value: Any) -> tuple[int, ...] | None:
         return None
 
 
-def tell_of_host(run: Pass) -> None:
+def report_host_training(run: Pass) -> None:
+    """Report a session that trains without NpuOptimizer."""
     limits.report_violation(
         "npu-optimizer",
         "This session trains, and its config has no NpuOptimizer.",
@@ -162,8 +174,11 @@ def check_shapes(run: Pass) -> None:
 
 
 def check_types(run: Pass) -> None:
-    """The first operator to blame, whose gradients come after it. Matrix and convolution operators and what is trained
-    are refused; of other operators the AI CPU has some, so that they are a warning."""
+    """Report the first operator in float64 or complex128; its gradients come after it.
+
+    Matrix and convolution operators and trainable variables are refused. The AI CPU has kernels for some of the other
+    operators, so that these are a warning.
+    """
     wide = sorted((op for op in run.reach.ops if is_wide(op)), key=lambda op: op._id)
     trained = {variable.op for variable in find_variables(run.graph, "trainable_variables")}
     refused = [op for op in wide if op.type in CUBE or op in trained]
@@ -180,11 +195,12 @@ def check_types(run: Pass) -> None:
 
 
 def is_wide(op: Any) -> bool:
+    """Return True if an operator computes in, or is a variable of, float64 or complex128."""
     return bool(wide_type(op)) and not CARRIES.fullmatch(op.type)
 
 
 def wide_type(op: Any) -> str:
-    """float64 or complex128, where one of its results is; a resource variable says it in an attribute."""
+    """Return "float64" or "complex128" if an output, or a resource variable's value, has that dtype; else ""."""
     names = [tensor.dtype.base_dtype.name for tensor in op.outputs]
     if op.type == "VarHandleOp":
         names.append(op.get_attr("dtype").name)
@@ -192,7 +208,7 @@ def wide_type(op: Any) -> str:
 
 
 def users_line_of(op: Any) -> tuple[str, int] | None:
-    """The innermost line of the script's own that created an operator."""
+    """Return file and line of the script's innermost frame that created an operator; None if there is none."""
     for frame in reversed(list(op.traceback or [])):
         if limits.is_users(frame.filename):
             return frame.filename, frame.lineno

@@ -1,7 +1,7 @@
 """Inspection of a graph, to explain why two runs differ; and the perturbation of its weights.
 
-Every operator of the graph that trains is a fact: its type, its constants and attributes, the line that made it. Of
-functions (a data set's pipeline is one) the operators inside are facts too.
+Each operator of the graph that trains is a fact (up to OPERATORS): its type, its constants and attributes, the line
+that created it. The operators inside functions (a dataset's pipeline is one) are facts too, without a line.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from viaduct.rehearsal.tf1_stage.inputs import users_line_of
 from viaduct.rehearsal.tf1_stage.reach import uses_weights
 from viaduct.rehearsal.tf1_stage.variables import find_variables
 
-OPERATORS = 50_000
-EVALUATIONS = 10_000  # runs that are kept
-SMALL = 16  # elements of a constant that are kept as numbers
-LONG = 200  # letters of an attribute
-# What follows from something else, or is a name that TensorFlow makes up.
+OPERATORS = 50_000  # of a graph that are recorded
+EVALUATIONS = 10_000  # runs that are recorded
+MAX_ELEMENTS = 16  # of a constant that is recorded as numbers; a checksum stands for a larger one
+MAX_TEXT = 200  # characters of an attribute that is recorded as text; a checksum stands for a longer one
+# Attributes that follow from others, or are names that TensorFlow generates.
 LEFT_OUT = {"container", "shared_name", "output_shapes", "output_types", "metadata", "Toutput_types", "f", "func"}
 
 
@@ -33,20 +33,21 @@ class GraphInspection(sessions.Observer):
     def __init__(self) -> None:
         self.facts: list[Fact] = []
 
-    def begins(self, run: sessions.Pass) -> None:
+    def before_run(self, run: sessions.Pass) -> None:
         """Record the operators of the first training step."""
         if run.training and not self.facts:
-            self.facts = [*operators(run.graph), *inside_functions(run.graph)]
+            self.facts = [*list_operators(run.graph), *list_function_nodes(run.graph)]
 
 
 class Evaluations(sessions.Observer):
-    """Sums over what the script fetches without training, of runs that use weights: metrics, predictions."""
+    """Records, of runs that use weights and do not train, two sums over each array that they return: its elements, and
+    their magnitudes. These are metrics and predictions."""
 
     def __init__(self) -> None:
         self.sums: list[list[float]] = []
 
     def receive_result(self, run: sessions.Pass, result: Any) -> None:
-        """Record sums of what an evaluation returns."""
+        """Record the sums of an evaluation's results."""
         if run.training or len(self.sums) >= EVALUATIONS or not uses_weights(run.graph, run.reach):
             return
         arrays = [np.asarray(value) for value in numbers_in(result)]
@@ -56,7 +57,7 @@ class Evaluations(sessions.Observer):
 
 
 def numbers_in(result: Any) -> Iterator[Any]:
-    """Every number or array of numbers in what a run returned."""
+    """Yield the numbers and arrays of real numbers in the result of a run."""
     if isinstance(result, dict):
         result = list(result.values())
     if isinstance(result, (list, tuple)):
@@ -67,12 +68,12 @@ def numbers_in(result: Any) -> Iterator[Any]:
 
 
 class Perturbation(sessions.Observer):
-    """Moves every weight a little, before the first training step."""
+    """Perturbs every trainable variable by about one unit in the last place, before the first training step."""
 
     def __init__(self) -> None:
         self.done = False
 
-    def begins(self, run: sessions.Pass) -> None:
+    def before_run(self, run: sessions.Pass) -> None:
         """Perturb the variables before the first training step."""
         if not run.training or self.done:
             return
@@ -87,12 +88,13 @@ class Perturbation(sessions.Observer):
                 session.run(assign, {assign.inputs[1]: value})
 
 
-def operators(graph: Any) -> Iterator[Fact]:
+def list_operators(graph: Any) -> Iterator[Fact]:
+    """Yield the operators of a graph as facts."""
     for op in graph.get_operations()[:OPERATORS]:
         yield Fact("op", op.name, describe_node(op.node_def), users_line_of(op))
 
 
-def inside_functions(graph: Any) -> Iterator[Fact]:
+def list_function_nodes(graph: Any) -> Iterator[Fact]:
     """Yield the nodes inside functions, numbered by order: TensorFlow's names of functions are not the same twice."""
     try:
         library = graph.as_graph_def().library
@@ -104,19 +106,20 @@ def inside_functions(graph: Any) -> Iterator[Fact]:
 
 
 def describe_node(node: Any) -> dict[str, Any]:
-    """Return the type and attributes of a node."""
+    """Return the type of a node, and its attributes but for those of LEFT_OUT and private ones."""
     kept = {name: value for name, value in node.attr.items() if name not in LEFT_OUT and not name.startswith("_")}
-    return {"type": node.op, **{name: readable(value) for name, value in sorted(kept.items())}}
+    return {"type": node.op, **{name: describe_attribute(value) for name, value in sorted(kept.items())}}
 
 
-def readable(value: Any) -> Any:
+def describe_attribute(value: Any) -> Any:
+    """Return an attribute as text, a small numeric constant as numbers; of long ones a checksum."""
     from tensorflow.python.framework import tensor_util
 
     if value.WhichOneof("value") != "tensor":
         text = " ".join(str(value).split())
-        return text if len(text) <= LONG else f"{zlib.crc32(text.encode()):08x}"
+        return text if len(text) <= MAX_TEXT else f"{zlib.crc32(text.encode()):08x}"
     array = tensor_util.MakeNdarray(value.tensor)
-    if array.dtype.kind in "biuf" and array.size <= SMALL:
+    if array.dtype.kind in "biuf" and array.size <= MAX_ELEMENTS:
         return array.tolist()
     data = repr(array.tolist()).encode() if array.dtype.kind == "O" else array.tobytes()
     return f"{array.dtype} {list(array.shape)} {zlib.crc32(data):08x}"

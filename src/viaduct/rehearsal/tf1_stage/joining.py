@@ -1,7 +1,8 @@
-"""Makes ranks of a script that was written for one device train together, as data parallel training is defined.
+"""Joins the ranks of a script that was written for one device into data parallel training.
 
-All begin with rank 0's variables, and gradients of trainable variables are averaged as soon as they are computed. A
-script that was migrated for several ranks is compared with this: by itself, the original trains on each rank alone.
+Every rank begins with rank 0's variables, and gradients of trainable variables are averaged over the ranks as soon as
+they are computed. A script that was migrated for several ranks is compared with this: without it, each rank of the
+original would train alone.
 """
 
 from __future__ import annotations
@@ -16,41 +17,46 @@ from viaduct.rehearsal.tf1_stage.variables import find_variables
 
 
 def install() -> None:
+    """Average gradients and broadcast variables; with one rank do nothing."""
     if state.size() > 1:
-        gradients.combine = average
+        gradients.combine = average_weights_gradients
         sessions.observers.append(Broadcast())
 
 
-def average(targets: list[Any], found: list[Any]) -> list[Any]:
-    """Return the gradients of trainable variables as means over the ranks; others are the rank's own."""
-    known = [gradient for gradient in found if gradient is not None]
-    if not known:
-        return found
-    graph = gradients.part(known[0]).graph
+def average_weights_gradients(targets: list[Any], computed: list[Any]) -> list[Any]:
+    """Return gradients averaged over the ranks if all targets are trainable variables; otherwise return them unchanged.
+
+    A target that is no variable (a penalty on the input) is left to each rank, and so are those computed with it.
+    """
+    present = [gradient for gradient in computed if gradient is not None]
+    if not present:
+        return computed
+    graph = gradients.dense_tensor(present[0]).graph
     weights = {variable.op.name for variable in find_variables(graph, "trainable_variables")}
     if not all(gradients.variable_name(target) in weights for target in targets):
-        return found
-    return averaging.average_gradients(found)
+        return computed
+    return averaging.average_gradients(computed)
 
 
 class Broadcast(sessions.Observer):
-    """Hands rank 0's variables to the others, before the first run of each session that uses them."""
+    """Broadcasts rank 0's variables before the first run of each session that uses weights."""
 
     def __init__(self) -> None:
-        self.sessions: list[sessions.Opened] = []
+        self.sessions: list[sessions.Opened] = []  # whose variables are broadcast
 
-    def begins(self, run: sessions.Pass) -> None:
+    def before_run(self, run: sessions.Pass) -> None:
         if any(opened is run.opened for opened in self.sessions) or not uses_weights(run.graph, run.reach):
             return
         self.sessions.append(run.opened)
         session, variables = run.opened.session, find_variables(run.graph, "variables")
         ranks = list(range(state.size()))
         with sessions.internal_run():
-            values = [np.asarray(session.run(source_of(variable))) for variable in variables]
+            values = [np.asarray(session.run(read_tensor(variable))) for variable in variables]
             values = collectives.broadcast_arrays(f"joining|{len(self.sessions)}", ranks, values, 0)
             for variable, value in zip(variables, values, strict=True):
                 session.run(variable.initializer, {variable.initializer.inputs[1]: value})
 
 
-def source_of(variable: Any) -> Any:
+def read_tensor(variable: Any) -> Any:
+    """Return the tensor that reads a resource variable; a reference variable is its own."""
     return variable._graph_element if hasattr(variable, "_graph_element") else variable

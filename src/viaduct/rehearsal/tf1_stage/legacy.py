@@ -1,4 +1,4 @@
-"""Names of the Python world of 2019 that scripts still say: NumPy's aliases of builtins, absl's string of choices."""
+"""Names and arguments of older packages that scripts still use: NumPy's aliases, absl's enum_values as text."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ ALIASES: dict[str, type] = {"bool": bool, "int": int, "float": float, "object": 
 
 
 def install() -> None:
+    """Add NumPy's former aliases where they are missing, and patch absl's EnumParser."""
     for name, kind in ALIASES.items():
         if name not in np.__dict__:
             setattr(np, name, kind)
@@ -17,7 +18,10 @@ def install() -> None:
 
 
 def accept_string_choices() -> None:
-    """absl took `enum_values="a|b"` for a sequence of letters until 1.4, and refuses it since."""
+    """Let absl flags take `enum_values="a|b"` as the choices a and b, and any other text as its letters.
+
+    absl took such a text for a sequence of letters until 1.4, and refuses it since.
+    """
     from absl.flags import _argument_parser
 
     parser: Any = _argument_parser.EnumParser

@@ -1,6 +1,7 @@
-"""iterations_per_loop: an operator whose run is N steps on the device before the host sees anything.
+"""iterations_per_loop: operators of which one run is N steps on the device before the host sees anything.
 
-`util.set_iteration_per_loop` and the iterations hook name such operators here; `sessions.conduct` runs them N times.
+`util.set_iteration_per_loop` and the iterations hook declare such operators here; `sessions.run_observed` executes a
+run that reaches one N times.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ _loops: weakref.WeakKeyDictionary[Any, dict[str, int]] = weakref.WeakKeyDictiona
 
 
 def declare(graph: Any, op: Any, times: int = 1) -> None:
-    """A run that executes `op` is `times` steps."""
+    """Declare that a training run that executes `op` is `times` steps."""
     _loops.setdefault(graph, {})[op.name] = times
 
 
@@ -25,7 +26,8 @@ def set_all(graph: Any, times: int) -> None:
     declared.update(dict.fromkeys(declared, times))
 
 
-def count(run: Pass) -> int:
+def count_steps(run: Pass) -> int:
+    """Return how many steps a run is: 1 unless it trains and reaches a declared operator."""
     declared = _loops.get(run.graph)
     if not declared or not run.training:
         return 1

@@ -1,7 +1,8 @@
 """Loss scaling as tf.contrib.mixed_precision had it: a manager holds the scale, an optimizer uses it.
 
-The loss is multiplied before gradients are taken, and they are divided by the same number. A step whose gradients are
-not finite is skipped, and the manager told.
+The loss is multiplied by the scale before gradients are computed, and the gradients are divided by it. Unless the
+manager turns the overflow check off, a step whose gradients are not finite is skipped, and the manager may change the
+scale after every step.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class FixedLossScaleManager(LossScaleManager):
 
 
 class ExponentialUpdateLossScaleManager(LossScaleManager):
-    """Grows after a run of good steps, shrinks after bad ones; never below 1, never infinite."""
+    """Scale that grows after a number of finite steps and shrinks after overflows; never below 1, never infinite."""
 
     def __init__(
         self,
@@ -60,16 +61,19 @@ class ExponentialUpdateLossScaleManager(LossScaleManager):
         self._decr_every_n_nan_or_inf = decr_every_n_nan_or_inf
         self._incr_ratio = incr_ratio
         self._decr_ratio = decr_ratio
-        self._loss_scale = held("loss_scale", float(init_loss_scale), tf.float32)
-        self._num_good_steps = held("good_steps", 0, tf.int32)
-        self._num_bad_steps = held("bad_steps", 0, tf.int32)
+        self._loss_scale = make_state("loss_scale", float(init_loss_scale), tf.float32)
+        self._num_good_steps = make_state("good_steps", 0, tf.int32)
+        self._num_bad_steps = make_state("bad_steps", 0, tf.int32)
 
     def get_loss_scale(self) -> Any:
         """Return the present scale."""
         return tf.identity(self._loss_scale)
 
     def update_loss_scale(self, finite_grads: Any) -> Any:
-        """A bad step ends a run of good ones; a change of the scale begins both runs anew."""
+        """Return the operator that updates the scale and the two counts.
+
+        A step with an overflow resets the count of good steps; a change of the scale resets both counts.
+        """
         scale, good, bad = (v.read_value() for v in (self._loss_scale, self._num_good_steps, self._num_bad_steps))
         grown = scale * self._incr_ratio
         grown = tf.where(tf.is_finite(grown), grown, scale)
@@ -87,13 +91,13 @@ class ExponentialUpdateLossScaleManager(LossScaleManager):
         )
 
 
-def held(name: str, value: Any, dtype: Any) -> Any:
+def make_state(name: str, value: Any, dtype: Any) -> Any:
     """Return a variable that is not trained."""
     return tf.Variable(value, name=name, dtype=dtype, trainable=False)
 
 
 class LossScaleOptimizer(tf.train.Optimizer):  # type: ignore[misc]
-    """Scales, unscales, skips."""
+    """Optimizer that scales the loss, unscales the gradients and skips steps with an overflow."""
 
     def __init__(self, opt: Any, loss_scale_manager: Any) -> None:
         if not isinstance(opt, tf.train.Optimizer):
@@ -105,18 +109,21 @@ class LossScaleOptimizer(tf.train.Optimizer):  # type: ignore[misc]
         self._loss_scale_manager = loss_scale_manager
         super().__init__(name=f"{type(self).__name__}{type(opt).__name__}", use_locking=False)
 
-    def compute_gradients(self, loss: Any, var_list: Any = None, **named: Any) -> list[tuple[Any, Any]]:
+    def compute_gradients(self, loss: Any, var_list: Any = None, **kwargs: Any) -> list[tuple[Any, Any]]:
         """Compute gradients of the scaled loss and unscale them."""
         scale = self._loss_scale_manager.get_loss_scale()
         value = loss() if callable(loss) else loss
         scaled = value * tf.cast(scale, value.dtype.base_dtype)
-        pairs = self._opt.compute_gradients(scaled, var_list=var_list, **named)
+        pairs = self._opt.compute_gradients(scaled, var_list=var_list, **kwargs)
         return [(unscale_gradient(gradient, scale), variable) for gradient, variable in pairs]
 
     def apply_gradients(
         self, grads_and_vars: Iterable[tuple[Any, Any]], global_step: Any = None, name: str | None = None
     ) -> Any:
-        """Apply gradients if all are finite, else skip the step; then update the scale."""
+        """Apply gradients if all are finite, else skip the step; then update the scale.
+
+        Without an overflow check the gradients are applied as they are, and the scale is not updated.
+        """
         pairs = list(grads_and_vars)
         if not self._loss_scale_manager.get_enable_overflow_check():
             return self._opt.apply_gradients(pairs, global_step, name)

@@ -1,7 +1,7 @@
-"""Makes the stand-in packages importable: npu_bridge and hccl for the NPU, Horovod where scripts still speak of it.
+"""Makes the stand-in packages importable: npu_bridge and hccl for the NPU, Horovod for the MLU and the original.
 
-They lie in folders that look like site-packages, and go first on the path: a real adapter that is installed by chance
-would ask for its device.
+They lie in folders that look like site-packages. These go first on the path: a real adapter that happens to be
+installed would look for its device.
 """
 
 from __future__ import annotations
@@ -15,4 +15,5 @@ FOLDERS = {"npu": HERE / "site", "mlu": HERE / "horovod_site", "original": HERE 
 
 
 def install(on: Literal["npu", "mlu", "original"]) -> None:
+    """Put the stage's folder first on sys.path."""
     sys.path.insert(0, str(FOLDERS[on]))

@@ -27,7 +27,7 @@ PASSES_ON = ("Identity", "StopGradient", "PreventGradient", "Snapshot", "Reshape
 
 
 class PointFinder(sessions.Observer):
-    """Finds the points in the first run that trains."""
+    """Finds the points in the first training run that has any."""
 
     def __init__(self) -> None:
         self.points: dict[str, str] = {}
@@ -37,20 +37,24 @@ class PointFinder(sessions.Observer):
             self.points = find_points(run)
 
     def write(self, record: Path) -> None:
-        """Write the points into a record, where they were found."""
+        """Write the points into a record folder if any were found."""
         if self.points:
             with replace_file(record / FILE) as file:
                 file.write((json.dumps(self.points, indent=1) + "\n").encode())
 
 
 def find_points(run: Pass) -> dict[str, str]:
-    """Return the points of a training step that were found."""
-    known = [found for found in gradients.of(run.graph) if found.loss is not None and found.holds_any(run.reach.ops)]
-    if not known:
+    """Return fp_point and bp_point of a training step, each where it can be found.
+
+    Of several losses the one with the most gradients counts.
+    """
+    records = [record for record in gradients.recorded_gradients(run.graph) if record.loss is not None]
+    records = [record for record in records if record.any_made_by(run.reach.ops)]
+    if not records:
         return {}
-    found = max(known, key=lambda candidate: len(candidate.pairs))
-    forward = dependencies([found.loss.op], run.reach.fed)
-    points = {"fp_point": find_first_layer(run, forward), "bp_point": find_last_gradient(run, found, forward)}
+    record = max(records, key=lambda candidate: len(candidate.pairs))
+    forward = dependencies([record.loss.op], run.reach.fed)
+    points = {"fp_point": find_first_layer(run, forward), "bp_point": find_last_gradient(run, record, forward)}
     return {key: op.name for key, op in points.items() if op is not None}
 
 
@@ -71,9 +75,9 @@ def find_first_layer(run: Pass, forward: Collection[Any]) -> Any:
     return None
 
 
-def find_last_gradient(run: Pass, found: gradients.Gradients, forward: Collection[Any]) -> Any:
-    """Return the operator that computes the last gradient of a trainable variable; None where there is none."""
-    ops = [skip_passing(gradients.part(gradient).op) for _, gradient in found.pairs]
+def find_last_gradient(run: Pass, record: gradients.Gradients, forward: Collection[Any]) -> Any:
+    """Return the operator that computes the deepest gradient of a trainable variable; None where there is none."""
+    ops = [skip_passing(gradients.dense_tensor(gradient).op) for _, gradient in record.pairs]
     backward = [op for op in ops if op in run.reach.ops and op not in forward]
     depth = measure_depth(run.reach.ops)
     return max(backward, key=lambda op: (depth[op], op._id), default=None)
@@ -87,7 +91,10 @@ def skip_passing(op: Any) -> Any:
 
 
 def measure_depth(ops: Collection[Any]) -> dict[Any, int]:
-    """Return how many operators in a row must run before each; the way back of a loop does not count."""
+    """Return for each operator the length of the longest chain that ends with it, itself included.
+
+    The edge by which a loop returns to its start does not count.
+    """
     depth: dict[Any, int] = {}
     for op in sorted(ops, key=lambda op: op._id):
         before = [*(tensor.op for tensor in op.inputs), *op.control_inputs]

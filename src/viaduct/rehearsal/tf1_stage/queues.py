@@ -1,9 +1,9 @@
-"""Queues that threads fill, in an order that a second run repeats.
+"""Shuffling queues whose order a second run repeats.
 
-What a shuffling queue hands out depends on how many elements its threads have put in when it is asked, and no seed
-reaches that. Here it holds as many as it must keep and one more, so that each draw is from the same number, and one
-thread does what several would do with the same operator. `tf.train.shuffle_batch` and
-`tf.estimator.inputs.numpy_input_fn` are made of such queues.
+A shuffling queue draws from the elements that its threads have put in so far, and no seed decides how many these are.
+Here its capacity is one more than min_after_dequeue, so that each draw is from the same number of elements, and one
+thread runs an enqueue operator that several threads would run. `tf.train.shuffle_batch` and
+`tf.estimator.inputs.numpy_input_fn` use such queues.
 """
 
 from __future__ import annotations
@@ -15,40 +15,45 @@ from typing import Any
 
 
 def install() -> None:
+    """Wrap the queues, their runners, and the random numbers of numpy_input_fn."""
     from tensorflow.python.ops import data_flow_ops
     from tensorflow.python.training import queue_runner_impl
     from tensorflow_estimator.python.estimator.inputs.queues import feeding_functions
 
-    feeding_functions.random = Repeating()
+    feeding_functions.random = FixedRandom()
     shuffling = data_flow_ops.RandomShuffleQueue
-    shuffling.__init__ = without_slack(shuffling.__init__)
+    shuffling.__init__ = wrap_queue_init(shuffling.__init__)
     runner = queue_runner_impl.QueueRunner
-    runner._init_from_args = with_one_thread(runner._init_from_args)
+    runner._init_from_args = wrap_runner_init(runner._init_from_args)
 
 
-class Repeating(random.Random):
-    """Random numbers of numpy_input_fn, which asks for a seed of chance where the script gives none."""
+class FixedRandom(random.Random):
+    """Replaces the `random` module in numpy_input_fn, which seeds it from the clock where the script gives no seed."""
 
     def seed(self, a: Any = None, version: int = 2) -> None:
+        """Seed with `a`, or with 0 where none is given."""
         super().seed(0 if a is None else a, version)
 
 
-def without_slack(plain: Callable[..., None]) -> Callable[..., None]:
-    """A shuffling queue that has room for one element more than it keeps: each draw is from the same number of them."""
+def wrap_queue_init(plain: Callable[..., None]) -> Callable[..., None]:
+    """Wrap the constructor of a shuffling queue, so that it has room for one element more than it must keep."""
 
     @functools.wraps(plain)
-    def init(self: Any, capacity: int, min_after_dequeue: int, *args: Any, **named: Any) -> None:
-        plain(self, min(capacity, min_after_dequeue + 1), min_after_dequeue, *args, **named)
+    def init(self: Any, capacity: int, min_after_dequeue: int, *args: Any, **kwargs: Any) -> None:
+        plain(self, min(capacity, min_after_dequeue + 1), min_after_dequeue, *args, **kwargs)
 
     return init
 
 
-def with_one_thread(plain: Callable[..., None]) -> Callable[..., None]:
-    """A runner has a thread for each operator that it is given, and is given the same one for several threads."""
+def wrap_runner_init(plain: Callable[..., None]) -> Callable[..., None]:
+    """Wrap the constructor of a queue runner, so that it has one thread for each different operator.
+
+    A runner starts a thread for each operator that it is given, and is given the same one several times.
+    """
 
     @functools.wraps(plain)
-    def init(self: Any, queue: Any = None, enqueue_ops: Any = None, *args: Any, **named: Any) -> None:
-        different = list({id(op): op for op in enqueue_ops or ()}.values())
-        plain(self, queue, different or enqueue_ops, *args, **named)
+    def init(self: Any, queue: Any = None, enqueue_ops: Any = None, *args: Any, **kwargs: Any) -> None:
+        unique_ops = list({id(op): op for op in enqueue_ops or ()}.values())
+        plain(self, queue, unique_ops or enqueue_ops, *args, **kwargs)
 
     return init

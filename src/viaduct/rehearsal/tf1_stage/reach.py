@@ -1,8 +1,8 @@
 """Reach of a session's run: the operators it executes, and whether it trains.
 
-A run executes what its fetches depend on, but for what is fed. It trains where that holds an optimizer's update, a
-write to the global step, or a write to a trainable variable that depends on a gradient. Initialisers and restoring
-write variables too, and do not train.
+A run executes what its fetches depend on, up to tensors that are fed. It trains if one of its operators applies an
+optimizer's update, or writes the global step, or writes a trainable variable while the run also computes a recorded
+gradient. Initialisers, restoring and broadcasts write variables too, and do not train.
 """
 
 from __future__ import annotations
@@ -27,21 +27,22 @@ class Reach:
 
     ops: frozenset[Any]
     training: bool
-    reads_data: bool
-    fed: frozenset[str]
+    reads_data: bool  # from a dataset, queue or reader
+    fed: frozenset[str]  # names of the fed tensors
 
 
-_known: weakref.WeakKeyDictionary[Any, dict[Any, tuple[int, Reach]]] = weakref.WeakKeyDictionary()
+# By graph, then by fetched operators and fed tensors: the graph's version at the time, and the reach.
+_cache: weakref.WeakKeyDictionary[Any, dict[Any, tuple[int, Reach]]] = weakref.WeakKeyDictionary()
 
 
 def reach(graph: Any, ops: Collection[Any], fed: Collection[str]) -> Reach:
-    """Asked anew only where the graph has grown: control inputs may be added to an operator later."""
-    known = _known.setdefault(graph, {})
+    """Return what a run executes; it is computed again when the graph has grown, which may add control inputs."""
+    cache = _cache.setdefault(graph, {})
     key = frozenset(op.name for op in ops), frozenset(fed)
-    found = known.get(key)
-    if found is None or found[0] != graph.version:
-        known[key] = found = graph.version, find_reach(graph, ops, frozenset(fed))
-    return found[1]
+    cached = cache.get(key)
+    if cached is None or cached[0] != graph.version:
+        cache[key] = cached = graph.version, find_reach(graph, ops, frozenset(fed))
+    return cached[1]
 
 
 def find_reach(graph: Any, ops: Collection[Any], fed: frozenset[str]) -> Reach:
@@ -52,7 +53,7 @@ def find_reach(graph: Any, ops: Collection[Any], fed: frozenset[str]) -> Reach:
 
 
 def dependencies(ops: Collection[Any], fed: frozenset[str]) -> set[Any]:
-    """Return all operators that these need, up to what is fed."""
+    """Return these operators and all that they need, up to tensors that are fed."""
     seen: set[Any] = set()
     waiting = list(ops)
     while waiting:
@@ -66,7 +67,7 @@ def dependencies(ops: Collection[Any], fed: frozenset[str]) -> set[Any]:
 
 
 def trains(graph: Any, ops: set[Any]) -> bool:
-    """Return True if running these operators changes weights."""
+    """Return True if running these operators is a training step, as the module's docstring defines it."""
     if any(APPLIES.match(op.type) for op in ops):
         return True
     writes = [op for op in ops if WRITES.fullmatch(op.type) and not sets_up(graph, op)]
@@ -76,12 +77,16 @@ def trains(graph: Any, ops: set[Any]) -> bool:
     if any(op.inputs[0].op.name in steps for op in writes):
         return True
     weights = {variable.op.name for variable in find_variables(graph, "trainable_variables")}
-    learned = any(op.inputs[0].op.name in weights for op in writes)
-    return learned and any(pair.holds_any(ops) for pair in gradients.of(graph))
+    writes_weights = any(op.inputs[0].op.name in weights for op in writes)
+    return writes_weights and any(record.any_made_by(ops) for record in gradients.recorded_gradients(graph))
 
 
 def sets_up(graph: Any, op: Any) -> bool:
-    """An initialiser, a value that is read from a checkpoint or handed over by another rank, or the variable's own."""
+    """Return True for a write that does not train.
+
+    These are an initialiser, and a write of a value from a checkpoint, from Python (a broadcast among several ranks) or
+    from the variable itself.
+    """
     if op.type.startswith("Assign") and op.name in initialisers(graph):
         return True
     source = op.inputs[1].op if len(op.inputs) > 1 else op
@@ -101,15 +106,17 @@ def initialisers(graph: Any) -> set[str]:
 
 
 def is_fetchable(tensor: Any) -> bool:
-    """Return True if a tensor has a value to fetch: no handle, and not inside a branch."""
+    """Return True if a tensor can be fetched: no handle or string, and not inside a branch or loop."""
     if not tensor.graph.is_fetchable(tensor) or tensor.dtype.base_dtype.name in ("resource", "variant", "string"):
         return False
     return not in_a_branch(tensor)
 
 
 def perhaps_dead(ops: Collection[Any]) -> set[Any]:
-    """Operators that may have no value in a run: those behind a Switch and before the Merge that joins its branches,
-    wherever they stand; a branch's gradient is outside of it."""
+    """Return operators that may have no value in a run: those between a Switch and the Merge that joins its branches.
+
+    They need not lie inside the branch's context: the gradient of a branch lies outside of it.
+    """
     dead: set[Any] = set()
     for op in sorted(ops, key=lambda op: op._id):
         if op.type in ("Switch", "RefSwitch"):
@@ -126,14 +133,14 @@ def perhaps_dead(ops: Collection[Any]) -> set[Any]:
 
 def entry_of(exit_op: Any) -> Any:
     """Return the operator by which a value enters the loop that this one leaves: Enter, Merge, Switch, Exit."""
-    found = exit_op
+    op = exit_op
     for _ in range(3):
-        found = found.inputs[0].op
-    return found
+        op = op.inputs[0].op
+    return op
 
 
 def uses_weights(graph: Any, found: Reach) -> bool:
-    """Return True if a run computes something with trainable variables; setting their values is no use of them."""
+    """Return True if a run trains, or executes a trainable variable's operator without setting any up."""
     names = {variable.op.name for variable in find_variables(graph, "trainable_variables")}
     if not any(op.name in names for op in found.ops):
         return False
@@ -141,5 +148,5 @@ def uses_weights(graph: Any, found: Reach) -> bool:
 
 
 def in_a_branch(tensor: Any) -> bool:
-    """Inside a tf.cond or tf.while_loop: it may have no value, or many."""
+    """Return True inside a tf.cond or tf.while_loop, where a tensor may have no value, or many."""
     return tensor.op._get_control_flow_context() is not None

@@ -1,8 +1,8 @@
-"""Randomness that does not depend on how a graph was built.
+"""Seeds of random operators that do not depend on how many operators a graph has.
 
-TensorFlow 1 takes the seed of a random operator from the number of operators created before it, so that a migrated
-script, which has a few others, starts from other weights. Here it is made of the graph's seed, of the scope the
-operator is created in, and of how many random operators that scope has already.
+TensorFlow 1 takes the seed of a random operator from the number of operators created before it. A migrated script,
+which creates a few others, would start from other weights. Here the seed is made of the graph's seed, of the scope in
+which the operator is created, and of the number of random operators that the scope has already.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ _counts: weakref.WeakKeyDictionary[Any, Counter[str]] = weakref.WeakKeyDictionar
 
 
 def install(seed: int | None) -> None:
-    """Give operators without a seed one that depends on their scope alone."""
+    """Seed Python, NumPy and all graphs, and replace the seeds of operators; without a seed do nothing.
+
+    Operators to which the script gives a seed keep it.
+    """
     if seed is None:
         return
     import tensorflow.compat.v1 as tf
@@ -29,37 +32,39 @@ def install(seed: int | None) -> None:
 
     random.seed(seed)
     np.random.seed(seed % 2**32)
-    os.environ["PYTHONHASHSEED"] = str(seed)  # of processes that the script starts
-    ops.Graph.__init__ = wrap_seeded(ops.Graph.__init__, seed)
-    random_seed.get_seed = by_scope(random_seed.get_seed, seed)
+    os.environ["PYTHONHASHSEED"] = str(seed)  # for processes that the script starts
+    ops.Graph.__init__ = wrap_graph_init(ops.Graph.__init__, seed)
+    random_seed.get_seed = wrap_get_seed(random_seed.get_seed, seed)
     tf.set_random_seed(seed)
     config.enable_op_determinism()
 
 
-def wrap_seeded(plain: Callable[..., Any], seed: int) -> Callable[..., Any]:
-    """Return a constructor that sets a missing seed."""
+def wrap_graph_init(plain: Callable[..., Any], seed: int) -> Callable[..., Any]:
+    """Wrap Graph's constructor, so that a graph without a seed gets this one."""
 
-    def init(self: Any, *args: Any, **named: Any) -> None:
-        plain(self, *args, **named)
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        plain(self, *args, **kwargs)
         if self.seed is None:
             self.seed = seed
 
     return init
 
 
-def by_scope(plain: Callable[..., Any], seed: int) -> Callable[..., Any]:
+def wrap_get_seed(plain: Callable[..., Any], seed: int) -> Callable[..., Any]:
+    """Wrap get_seed, so that an operator of a graph without a seed of its own gets one by its scope."""
+
     def get_seed(op_seed: int | None) -> tuple[int | None, int | None]:
         from tensorflow.python.eager import context
         from tensorflow.python.framework import ops
 
         graph = ops.get_default_graph()
         if op_seed is not None or context.executing_eagerly():
-            found: tuple[int | None, int | None] = plain(op_seed)
-            return found
+            seeds: tuple[int | None, int | None] = plain(op_seed)
+            return seeds
         scope = graph.get_name_scope()
         count = _counts.setdefault(graph, Counter())
         count[scope] += 1
-        own = seed if graph.seed is None else graph.seed  # an Estimator without tf_random_seed sets None
-        return int(own) % 2**31, zlib.crc32(f"{scope}#{count[scope]}".encode()) % (2**31 - 1) + 1
+        graph_seed = seed if graph.seed is None else graph.seed  # an Estimator without tf_random_seed sets None
+        return int(graph_seed) % 2**31, zlib.crc32(f"{scope}#{count[scope]}".encode()) % (2**31 - 1) + 1
 
     return get_seed

@@ -1,8 +1,9 @@
-"""Session observers: the only place between a script and TensorFlow's sessions.
+"""Session observers: the one place where viaduct stands between a script and TensorFlow's sessions.
 
-Every way to run a graph passes here: Session.run, those beneath MonitoredSession and Estimator, and the callables that
-Keras makes. A `Pass` is one run as the script asked for it. Observers say which tensors they want to see beside
-what the script fetches, before, and get their values, after; a run that is a loop (`loops.py`) is as many passes.
+Runs of a graph pass here: Session.run, also beneath MonitoredSession and Estimator, the callables of make_callable, and
+those that Keras makes. A `Pass` describes one run that the script requests. Before it, observers name tensors to fetch
+beside the script's own fetches; after it, they receive the values. A run that is a loop on the device (`loops.py`) is
+executed that many times, and observed each time.
 """
 
 from __future__ import annotations
@@ -14,27 +15,26 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from viaduct.rehearsal import limits
 from viaduct.rehearsal.tf1_stage import gradients, loops, options, state
 from viaduct.rehearsal.tf1_stage.reach import Reach, reach
+from viaduct.scripts.notebook_runs import parse_source
 
-THREADS = 64  # a collective that waits for other ranks holds one
+THREADS = 64  # of a session with several ranks: a collective that waits for other ranks holds a thread
 
 
 @dataclass
 class Opened:
-    """A session as we know it: where it was made, with which options, how far it came."""
+    """Record of a session: where it was opened, with which options, what it has run."""
 
-    session: Any
-    location: tuple[str, int] | None
+    session: Any  # None when it is closed
+    location: tuple[str, int] | None  # file and line of the script
     chosen: options.SessionOptions
-    steps: int = 0
-    ran: bool = False
+    steps: int = 0  # runs that trained
     closed: bool = False
-    held_by_keras: bool = False  # which lets go of it by itself
+    held_by_keras: bool = False  # given to Keras, which closes it itself
     computes: bool = False  # ran more than the operations that start and end communication: it holds a device graph
 
 
@@ -45,9 +45,11 @@ class Pass:
     opened: Opened
     graph: Any
     reach: Reach
-    feeds: dict[str, Any] = field(default_factory=dict)
-    by_keras: bool = False  # in a loop of its own
-    notes: dict[int, Any] = field(default_factory=dict)  # of observers, from `wanted` to `seen`: threads run at a time
+    feeds: dict[str, Any] = field(default_factory=dict)  # by tensor name; None for each part of a composite tensor
+    by_keras: bool = False  # run by one of Keras' own loops
+    # What an observer keeps from `select_tensors` to `receive_values`, by the observer's id. It is kept here and not in
+    # the observer because several threads may run graphs at a time.
+    notes: dict[int, Any] = field(default_factory=dict)
 
     @property
     def training(self) -> bool:
@@ -56,41 +58,41 @@ class Pass:
 
 
 class Observer:
-    """Looks at runs; subclass it and define what you want."""
+    """Observes runs; subclass it and override the methods you need."""
 
-    def begins(self, run: Pass) -> None:
-        """Before anything is executed; may raise."""
+    def before_run(self, run: Pass) -> None:
+        """Called before anything is executed; an exception ends the run."""
 
     def select_tensors(self, run: Pass) -> list[Any]:
-        """Return further tensors to fetch with this run."""
+        """Return tensors to fetch with this run beside the script's."""
         return []
 
     def receive_values(self, run: Pass, values: list[Any]) -> None:
-        """Receive their values after the run."""
+        """Receive the values of the selected tensors, in their order, after the run."""
 
     def receive_result(self, run: Pass, result: Any) -> None:
-        """Receive what the script itself gets."""
+        """Receive what the run returns to the script."""
 
-    def closes(self, opened: Opened) -> None:
-        """A session is about to be closed."""
+    def before_close(self, opened: Opened) -> None:
+        """Called before a session is closed."""
 
 
-CLOSERS = {"close", "close_session", "shutdown_resource", "closing"}
-COMMUNICATION = ("NPUInit", "NPUShutdown")
-left_to_exit: list[Any] = []  # functions that the script gave to atexit
+CLOSERS = {"close", "close_session", "shutdown_resource", "closing"}  # names of functions that may close a session
+COMMUNICATION = ("NPUInit", "NPUShutdown")  # how the names of npu_ops' start and end of communication begin
+exit_functions: list[Any] = []  # functions that the script registered with atexit
 observers: list[Observer] = []
 opened_sessions: list[Opened] = []
-_ours = threading.local()
+_internal = threading.local()  # `.active`: a run of this thread is viaduct's
 
 
 @contextmanager
 def internal_run() -> Iterator[None]:
     """Mark runs inside the block as viaduct's, not the script's."""
-    before, _ours.now = getattr(_ours, "now", False), True
+    before, _internal.active = getattr(_internal, "active", False), True
     try:
         yield
     finally:
-        _ours.now = before
+        _internal.active = before
 
 
 def install() -> None:
@@ -100,7 +102,7 @@ def install() -> None:
     base: Any = session.BaseSession
     base.__init__ = wrap_session_init(base.__init__)
     base.run = wrap_run(base.run)
-    base.close = closing(base.close)
+    base.close = wrap_close(base.close)
     base.make_callable = make_callable
     base._make_callable_from_options = wrap_make_callable(base._make_callable_from_options)
     watch_keras()
@@ -109,7 +111,7 @@ def install() -> None:
 
 
 def watch_keras() -> None:
-    """A session that Keras was given is Keras' to end."""
+    """Wrap tf.keras.backend.set_session: a session that is given to Keras is Keras' to close."""
     import tensorflow.compat.v1 as tf
 
     backend: Any = tf.keras.backend
@@ -117,7 +119,6 @@ def watch_keras() -> None:
 
     @functools.wraps(plain)
     def set_session(session: Any) -> None:
-        """Note that Keras holds the session, then set it."""
         session._viaduct.held_by_keras = True
         plain(session)
 
@@ -125,22 +126,21 @@ def watch_keras() -> None:
 
 
 def watch_exit() -> None:
-    """Remember what the script leaves to the end of the process: a session may be closed there."""
+    """Record the functions that the script registers with atexit: a session may be closed there."""
     plain: Any = atexit.register
 
     @functools.wraps(plain)
-    def register(function: Any, *args: Any, **named: Any) -> Any:
-        """Note functions of the script that are left to the interpreter's exit."""
+    def register(function: Any, *args: Any, **kwargs: Any) -> Any:
         if limits.users_line() is not None:
-            left_to_exit.append(function)
-        return plain(function, *args, **named)
+            exit_functions.append(function)
+        return plain(function, *args, **kwargs)
 
     atexit.register = register  # type: ignore[assignment]
 
 
 def is_closed_at_exit(session: Any) -> bool:
-    """Return True if `atexit` closes a session, by its own close or through a function of the script."""
-    for function in left_to_exit:
+    """Return True if `atexit` closes a session: by one of its methods, or by a function that uses a closer's name."""
+    for function in exit_functions:
         function = getattr(function, "func", function)  # of functools.partial
         if getattr(function, "__self__", None) is session:
             return True
@@ -151,11 +151,11 @@ def is_closed_at_exit(session: Any) -> bool:
 
 
 def wrap_session_init(plain: Callable[..., Any]) -> Callable[..., Any]:
-    """Return Session's constructor with observers."""
+    """Wrap Session's constructor, so that each session has a record."""
 
     @functools.wraps(plain)
     def init(self: Any, target: str = "", graph: Any = None, config: Any = None) -> None:
-        """Open a session with a prepared config, and note the line of the script that opens it."""
+        """Open a session with a prepared config, and record the line of the script that opens it."""
         location = limits.users_line()
         at = (location.file, location.line) if location else None
         config = options.prepare_config(config, THREADS if state.size() > 1 else 0)
@@ -168,13 +168,13 @@ def wrap_session_init(plain: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def wrap_run(plain: Callable[..., Any]) -> Callable[..., Any]:
-    """Return Session.run with observers."""
+    """Wrap Session.run, so that observers see what the script runs."""
     from viaduct.rehearsal.tf1_stage import tracing
 
     @functools.wraps(plain)
     def run(self: Any, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None) -> Any:
-        """Run the fetches, with those that observers add."""
-        if getattr(_ours, "now", False):
+        """Run the script's fetches together with the tensors that observers select."""
+        if getattr(_internal, "active", False):
             return plain(self, fetches, feed_dict, options, run_metadata)
         asked = make_pass(self, fetches, feed_dict)
 
@@ -188,13 +188,13 @@ def wrap_run(plain: Callable[..., Any]) -> Callable[..., Any]:
                 result: tuple[Any, list[Any]] = tracing.run_traced(asked, call, options, run_metadata)
             return result
 
-        return conduct(asked, run_once)
+        return run_observed(asked, run_once)
 
     return run
 
 
 def make_pass(session: Any, fetches: Any, feed_dict: Any) -> Pass:
-    """Return what a run would execute; TensorFlow itself resolves the fetches."""
+    """Describe what a run would execute; TensorFlow itself resolves the fetches."""
     from tensorflow.python.client.session import _FetchHandler
     from tensorflow.python.util import nest
 
@@ -209,17 +209,20 @@ def make_pass(session: Any, fetches: Any, feed_dict: Any) -> Pass:
         return Pass(session._viaduct, graph, reach(graph, ops, feeds), feeds)
 
 
-def conduct(asked: Pass, once: Callable[[list[Any]], tuple[Any, list[Any]]]) -> Any:
-    """The run with everything that is done around it; a loop on the device is a loop here."""
+def run_observed(asked: Pass, once: Callable[[list[Any]], tuple[Any, list[Any]]]) -> Any:
+    """Run a pass between its observers, as many times as a loop on the device would; return the last result.
+
+    `once` takes the observers' tensors and returns the script's result and the values of these tensors.
+    """
     result: Any = None
-    for _ in range(loops.count(asked)):
+    for _ in range(loops.count_steps(asked)):
         with own_bookkeeping():
             for observer in observers:
-                observer.begins(asked)
+                observer.before_run(asked)
             wishes = [(observer, observer.select_tensors(asked)) for observer in observers]
         result, values = once([tensor for _, tensors in wishes for tensor in tensors])
         with own_bookkeeping():
-            settle(asked)
+            record_run(asked)
             remaining = iter(values)
             for observer, tensors in wishes:
                 observer.receive_values(asked, [next(remaining) for _ in tensors])
@@ -230,7 +233,10 @@ def conduct(asked: Pass, once: Callable[[list[Any]], tuple[Any, list[Any]]]) -> 
 
 @contextmanager
 def own_bookkeeping() -> Iterator[None]:
-    """Let nobody take a mistake in what we do around a run for one of the script."""
+    """Turn an exception in viaduct's own code around a run into StandInFails, so that the script is not blamed for it.
+
+    Limits of the card and TensorFlow's own errors pass as they are.
+    """
     from tensorflow.python.framework.errors_impl import OpError
 
     try:
@@ -241,14 +247,13 @@ def own_bookkeeping() -> Iterator[None]:
         raise limits.StandInFails(f"{type(error).__name__}: {error}") from error
 
 
-def settle(asked: Pass) -> None:
-    """Note what a run has computed and update the session's record."""
+def record_run(asked: Pass) -> None:
+    """Update the session's record after a run."""
     opened = asked.opened
-    opened.ran = True
     opened.computes = opened.computes or not all(is_communication(op.name) for op in asked.reach.ops)
     opened.steps += asked.training
     if opened.chosen.npu:
-        state.set_communication(True)
+        state.set_communication(True)  # an NPU session starts communication with its first run
 
 
 def is_communication(name: str) -> bool:
@@ -256,16 +261,15 @@ def is_communication(name: str) -> bool:
     return name.rpartition("/")[2].startswith(COMMUNICATION)
 
 
-def closing(plain: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a session's close, so that observers hear of it once."""
+def wrap_close(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a session's close, so that observers are told the first time."""
 
     @functools.wraps(plain)
     def close(self: Any) -> None:
-        """Tell the observers before the session is closed."""
         opened = getattr(self, "_viaduct", None)
         if opened is not None and not opened.closed:
             for observer in observers:
-                observer.closes(opened)
+                observer.before_close(opened)
             opened.closed, opened.session = True, None
         plain(self)
 
@@ -273,20 +277,23 @@ def closing(plain: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def make_callable(self: Any, fetches: Any, feed_list: Any = None, accept_options: bool = False) -> Callable[..., Any]:
-    """Return a callable that goes through run, like TensorFlow's."""
+    """Replace BaseSession.make_callable: the callable goes through run, where observers see it.
+
+    `accept_options` is ignored: the callable always takes options and run_metadata, by keyword.
+    """
     keys = list(feed_list or [])
 
     def call(*values: Any, options: Any = None, run_metadata: Any = None) -> Any:
         """Run the fetches with the values for the feeds, in order."""
         if len(values) != len(keys):
-            raise ValueError(f"this callable takes {len(keys)} values, and got {len(values)}")
+            raise ValueError(f"this callable takes {len(keys)} values and got {len(values)}")
         return self.run(fetches, dict(zip(keys, values, strict=True)), options, run_metadata)
 
     return call
 
 
 def wrap_make_callable(plain: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap the callable that Keras makes of a session."""
+    """Wrap the method with which Keras makes its callables."""
 
     @functools.wraps(plain)
     def make_callable_object(self: Any, callable_options: Any) -> Any:
@@ -298,48 +305,52 @@ def wrap_make_callable(plain: Callable[..., Any]) -> Callable[..., Any]:
 class KerasCallable:
     """Callable through which Keras runs its graphs.
 
-    Its fetches are fixed when it is made; to see other tensors, another one is made.
+    Its fetches are fixed when it is made. Where observers select tensors, a second callable that fetches them too is
+    made and kept.
     """
 
     def __init__(self, plain: Callable[..., Any], session: Any, callable_options: Any) -> None:
         self.plain, self.session, self.options = plain, session, callable_options
-        self.made: dict[tuple[str, ...], Any] = {}
+        self.callables: dict[tuple[str, ...], Any] = {}  # by the names of the tensors fetched beside Keras' own
 
-    def __call__(self, *args: Any, **named: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         graph = self.session.graph
         ops = [graph.as_graph_element(name) for name in (*self.options.fetch, *self.options.target)]
-        ops = [getattr(found, "op", found) for found in ops]
+        ops = [getattr(element, "op", element) for element in ops]
         feeds = dict(zip(self.options.feed, args, strict=False))
         with own_bookkeeping():
             asked = Pass(self.session._viaduct, graph, reach(graph, ops, feeds), feeds, by_keras=True)
 
         def run_once(extra: list[Any]) -> tuple[Any, list[Any]]:
-            fetched = self.with_extra(tuple(tensor.name for tensor in extra))(*args, **named)
-            cut = len(self.options.fetch)
-            return fetched[:cut], list(fetched[cut:])
+            fetched = self.with_extra(tuple(tensor.name for tensor in extra))(*args, **kwargs)
+            own_count = len(self.options.fetch)
+            return fetched[:own_count], list(fetched[own_count:])
 
-        return conduct(asked, run_once)
+        return run_observed(asked, run_once)
 
     def with_extra(self, names: tuple[str, ...]) -> Any:
         """Return a callable that fetches further tensors, made once for each set of names."""
-        if names not in self.made:
+        if names not in self.callables:
             copy = type(self.options)()
             copy.CopyFrom(self.options)
             copy.fetch.extend(names)
-            self.made[names] = self.plain(self.session, copy)
-        return self.made[names]
+            self.callables[names] = self.plain(self.session, copy)
+        return self.callables[names]
 
 
 # ---- sessions that were left open
 
 
-def tell_open_ones(stopped: bool = False) -> None:
-    """NPU sessions that ran and were not closed. A script that we stopped had perhaps not come to its close: then only
-    those are told whose file closes nothing."""
+def report_open_sessions(stopped: bool = False) -> None:
+    """Report NPU sessions that computed something and are never closed.
+
+    A script that was `stopped` may not have come to its call of close. Then a session is reported only if nothing in
+    the file that opened it closes anything.
+    """
     for opened in opened_sessions:
-        left = opened.computes and opened.chosen.npu and not opened.closed and not opened.held_by_keras
-        left = left and not is_closed_at_exit(opened.session)
-        if left and not (stopped and closes_something(opened.location)):
+        is_open = opened.computes and opened.chosen.npu and not opened.closed and not opened.held_by_keras
+        is_open = is_open and not is_closed_at_exit(opened.session)
+        if is_open and not (stopped and closes_something(opened.location)):
             limits.report_violation(
                 "session-not-closed",
                 "This session is never closed.",
@@ -351,10 +362,10 @@ def tell_open_ones(stopped: bool = False) -> None:
 
 
 def closes_something(location: tuple[str, int] | None) -> bool:
-    """Return True if the script at this location calls something that closes sessions, or is unknown."""
+    """Return True if the file at a location calls a function with a closer's name, or if the location is unknown."""
     if location is None:
         return True
-    tree = ast.parse(Path(location[0]).read_text(encoding="utf-8", errors="replace"))
+    tree = parse_source(location[0])
     calls = {node.func for node in ast.walk(tree) if isinstance(node, ast.Call)}
     names = {
         function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "") for function in calls

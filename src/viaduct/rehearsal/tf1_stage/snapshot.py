@@ -1,4 +1,4 @@
-"""Every tensor of one run of a graph, with the operator it comes from: what dumps are made of."""
+"""The tensors of one run of a graph with their operators, for dumps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from viaduct.rehearsal.tf1_stage.sessions import Pass
 
 @dataclass(frozen=True)
 class Value:
-    """One output of an operator. NumPy has no bfloat16; float32 holds every value of it."""
+    """One output of an operator. bfloat16, which NumPy does not have, is held as float32."""
 
     op: Any
     index: int
@@ -23,36 +23,38 @@ class Value:
 
 
 def list_tensors(run: Pass) -> list[Any]:
-    """Return the tensors of a run, in the order in which their operators were created.
+    """Return the tensors of a run that can be fetched, in the order in which their operators were created.
 
-    Fed tensors are known already; handles, strings and what is inside a loop or branch cannot be fetched.
+    Left out are fed tensors, whose values are known, handles, strings, and tensors inside or behind a loop or branch.
     """
     ops = sorted(run.reach.ops - perhaps_dead(run.reach.ops), key=lambda op: op._id)
     return [tensor for op in ops for tensor in op.outputs if tensor.name not in run.feeds and is_fetchable(tensor)]
 
 
 def iterate_values(run: Pass, tensors: list[Any], arrays: list[Any]) -> Iterator[Value]:
-    """Yield fed values, then fetched ones; empty tensors are skipped."""
+    """Yield fed values, then fetched ones. Empty arrays, fed strings and fed composite tensors are skipped."""
     for name, given in run.feeds.items():
         tensor = run.graph.as_graph_element(name)
         array = as_fed(given, tensor) if given is not None else None
         if array is not None and array.size and array.dtype.kind in "biufc":
             yield Value(tensor.op, tensor.value_index, array)
     for tensor, array in zip(tensors, arrays, strict=True):
-        plain = plainly(np.asarray(array))
-        if plain.size:
-            yield Value(tensor.op, tensor.value_index, plain)
+        numbers = as_numbers(np.asarray(array))
+        if numbers.size:
+            yield Value(tensor.op, tensor.value_index, numbers)
 
 
 def as_fed(given: Any, tensor: Any) -> np.ndarray[Any, Any] | None:
     """Return a fed value in the placeholder's dtype; None for objects and strings."""
     kind = np.dtype(tensor.dtype.base_dtype.as_numpy_dtype)
-    return None if kind.kind in "OSU" else plainly(np.asarray(given, dtype=kind))
+    return None if kind.kind in "OSU" else as_numbers(np.asarray(given, dtype=kind))
 
 
-def plainly(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def as_numbers(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return an array in a dtype that NumPy can save: bfloat16 becomes float32."""
     return array if array.dtype.kind in "biufc" else array.astype(np.float32)
 
 
 def microseconds() -> int:
+    """Return the time of day in microseconds."""
     return time.time_ns() // 1000

@@ -11,9 +11,12 @@ _communication = False
 
 
 def set_default_ranks() -> None:
-    """One rank where nobody said otherwise; a launcher for PyTorch says it in other words."""
-    known = {"RANK_SIZE": os.environ.get("WORLD_SIZE", "1"), "RANK_ID": os.environ.get("RANK", "0")}
-    for name, value in known.items():
+    """Set RANK_SIZE and RANK_ID, and DEVICE_ID on the NPU, where they are missing.
+
+    They are taken from torch's variables (WORLD_SIZE, RANK, LOCAL_RANK); without these there is one rank.
+    """
+    defaults = {"RANK_SIZE": os.environ.get("WORLD_SIZE", "1"), "RANK_ID": os.environ.get("RANK", "0")}
+    for name, value in defaults.items():
         os.environ.setdefault(name, value)
     if on == "npu":
         os.environ.setdefault("DEVICE_ID", os.environ.get("LOCAL_RANK", os.environ["RANK_ID"]))
@@ -40,6 +43,9 @@ def communication_is_up() -> bool:
 
 
 def set_communication(up: bool) -> None:
-    """Up: an NPU session has run, or initialize_system. Down: shutdown_system, or the end of an Estimator's run."""
+    """Note that communication is initialised, or has ended.
+
+    It begins with an NPU session's first run or initialize_system, and ends with shutdown_system or an Estimator's run.
+    """
     global _communication
     _communication = up

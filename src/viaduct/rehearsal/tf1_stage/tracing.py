@@ -1,11 +1,11 @@
-"""Traces that profiling_mode asks for: each training step and the table of its parts.
+"""Traces of training steps that profiling_mode requests: a timeline of each, and a table of their phases.
 
     {output}/PROF_{rank}_{time}/
       timeline/step_{n}.json        every operator, for chrome://tracing or Perfetto; the first steps only
       summary/step_trace.csv        FP start, BP end and iteration end of every step, in microseconds
 
-The figures are those of the rehearsal, true and of no use for the NPU's speed: what is shown is that the options are
-right and that fp_point and bp_point are in the graph.
+The times are those of the rehearsal on the CPU and say nothing about the NPU's speed. The trace shows that the options
+are valid and that fp_point and bp_point are in the graph. Steps that Keras runs itself (fit) are not traced.
 """
 
 from __future__ import annotations
@@ -22,31 +22,33 @@ from viaduct.rehearsal import limits
 from viaduct.rehearsal.tf1_stage import state
 from viaduct.rehearsal.tf1_stage.sessions import Pass
 
-TIMELINES = 10
+TIMELINES = 10  # steps that have a timeline
 COLUMNS = (
     *("Device_id", "Iteration ID", "FP Start(us)", "BP End(us)", "Iteration End(us)", "Iteration Time(us)"),
     *("FP to BP Time(us)", "Iteration Refresh(us)", "Data Aug Bound(us)", "Model ID"),
 )
-_tracers: dict[int, Tracer | None] = {}
+_tracers: dict[int, Tracer | None] = {}  # by the id of the session's record; None: its options are invalid
 
 
 class Tracer:
-    """One session's traces."""
+    """Writes the traces of one session."""
 
-    def __init__(self, run: Pass, options: dict[str, Any]) -> None:
+    def __init__(self, options: dict[str, Any]) -> None:
         stamp = time.strftime("%Y%m%d%H%M%S")
         self.folder = Path(options["output"]) / f"PROF_{state.rank():06d}_{stamp}_{os.getpid()}"
         self.fp_point, self.bp_point = options.get("fp_point") or "", options.get("bp_point") or ""
-        self.ends: list[float] = []
+        self.ends: list[float] = []  # of the steps in the table, in microseconds
         for part in ("timeline", "summary"):
             (self.folder / part).mkdir(parents=True, exist_ok=True)
-        self.row(COLUMNS)
+        self.write_row(COLUMNS)
 
-    def row(self, values: Any) -> None:
+    def write_row(self, values: Any) -> None:
+        """Append a row to step_trace.csv."""
         with (self.folder / "summary" / "step_trace.csv").open("a", newline="", encoding="utf-8") as file:
             csv.writer(file).writerow(values)
 
-    def keep(self, stats: Any) -> None:
+    def record_step(self, stats: Any) -> None:
+        """Write the timeline and the row of one step, from TensorFlow's step_stats."""
         from tensorflow.python.client.timeline import Timeline
 
         number = len(self.ends)
@@ -55,19 +57,24 @@ class Tracer:
             (self.folder / "timeline" / f"step_{number}.json").write_text(text)
         spans = {node.node_name: node for device in stats.dev_stats for node in device.node_stats}
         if spans:
-            self.row(self.parts(spans, number))
+            self.write_row(self.measure_phases(spans, number))
 
-    def parts(self, spans: dict[str, Any], number: int) -> list[Any]:
-        """FP begins where fp_point does, BP ends where bp_point does; found by themselves where they are empty."""
-        begun = spans[self.fp_point] if self.fp_point in spans else min(spans.values(), key=start_time)
+    def measure_phases(self, spans: dict[str, Any], number: int) -> list[Any]:
+        """Return the row of a step, and note its end.
+
+        FP starts with fp_point, or with the first operator. BP ends with bp_point, or with the last operator whose name
+        holds "gradients", or with the last of all.
+        """
+        first = spans[self.fp_point] if self.fp_point in spans else min(spans.values(), key=start_time)
         backward = [span for name, span in spans.items() if "gradients" in name] or list(spans.values())
-        done = spans[self.bp_point] if self.bp_point in spans else max(backward, key=end_time)
-        start, middle, end = start_time(begun), end_time(done), max(map(end_time, spans.values()))
+        last = spans[self.bp_point] if self.bp_point in spans else max(backward, key=end_time)
+        start, middle, end = start_time(first), end_time(last), max(map(end_time, spans.values()))
         before = self.ends[-1] if self.ends else None
         self.ends.append(end)
         duration = end - (start if before is None else before)
-        tail = "N/A" if before is None else start - before
-        return [state.local_rank(), number + 1, start, middle, end, duration, middle - start, end - middle, tail, 1]
+        data_bound = "N/A" if before is None else start - before  # from the end of the step before to FP start
+        phases = [start, middle, end, duration, middle - start, end - middle, data_bound]
+        return [state.local_rank(), number + 1, *phases, 1]
 
 
 def start_time(span: Any) -> float:
@@ -80,19 +87,19 @@ def end_time(span: Any) -> float:
     return float(span.all_start_micros + max(span.all_end_rel_micros, 0))
 
 
-def tracer_of(run: Pass) -> Tracer | None:
-    """The tracer of this run's session, where its options ask for one; made at its first training step."""
+def find_tracer(run: Pass) -> Tracer | None:
+    """Return the tracer of a training run's session, made at its first step; None where none is requested."""
     if not (run.training and run.opened.chosen.npu and run.opened.chosen.values.get("profiling_mode")):
         return None
     key = id(run.opened)
     if key not in _tracers:
         options = read_profiling_options(run)
-        _tracers[key] = Tracer(run, options) if options else None
+        _tracers[key] = Tracer(options) if options else None
     return _tracers[key]
 
 
 def read_profiling_options(run: Pass) -> dict[str, Any] | None:
-    """Return the checked profiling_options; None if they are invalid."""
+    """Return the session's profiling_options; report what is invalid, and return None where the limit is no error."""
     text = run.opened.chosen.values.get("profiling_options") or ""
     try:
         options = json.loads(text)
@@ -100,7 +107,9 @@ def read_profiling_options(run: Pass) -> dict[str, Any] | None:
         return refuse(run, f"profiling_options is not JSON: {text!r}", 'Write {"output":"…","training_trace":"on"}.')
     folder = options.get("output") if isinstance(options, dict) else None
     if not folder or not os.path.isdir(folder):
-        return refuse(run, f"the output of profiling_options is {folder!r}, no folder", "Make the folder first.")
+        return refuse(
+            run, f"the output of profiling_options is {folder!r}, which is no folder", "Make the folder first."
+        )
     names = {op.name for op in run.reach.ops}
     for point in ("fp_point", "bp_point"):
         if options.get(point) and options[point] not in names:
@@ -109,25 +118,26 @@ def read_profiling_options(run: Pass) -> dict[str, Any] | None:
 
 
 def refuse(run: Pass, what: str, change: str) -> dict[str, Any] | None:
+    """Report invalid profiling_options and return None."""
     card = "Profiling does not start, or gives no training trace."
     limits.report_violation("parameter-map", f"In this session's config {what}.", card, change, at=run.opened.location)
     return None
 
 
 def run_traced(run: Pass, call: Callable[[Any, Any], Any], options: Any, metadata: Any) -> Any:
-    """Run with tracing where it is asked for; `call` takes run options and metadata."""
-    tracer = tracer_of(run)
+    """Run with tracing where the session requests it; `call` takes run options and metadata."""
+    tracer = find_tracer(run)
     if tracer is None:
         return call(options, metadata)
     from tensorflow.core.protobuf import config_pb2
 
-    wanted = config_pb2.RunOptions()
+    traced_options = config_pb2.RunOptions()
     if options is not None:
-        wanted.CopyFrom(options)
-    wanted.trace_level = config_pb2.RunOptions.FULL_TRACE
-    kept = config_pb2.RunMetadata()
-    result = call(wanted, kept)
-    tracer.keep(kept.step_stats)
+        traced_options.CopyFrom(options)
+    traced_options.trace_level = config_pb2.RunOptions.FULL_TRACE
+    traced_metadata = config_pb2.RunMetadata()
+    result = call(traced_options, traced_metadata)
+    tracer.record_step(traced_metadata.step_stats)
     if metadata is not None:
-        metadata.CopyFrom(kept)
+        metadata.CopyFrom(traced_metadata)
     return result

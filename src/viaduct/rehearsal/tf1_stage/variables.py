@@ -1,4 +1,4 @@
-"""The variables of a graph as plain ones.
+"""The variables of a graph, each once; of a distributed variable its first copy.
 
 Under a distribution strategy a collection holds distributed variables, whose properties may add operators to the graph
 even where it is finalized. A rehearsal has one replica, so the first copy is the variable.
@@ -16,6 +16,6 @@ def find_variables(graph: Any, *collections: str) -> list[Any]:
 
 
 def plain_variable(variable: Any) -> Any:
-    """Return the first copy of a distributed variable, and any other as it is."""
+    """Return the first copy of a distributed variable, and any other variable unchanged."""
     copies = getattr(variable, "values", None)
     return copies[0] if isinstance(copies, tuple) and copies else variable

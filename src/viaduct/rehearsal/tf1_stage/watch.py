@@ -1,14 +1,14 @@
-"""Training steps of a script: counts them, ends it after some of them, and keeps what it computed.
+"""Watches the training steps of a script: counts them, ends the script after a number of them, keeps its results.
 
     watched = watch.start(steps=20)     # after install(), before the script
     ...                                 # the script
-    watched.finish()                    # reads weights that no session has handed over yet
+    watched.finish()                    # reads the weights of a session that is still open
     watched.losses, watched.first_gradients, watched.last_variables
 
-A step is a run of a graph that updates variables (`reach.py`). When the last one is done, loops that ask
-(`should_stop`, Estimator.train, Keras fit) end by themselves and the script goes on behind them; a loop of the
-script's own is ended at its next step with StopScript. Evaluations and predictions end after as many batches
-(`evaluations.py`). Names are those of the graph.
+A step is a run of a graph that trains (`reach.py`). After the last step, loops that ask whether to stop (`should_stop`,
+Estimator.train, Keras fit) end by themselves, and the script continues behind them. A loop that does not ask is ended
+at its next step with StopScript. Evaluations and predictions are bounded by the same number of batches
+(`evaluations.py` says which). Variables and gradients are called by the names of variables in the graph.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from viaduct.rehearsal.tf1_stage import evaluations, gradients, sessions
+from viaduct.rehearsal.tf1_stage import evaluations, sessions
+from viaduct.rehearsal.tf1_stage.gradients import Gradients, dense_tensor, recorded_gradients
 from viaduct.rehearsal.tf1_stage.reach import dependencies, is_fetchable, perhaps_dead
 from viaduct.rehearsal.tf1_stage.sessions import Opened, Pass
 from viaduct.rehearsal.tf1_stage.variables import find_variables
@@ -30,20 +31,20 @@ from viaduct.scripts.runner import StopScript
 
 @dataclass
 class Watched(sessions.Observer):
-    """Observations of a script. `losses` has one value per step, None where no loss is known."""
+    """Observations of a script. `losses` has one value per step: the mean of the loss; None where none is known."""
 
     limit: int | None = None
     on_step: Callable[[int, float | None], None] | None = None  # after each step: its number from 0, its loss
-    by_line: bool = False  # `take_step` says when a step is over, not a run that trains
+    by_line: bool = False  # a step ends when `take_step` is called, not with each run that trains
     losses: list[float | None] = field(default_factory=list)
-    times: list[tuple[float, float]] = field(default_factory=list)  # when each step ended, by clock and processor
+    times: list[tuple[float, float]] = field(default_factory=list)  # of each step's end: monotonic(), process_time()
     first_gradients: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
     last_variables: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
     trainable: list[str] = field(default_factory=list)
-    stopped: bool = False  # by us
-    asked: float | None = None  # when it was first asked to stop: time.monotonic()
-    _unsaved: Opened | None = None
-    _loss: float | None = None  # of the coming step, where it was computed before it
+    stopped: bool = False  # StopScript was raised
+    stop_requested_at: float | None = None  # when it was first raised: time.monotonic()
+    _unsaved: Opened | None = None  # the session of the last step, while its variables are not read
+    _loss: float | None = None  # of the present step, where it was computed in a run before it or, by line, so far
 
     @property
     def steps(self) -> int:
@@ -52,36 +53,37 @@ class Watched(sessions.Observer):
 
     @property
     def full(self) -> bool:
+        """Return True if as many steps are taken as are allowed."""
         return self.limit is not None and self.steps >= self.limit
 
     # ---- before and after each run
 
-    def begins(self, run: Pass) -> None:
+    def before_run(self, run: Pass) -> None:
         if run.training and self.full and not self.by_line:
             self.stop()
 
     def stop(self) -> None:
         """Raise the exception that ends the script."""
         self.stopped = True
-        self.asked = self.asked or time.monotonic()
+        self.stop_requested_at = self.stop_requested_at or time.monotonic()
         raise StopScript
 
     def select_tensors(self, run: Pass) -> list[Any]:
-        """The loss, and in the first step the gradients; only what the run computes anyway."""
-        wishes: list[tuple[str, str]] = []
+        """Return the loss, and in the first step the gradients, that can be fetched without changing the run."""
+        wishes: list[tuple[str, str]] = []  # of each tensor: "loss" or the part of a gradient, and the variable's name
         run.notes[id(self)] = wishes
         if not self.is_part_of_step(run):
             return []
         tensors: list[Any] = []
         self._loss = None
-        loss = loss_of(run)
+        loss = choose_loss(run)
         if loss is not None and reads_variables(extra_dependencies(run, loss)):
-            self._loss = loss_before(run, loss)
+            self._loss = compute_loss_before_step(run, loss)
         elif loss is not None:
             wishes.append(("loss", ""))
             tensors.append(loss)
         for name, gradient in find_gradients(run) if not self.steps else []:
-            for kind, tensor in dense_parts(gradient):
+            for kind, tensor in split_gradient(gradient):
                 wishes.append((kind, name))
                 tensors.append(tensor)
         return tensors
@@ -89,7 +91,7 @@ class Watched(sessions.Observer):
     def is_part_of_step(self, run: Pass) -> bool:
         """Return True for a run that trains, or, where a line ends a step, one that computes gradients."""
         return run.training or (
-            self.by_line and any(found.holds_any(run.reach.ops) for found in gradients.of(run.graph))
+            self.by_line and any(record.any_made_by(run.reach.ops) for record in recorded_gradients(run.graph))
         )
 
     def receive_values(self, run: Pass, values: list[Any]) -> None:
@@ -104,30 +106,30 @@ class Watched(sessions.Observer):
                 loss = float(np.mean(value))
             else:
                 parts.setdefault(name, {})[kind] = np.array(value)
-        self.first_gradients.update({name: densify_gradient(found) for name, found in parts.items()})
+        self.first_gradients.update({name: densify_gradient(arrays) for name, arrays in parts.items()})
         if self.by_line:
             self._loss = loss
             return
         self._end_step(run.opened, loss)
 
     def take_step(self) -> None:
-        """The line that ends a step has been executed."""
+        """End a step: the line that the user named has been executed."""
         if self.full:
             self.stop()
         loss, self._loss = self._loss, None
         if self._unsaved is None:
-            self._note_step(loss)
+            self._record_step(loss)
         else:
             self._end_step(self._unsaved, loss)
         if self.full:
             self.stop()
 
-    def _note_step(self, loss: float | None) -> None:
+    def _record_step(self, loss: float | None) -> None:
         self.losses.append(loss)
         self.times.append((time.monotonic(), time.process_time()))
 
     def _end_step(self, opened: Opened, loss: float | None) -> None:
-        self._note_step(loss)
+        self._record_step(loss)
         self._unsaved = opened
         if self.on_step is not None:
             self.on_step(self.steps - 1, loss)
@@ -136,17 +138,17 @@ class Watched(sessions.Observer):
 
     # ---- weights
 
-    def closes(self, opened: Opened) -> None:
+    def before_close(self, opened: Opened) -> None:
         if opened is self._unsaved:
             self.keep_variables(opened)
 
     def finish(self) -> None:
-        """The script is over: what its last session still holds is read."""
+        """Read the variables of the last step's session if that is still open; call it when the script is over."""
         if self._unsaved is not None and not self._unsaved.closed:
             self.keep_variables(self._unsaved)
 
     def keep_variables(self, opened: Opened) -> None:
-        """Read all variables of a session."""
+        """Read the global variables of a session."""
         graph, session = opened.session.graph, opened.session
         with sessions.internal_run():
             self.last_variables = read_variables(graph, session)
@@ -154,21 +156,26 @@ class Watched(sessions.Observer):
         self._unsaved = None
 
 
-def loss_of(run: Pass) -> Any:
-    """The loss of most variables among those whose gradients this run computes."""
-    known = [found for found in gradients.of(run.graph) if found.loss is not None]
-    known = [
-        found for found in known if found.holds_any(run.reach.ops) and is_fetchable(found.loss) and harmless(run, found)
+def choose_loss(run: Pass) -> Any:
+    """Return the loss with the most gradients, of those that this run computes and that can be fetched; else None."""
+    candidates = [
+        record
+        for record in recorded_gradients(run.graph)
+        if record.loss is not None
+        and record.any_made_by(run.reach.ops)
+        and is_fetchable(record.loss)
+        and can_add_loss(run, record.loss)
     ]
-    return max(known, key=lambda found: len(found.pairs)).loss if known else None
+    return max(candidates, key=lambda record: len(record.pairs)).loss if candidates else None
 
 
-def harmless(run: Pass, found: gradients.Gradients) -> bool:
-    """A gradient does not need the loss itself, so a run may leave its last operators out. Adding them must change
-    nothing: none of them reads data, draws random numbers or waits to be fed."""
-    return not any(
-        op.op_def.is_stateful or op.type.startswith("Placeholder") for op in extra_dependencies(run, found.loss)
-    )
+def can_add_loss(run: Pass, loss: Any) -> bool:
+    """Return True if fetching the loss too changes nothing in a run.
+
+    Gradients do not need the loss itself, so a run may leave its last operators out. None of those that are added may
+    have state (read data, draw random numbers) or wait to be fed.
+    """
+    return not any(op.op_def.is_stateful or op.type.startswith("Placeholder") for op in extra_dependencies(run, loss))
 
 
 def extra_dependencies(run: Pass, loss: Any) -> set[Any]:
@@ -177,39 +184,46 @@ def extra_dependencies(run: Pass, loss: Any) -> set[Any]:
 
 
 def reads_variables(ops: set[Any]) -> bool:
-    """Return True if operators read a variable's memory, which the update may have changed."""
+    """Return True if operators read the memory of a reference variable, which the update may already have changed."""
     sources = [tensor for op in ops for tensor in op.inputs]
     sources += [tensor for source in sources if source.op.type == "Identity" for tensor in source.op.inputs]
     return any(tensor.dtype._is_ref_dtype for tensor in sources)
 
 
-def loss_before(run: Pass, loss: Any) -> float | None:
-    """The loss in a run of its own before the step; None where that would read data or draw random numbers."""
+def compute_loss_before_step(run: Pass, loss: Any) -> float | None:
+    """Compute the loss in a separate run before the step.
+
+    Return None where that run would read data or draw random numbers, or where a sparse tensor is fed.
+    """
     needed = dependencies([loss.op], run.reach.fed)
-    drawn = any(op.op_def.is_stateful and not op.type.startswith("Variable") for op in needed)
-    if drawn or any(value is None for value in run.feeds.values()):  # None: fed in parts, as sparse tensors are
+    has_state = any(op.op_def.is_stateful and not op.type.startswith("Variable") for op in needed)
+    if has_state or any(value is None for value in run.feeds.values()):  # None: fed in parts, as sparse tensors are
         return None
     with sessions.internal_run():
         return float(np.mean(run.opened.session.run(loss, feed_dict=run.feeds)))
 
 
 def find_gradients(run: Pass) -> list[tuple[str, Any]]:
-    """Return the gradients that the optimizers get, or those of tf.gradients where none is used."""
+    """Return the gradients that optimizers apply in this run; without an optimizer, the largest set of tf.gradients.
+
+    Only records whose gradients the run computes completely are considered.
+    """
     alive = run.reach.ops - perhaps_dead(run.reach.ops)
-    held = [(found, readable_pairs(found, alive)) for found in gradients.of(run.graph) if found.held(run.reach.ops)]
-    chosen = [pairs for found, pairs in held if found.applied]
+    records = [record for record in recorded_gradients(run.graph) if record.all_made_by(run.reach.ops)]
+    chosen = [readable_pairs(record, alive) for record in records if record.applied]
     if not chosen:
-        chosen = [max((pairs for _, pairs in held), key=len, default=[])]
+        chosen = [max((readable_pairs(record, alive) for record in records), key=len, default=[])]
     return [pair for pairs in chosen for pair in pairs]
 
 
-def readable_pairs(found: gradients.Gradients, alive: frozenset[Any]) -> list[tuple[str, Any]]:
-    """Return the gradients that surely have a value; one that only a branch computes may have none."""
-    tensors = [(name, gradient, gradients.part(gradient)) for name, gradient in found.pairs]
+def readable_pairs(record: Gradients, alive: frozenset[Any]) -> list[tuple[str, Any]]:
+    """Return the gradients that surely have a value; a gradient that only a branch computes may have none."""
+    tensors = [(name, gradient, dense_tensor(gradient)) for name, gradient in record.pairs]
     return [(name, gradient) for name, gradient, tensor in tensors if tensor.op in alive and is_fetchable(tensor)]
 
 
-def dense_parts(gradient: Any) -> list[tuple[str, Any]]:
+def split_gradient(gradient: Any) -> list[tuple[str, Any]]:
+    """Return the tensors of a gradient: "dense", or of IndexedSlices "values", "indices" and, if known, "shape"."""
     if not hasattr(gradient, "indices"):
         return [("dense", gradient)]
     parts = [("values", gradient.values), ("indices", gradient.indices)]
@@ -217,7 +231,10 @@ def dense_parts(gradient: Any) -> list[tuple[str, Any]]:
 
 
 def densify_gradient(parts: dict[str, Any]) -> np.ndarray[Any, Any]:
-    """Rows that a sparse gradient names more than once add up."""
+    """Return a gradient as one array, from the values of `split_gradient`.
+
+    Rows that a sparse gradient names more than once add up. Without a shape the array ends at the last row named.
+    """
     if "dense" in parts:
         return np.asarray(parts["dense"])
     values, indices = parts["values"], parts["indices"]
@@ -228,10 +245,10 @@ def densify_gradient(parts: dict[str, Any]) -> np.ndarray[Any, Any]:
 
 
 def read_variables(graph: Any, session: Any) -> dict[str, np.ndarray[Any, Any]]:
-    """Every variable that has a value: a resource through its own reading operator, so that the graph does not grow."""
+    """Return the value of every global variable that is initialised, through tensors that the graph has already."""
     tensors: dict[str, Any] = {}
     for variable in find_variables(graph, "variables"):  # local ones count batches and samples: no weights
-        tensor = reading(graph, variable)
+        tensor = find_read_tensor(variable)
         if tensor is not None:
             tensors.setdefault(variable.op.name, tensor)
     try:
@@ -242,7 +259,8 @@ def read_variables(graph: Any, session: Any) -> dict[str, np.ndarray[Any, Any]]:
         }
 
 
-def reading(graph: Any, variable: Any) -> Any:
+def find_read_tensor(variable: Any) -> Any:
+    """Return the tensor that reads a resource or reference variable; None if there is none."""
     if hasattr(variable, "_graph_element") and variable._graph_element is not None:
         return variable._graph_element
     return getattr(variable, "_snapshot", None)
@@ -260,7 +278,7 @@ def try_run(session: Any, tensor: Any) -> Any:
 
 
 def start(steps: int | None = None, on_step: Callable[[int, float | None], None] | None = None) -> Watched:
-    """Watch from here on; `steps` bounds training, and evaluations and predictions with it."""
+    """Install a Watched and return it; `steps` bounds training, and evaluations and predictions with it."""
     watched = Watched(steps, on_step)
     sessions.observers += [watched, evaluations.PlainLoops(watched)]
     bound_monitored_sessions(watched)
@@ -270,21 +288,21 @@ def start(steps: int | None = None, on_step: Callable[[int, float | None], None]
 
 
 def bound_monitored_sessions(watched: Watched) -> None:
-    """Under Estimator.train, evaluate and predict, and under the script's own monitored sessions."""
+    """Bound the loops over monitored sessions: the script's, and those of Estimator.train, evaluate and predict."""
     from tensorflow.python.training import monitored_session
 
     kind: Any = monitored_session._MonitoredSession
     plain_init, plain_run = kind.__init__, kind.run
 
     @functools.wraps(plain_init)
-    def init(self: Any, session_creator: Any, hooks: Any, *args: Any, **named: Any) -> None:
-        plain_init(self, session_creator, [*(hooks or []), bounding_hook(watched)], *args, **named)
+    def init(self: Any, session_creator: Any, hooks: Any, *args: Any, **kwargs: Any) -> None:
+        plain_init(self, session_creator, [*(hooks or []), bounding_hook(watched)], *args, **kwargs)
 
     @functools.wraps(plain_run)
-    def run(self: Any, *args: Any, **named: Any) -> Any:
-        if watched.full and self.should_stop():  # the loop does not ask
+    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if watched.full and self.should_stop():  # the loop runs on without asking should_stop
             watched.stop()
-        return plain_run(self, *args, **named)
+        return plain_run(self, *args, **kwargs)
 
     kind.__init__, kind.run = init, run
 
@@ -293,25 +311,27 @@ def bounding_hook(watched: Watched) -> Any:
     from tensorflow.python.training.session_run_hook import SessionRunHook
 
     class Bound(SessionRunHook):  # type: ignore[misc]
-        """Asks the loop to end: after the last training step, or after as many batches of an evaluation."""
+        """Asks the loop to end: after the last training step, or after `limit` batches of a loop without training."""
 
         def begin(self) -> None:
             self.batches, self.before = 0, watched.steps
 
         def after_run(self, run_context: Any, run_values: Any) -> None:
             self.batches += 1
-            trained, evaluated = (
-                watched.steps > self.before,
-                watched.limit is not None and self.batches >= watched.limit,
-            )
-            if (trained and watched.full) or (not trained and evaluated):
+            trained = watched.steps > self.before
+            at_limit = watched.limit is not None and self.batches >= watched.limit
+            if (trained and watched.full) or (not trained and at_limit):
                 run_context.request_stop()
 
     return Bound()
 
 
 def bound_keras(watched: Watched) -> None:
-    """fit and fit_generator look at stop_training after each batch; an epoch that ends so is still validated."""
+    """Bound Keras fit and fit_generator, which look at stop_training after each batch and each epoch.
+
+    Keras skips the validation of an epoch that stop_training has ended, so the flag is cleared before it and set again
+    after it.
+    """
     import keras.src.callbacks as callbacks
 
     plain, plain_logs = callbacks.configure_callbacks, callbacks.CallbackList.make_logs
@@ -324,16 +344,15 @@ def bound_keras(watched: Watched) -> None:
             self.model.stop_training = self.model.stop_training or watched.full
 
     @functools.wraps(plain)
-    def configure(given: Any, *args: Any, **named: Any) -> Any:
+    def configure(given: Any, *args: Any, **kwargs: Any) -> Any:
         if isinstance(given, callbacks.CallbackList):
-            return plain(given, *args, **named)
-        return plain([*as_list(given), Bound()], *args, **named)
+            return plain(given, *args, **kwargs)
+        return plain([*as_list(given), Bound()], *args, **kwargs)
 
     @functools.wraps(plain_logs)
     def make_logs(self: Any, model: Any, logs: Any, outputs: Any, mode: Any, prefix: str = "") -> Any:
-        if (
-            watched.full and mode == "train" and "batch" not in logs and not prefix
-        ):  # an epoch's, before it is validated
+        is_epoch = mode == "train" and "batch" not in logs and not prefix  # its logs are made before it is validated
+        if watched.full and is_epoch:
             self.model.stop_training = False
         return plain_logs(self, model, logs, outputs, mode, prefix)
 

@@ -1,7 +1,8 @@
-"""Operators that PyTorch asks of an accelerator and has no CPU kernel for, by their formulas.
+"""Operators that PyTorch expects of an accelerator and that have no CPU kernel, computed by their formulas.
 
-The five of SyncBatchNorm, the fused cells of LSTM and GRU, and products that are given a wider result type. The first
-two compute in float32 whatever comes, as the fused kernels do, and return what came.
+These are the five of SyncBatchNorm, the fused cells of LSTM and GRU, and products with a wider result dtype.
+SyncBatchNorm's compute in float32, as the fused kernels do, and return normalised values and input gradients in the
+input's dtype. The cells compute in the dtype of their inputs.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ Tensor = torch.Tensor
 
 
 def _spread(vector: Tensor, like: Tensor) -> Tensor:
-    """A value for each channel, shaped to meet a batch of them."""
+    """Return a vector of one value a channel, shaped to broadcast against a batch."""
     return vector.reshape(1, -1, *[1] * (like.dim() - 2))
 
 
@@ -37,7 +38,7 @@ def batch_norm_gather_stats_with_counts(
     eps: float,
     counts: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """One mean and deviation of all ranks from each rank's, and the running ones moved towards them."""
+    """Return mean and inverse standard deviation over all ranks from those of each, and update the running ones."""
     share = (counts / counts.sum()).reshape(-1, 1)
     total_mean = (mean * share).sum(0)
     variance = ((invstd.pow(-2) - eps + (mean - total_mean).pow(2)) * share).sum(0)
@@ -143,7 +144,7 @@ def gru_cell_backward(grad_hy: Tensor, workspace: Tensor, has_bias: bool) -> Any
 
 
 def multiply_wide(operator: Any) -> Any:
-    """Return a product whose last positional argument is the type to compute and to return."""
+    """Return a product whose last positional argument is the dtype in which it computes and returns."""
 
     def multiply(*args: Any, out: Tensor | None = None, **scales: Any) -> Tensor:
         *tensors, dtype = args

@@ -1,4 +1,4 @@
-"""scaled_dot_product_attention in one piece where the CPU computes it so: its flash kernel, forward and backward."""
+"""scaled_dot_product_attention by the CPU's flash kernel, forward and backward, where the CPU would choose it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from viaduct.rehearsal.torch_stage.cards import beneath, card_of, onto
 
 _aten = torch.ops.aten
-_FLASH = 1  # PyTorch's number for that way to compute it
+_FLASH = 1  # SDPBackend.FLASH_ATTENTION
 
 
 def _to_cpu(value: Any) -> Any:
@@ -40,7 +40,8 @@ def attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> torch.Tensor:
-    """The way that the CPU would choose; PyTorch itself asks a foreign device in C++ only, and computes it by parts."""
+    """Compute attention by the kernel that the CPU would choose; PyTorch itself would compose it on a foreign
+    device."""
     tensors = [_to_cpu(tensor) for tensor in (query, key, value, attn_mask)]
     options = {"scale": scale, "enable_gqa": enable_gqa}
     if _choose_kernel(*tensors, dropout_p, is_causal, **options) == _FLASH and not enable_gqa:

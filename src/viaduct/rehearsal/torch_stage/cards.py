@@ -1,8 +1,8 @@
-"""State of the process' cards: name, number, the current one, and allocated bytes.
+"""State of the process's cards: name, number, the current one, and allocated bytes.
 
-A tensor of the stand-in is an ordinary tensor: its memory is the CPU's, only the device written on it is another. The
-writing is done through DLPack, PyTorch's own door for memory that somebody else holds: a capsule says where the bytes
-lie and on which device, and the device field is changed between export and import. 1.5 µs a tensor, no copy, no C++.
+A tensor of the stand-in is an ordinary tensor with the CPU's memory and another device. The device is set through
+DLPack, PyTorch's interface for memory of other libraries: a capsule holds the address of the bytes and their device,
+and the device field is changed between export and import. This takes 1.5 µs a tensor, without a copy and without C++.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
 _field = ctypes.c_int64.from_address
 _export: Any = torch._C._to_dlpack
 _import: Any = torch._C._from_dlpack
-# The card that a tensor is on, -1 for the host: unlike `tensor.device`, no matter what a script is told (original.py).
+# Returns the card that a tensor is on, -1 for the host. Unlike `tensor.device`, original.py does not replace it.
 card_of: Any = torch._C.TensorBase.get_device
 
 
 @dataclass
 class Meter:
-    """The bytes of one card: alive now, at most since the last reset, and how often memory was taken and given back."""
+    """Bytes of one card: allocated now, the peak since the last reset, and the counts of allocations and releases."""
 
     alive: int = 0
     peak: int = 0
@@ -91,14 +91,14 @@ os.register_at_fork(after_in_child=_living.clear)
 
 
 def beneath(tensor: torch.Tensor) -> torch.Tensor:
-    """The same memory as a CPU tensor."""
+    """Return a CPU tensor with the same memory."""
     capsule = _export(tensor)
     address = _pointer(capsule, b"dltensor")
     if not _field(address).value and tensor._is_zerotensor():
-        return torch.zeros(tensor.shape, dtype=tensor.dtype, device="cpu")  # zeros that were never written down
+        return torch.zeros(tensor.shape, dtype=tensor.dtype, device="cpu")  # a zero tensor has no memory
     _field(address + _DEVICE_FIELD).value = _HOST
     made: torch.Tensor = _import(capsule)
-    # Two marks that PyTorch puts on a tensor for its memory to be read otherwise; DLPack has no word for them.
+    # DLPack does not carry the conjugate and negative bits, with which PyTorch marks lazy views.
     if tensor.dtype.is_complex and tensor.is_conj():
         made = made.conj()
     if tensor.is_neg():
@@ -107,7 +107,7 @@ def beneath(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def onto(tensor: torch.Tensor, index: int) -> torch.Tensor:
-    """A fresh CPU tensor's memory as a tensor of card `index`, counted there for as long as it lives."""
+    """Return a tensor of card `index` with the memory of a new CPU tensor, which is counted there until it is freed."""
     capsule = _export(tensor)
     _field(_pointer(capsule, b"dltensor") + _DEVICE_FIELD).value = _EXTENSION | index << 32
     made: torch.Tensor = _import(capsule)
@@ -128,7 +128,10 @@ def _forget(reference: weakref.ref[Any]) -> None:
 
 
 def index_of(device: Any) -> int:
-    """The card that a device names: `npu:1`, `npu` (the current one), 1, None."""
+    """Return the card that a device names: `npu:1`, or 1; the current one for `npu`, a negative number and None.
+
+    Raise ValueError for another device.
+    """
     if device is None:
         return cards.current
     if isinstance(device, int) and not isinstance(device, bool):

@@ -1,8 +1,9 @@
 """Autocast on the card: the lists are those of CUDA's autocast, which both plug-ins follow.
 
-PyTorch has the switch for a foreign device and leaves the casting to its plug-in. Operators run in the lower precision,
-in float32, with a float32 result type, or in the widest of their inputs; everything else runs as it comes. A parameter
-is cast once a region, so that gradients of a weight that is used twice add up as they do on CUDA.
+PyTorch has the autocast switch for a foreign device and leaves the casting to its plug-in. Operators of LOWER run in
+the lower precision, of FLOAT32 in float32, of FLOAT32_RESULT with a float32 result, of WIDEST in float32 if one input
+has it; all others run in the dtypes of their inputs. A parameter is cast once a region, so that gradients of a weight
+that is used twice add up as they do on CUDA.
 """
 
 from __future__ import annotations

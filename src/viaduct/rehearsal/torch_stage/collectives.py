@@ -1,8 +1,7 @@
-"""Collectives on `hccl` and `cncl`: gloo, which ships with PyTorch, on the memory beneath the card's tensors.
+"""Collectives of `hccl` and `cncl`: gloo, which ships with PyTorch, on the memory beneath the card's tensors.
 
-`init_process_group("hccl")` makes a group of this kind; DistributedDataParallel and every call of torch.distributed go
-through it. A host's tensor is refused, as the card's library refuses it, unless the backend was given for both
-(`cpu:gloo,npu:hccl`).
+`init_process_group("hccl")` makes a group of this kind, and DistributedDataParallel and torch.distributed use it. A
+host's tensor is refused, as the card's library refuses it, unless the backend was given for both (`cpu:gloo,npu:hccl`).
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ from viaduct.rehearsal import limits
 from viaduct.rehearsal.torch_stage.cards import beneath, card_of, cards
 
 BACKENDS = {"npu": NPU.backend, "mlu": MLU.backend, "gpu": "gpucl"}
-_RECORDER = "TORCH_FR_BUFFER_SIZE"  # 0 turns it off
-_both = False  # whether the group being made also serves the host's tensors
-_translates = False  # whether nccl is taken for the card's own backend without a word
+_RECORDER = "TORCH_FR_BUFFER_SIZE"  # of torch's flight recorder; 0 turns it off
+_both = False  # the group that is being made also serves the host's tensors
+_translates = False  # nccl means the card's own backend, and is not reported
 _Work = Any
 c10d: Any = torch._C._distributed_c10d
 _ProcessGroup: Any = dist.ProcessGroup
@@ -137,7 +136,7 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
         return self._run("scatter", outputs, outputs, inputs, opts)
 
     def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
-        """The sum of what all ranks have for this one: every part is reduced, this rank keeps its own."""
+        """Reduce every part over the ranks, and keep this rank's part; gloo has no reduce_scatter of lists."""
         op = dist.ReduceOp.SUM if opts is None else opts.reduceOp
         for output, parts in zip(outputs, inputs, strict=True):
             below = [self._lower(part).clone() for part in parts]
@@ -169,7 +168,7 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
         return self._run("alltoall_base", [output], output, inputs, output_sizes, input_sizes, options)
 
     def alltoall(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
-        """Every rank scatters in turn, which gloo has where an exchange of lists it has not."""
+        """Exchange lists of tensors: every rank scatters in turn, since gloo has no exchange of lists."""
         for root in range(self.size()):
             options = c10d.ScatterOptions()
             options.rootRank = root
@@ -183,7 +182,7 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
             self.allgather([[row[index] for row in outputs]], [part]).wait()
         return _completed_work(outputs)
 
-    # The names that torch.distributed calls them by from 2.13 on; C++ and older code use those above.
+    # torch.distributed calls these names from 2.13 on; C++ and older code use those above.
     all_gather_single = _allgather_base
     all_gather_single_coalesced = allgather_into_tensor_coalesced
     reduce_scatter_single = _reduce_scatter_base
@@ -205,7 +204,7 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
 
 
 def _op(opts: Any, kind: Any) -> Any:
-    """Options as they are, or made of a bare ReduceOp, which torch's own groups take too."""
+    """Return options unchanged, or made from a bare ReduceOp, which torch's own groups take too."""
     if hasattr(opts, "reduceOp"):
         return opts
     made = kind()
@@ -228,7 +227,7 @@ def _completed_work(result: Any) -> _Work:
 
 
 def _resulting(work: Any, result: Any) -> _Work:
-    """gloo's work, whose value is the card's tensors: DistributedDataParallel takes its gradients from there."""
+    """Return gloo's work with the card's tensors as its value, from which DistributedDataParallel takes gradients."""
 
     def value(future: Any) -> Any:
         """Wait for the future and return the card's tensors in place of the host's."""
@@ -260,7 +259,7 @@ def install() -> None:
     setattr(dist.distributed_c10d, f"is_{name}_available", lambda: True)
     for module in (dist, dist.distributed_c10d):
         for function in ("init_process_group", "new_group"):
-            setattr(module, function, _wrap_collective(getattr(dist.distributed_c10d, function)))
+            setattr(module, function, _wrap_group_maker(getattr(dist.distributed_c10d, function)))
 
 
 def install_as_nccl() -> None:
@@ -278,10 +277,10 @@ def install_as_nccl() -> None:
     for module in (dist, dist.distributed_c10d):
         setattr(module, "get_backend", get_backend)  # noqa: B010
         for function in ("init_process_group", "new_group"):
-            setattr(module, function, _wrap_collective(getattr(dist.distributed_c10d, function)))
+            setattr(module, function, _wrap_group_maker(getattr(dist.distributed_c10d, function)))
 
 
-def _wrap_collective(function: Any) -> Any:
+def _wrap_group_maker(function: Any) -> Any:
     if hasattr(function, "__wrapped__") and getattr(function, "_wrapped_by_viaduct", False):
         return function
 
@@ -289,7 +288,7 @@ def _wrap_collective(function: Any) -> Any:
     def call(*args: Any, **kwargs: Any) -> Any:
         """Call the function with the card's backend in place of what the script named."""
         global _both
-        args, kwargs = _backend_named(function.__name__, args, kwargs)
+        args, kwargs = _replace_nccl(function.__name__, args, kwargs)
         _both = "cpu:" in str(kwargs.get("backend") or (args[0] if args and isinstance(args[0], str) else ""))
         with _without_flight_recorder():
             return function(*args, **kwargs)
@@ -300,7 +299,8 @@ def _wrap_collective(function: Any) -> Any:
 
 @contextmanager
 def _without_flight_recorder() -> Iterator[None]:
-    """torch 2.15 records the collectives of each group under a name that a group made in Python cannot be given."""
+    """Turn torch's flight recorder off within the block: torch 2.15 needs a group's name, which one in Python has
+    not."""
     before = os.environ.get(_RECORDER)
     os.environ[_RECORDER] = "0"
     try:
@@ -311,10 +311,13 @@ def _without_flight_recorder() -> Iterator[None]:
             os.environ[_RECORDER] = before
 
 
-def _backend_named(
+def _replace_nccl(
     function: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The call with a backend that the card has; nccl is a limit, and where that is off it means the card's own."""
+    """Return the arguments of a call with the card's backend in place of nccl.
+
+    nccl is reported as a limit, unless a vendor's patch or the original script translates it.
+    """
     own = BACKENDS[cards.name]
     position = 0 if function == "init_process_group" else 2
     given = kwargs.get("backend", args[position] if len(args) > position else None)

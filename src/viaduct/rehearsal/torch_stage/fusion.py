@@ -33,7 +33,10 @@ def npu_fusion_attention(
 ) -> tuple[Any, ...]:
     """Return the attention's output, then empty stand-ins for what the kernel keeps for its backward pass."""
     if sparse_mode not in (0, 1, _TOP_LEFT, _DOWN_RIGHT) or prefix is not None:
-        raise NotImplementedError(f"A rehearsal of npu_fusion_attention has no sparse_mode {sparse_mode}: 0 to 3.")
+        given = f"sparse_mode {sparse_mode}" if prefix is None else "prefix"
+        raise NotImplementedError(
+            f"The stand-in for npu_fusion_attention does not compute {given}; it has sparse_mode 0 to 3 without prefix."
+        )
     options: dict[str, Any] = {
         "pse": pse,
         "mask": atten_mask,

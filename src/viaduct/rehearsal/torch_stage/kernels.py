@@ -1,9 +1,9 @@
 """Operators on a card's tensors: the CPU's kernels on the same memory, so that the numbers are the CPU's bit for bit.
 
-One fallback serves every operator that PyTorch does not compose from others: its tensors are looked at as CPU tensors,
-the CPU's kernel runs, what it made is written over to the card. The few that make memory, share it or move it between
-devices have kernels of their own. What PyTorch itself composes differently for a foreign device (a convolution,
-dropout) is held to the way it goes on the CPU.
+One fallback serves every operator that PyTorch does not compose from others: CPU tensors with the same memory are made
+of its arguments, the CPU's kernel runs, and new tensors of its result are labelled with the card. The few operators
+that allocate memory, share it or move it between devices have kernels of their own. Operators that PyTorch composes
+differently for a foreign device (a convolution, dropout) are computed the way the CPU computes them.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ _CPU = torch.device("cpu")
 _ON_CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 _aten = torch.ops.aten
 
-_INDEXES = ("aten::index.", "aten::index_put", "aten::_index_put_impl", "aten::_unsafe_index")  # by the host's, too
-_COPIES = ("aten::copy", "aten::_foreach_copy")  # which are there to cross
+# These may take indices of the host.
+_INDEXES = ("aten::index.", "aten::index_put", "aten::_index_put_impl", "aten::_unsafe_index")
+_COPIES = ("aten::copy", "aten::_foreach_copy")  # may take tensors of two devices
 _TENSOR, _LISTS, _DEVICE, _GENERATOR = torch.Tensor, (list, tuple), torch.device, torch._C.Generator
 
 
@@ -49,7 +50,7 @@ _plans: dict[Any, _Plan] = {}
 
 
 def fallback(operator: Any, *args: Any, **kwargs: Any) -> Any:
-    """Any operator on a card's tensors."""
+    """Run any operator on a card's tensors with the CPU's kernel."""
     plan = _plans.get(operator)
     if plan is None:
         plan = _plans[operator] = _Plan(operator)
@@ -59,29 +60,29 @@ def fallback(operator: Any, *args: Any, **kwargs: Any) -> Any:
     if plan.indexes and card_of(args[0]) < 0:
         raise RuntimeError("indices should be either on cpu or on the same device as the indexed tensor (cpu)")
     below = [call.lower(value) for value in args]
-    named = {name: call.lower(value, name in plan.outs) for name, value in kwargs.items()} if kwargs else kwargs
+    options = {name: call.lower(value, name in plan.outs) for name, value in kwargs.items()} if kwargs else kwargs
     try:
-        result = operator(*below, **named)
+        result = operator(*below, **options)
     except NotImplementedError as error:
         raise NotImplementedError(f"{operator} has no kernel for the CPU, which a rehearsal computes on.") from error
     except RuntimeError:
         if not plan.has_number_as_tensor(args):
             raise
-        # A number that PyTorch made a tensor of comes here as a number again: the variant for numbers takes it.
-        result = operator.overloadpacket(*below, **named)
+        # Where PyTorch turned a number into a tensor, the number arrives here again; the overload for numbers takes it.
+        result = operator.overloadpacket(*below, **options)
     return call.raise_result(result)
 
 
 def fallback_sparse(operator: Any, *args: Any, **kwargs: Any) -> Any:
-    """Any operator on tensors some of which are a card's sparse ones."""
+    """Run any operator with sparse tensors of a card among its arguments with the CPU's kernel."""
     plan = _plans.get(operator)
     if plan is None:
         plan = _plans[operator] = _Plan(operator)
     call = _SparseCall(operator, plan)
     below = [call.lower(value) for value in args]
-    named = {name: call.lower(value, name in plan.outs) for name, value in kwargs.items()}
+    options = {name: call.lower(value, name in plan.outs) for name, value in kwargs.items()}
     try:
-        return call.raise_result(operator(*below, **named))
+        return call.raise_result(operator(*below, **options))
     except NotImplementedError as error:
         raise NotImplementedError(f"{operator} has no kernel for sparse tensors on the CPU.") from error
 
@@ -172,7 +173,7 @@ class _Call:
         if not address and result._is_zerotensor():
             result = torch.zeros(result.shape, dtype=result.dtype, device=_CPU)  # PyTorch's zeros without memory
         if address in self.inputs():
-            result = result.clone()  # an input handed on in another tensor: memory is not to be counted twice
+            result = result.clone()  # the memory of an input in another tensor: `onto` would count it twice
         return onto(result, index)
 
     def inputs(self) -> set[int]:
@@ -225,7 +226,7 @@ def _set_storage(self: Any, source: Any, offset: Any, size: Any, stride: Any = (
     return _aten.set_.source_Storage_storage_offset.redispatch(_ON_CPU, self, source, offset, size, stride)
 
 
-# Kernels of their own, by the operator's name.
+# Kernels of single operators. `_OWN` maps an operator's name to its kernel.
 
 
 def _empty(
@@ -312,7 +313,8 @@ def _set_nothing(self: torch.Tensor) -> torch.Tensor:
 
 
 def _dropout(input: torch.Tensor, p: float, train: bool) -> torch.Tensor:
-    """Dropout as the CPU composes it; PyTorch would ask a foreign device for a fused kernel, which draws otherwise."""
+    """Compute dropout as the CPU does; on a foreign device PyTorch would call a fused kernel with another random
+    mask."""
     if not 0 <= p <= 1:
         raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {p}")
     if p == 0 or not train or not input.numel():
@@ -323,19 +325,19 @@ def _dropout(input: torch.Tensor, p: float, train: bool) -> torch.Tensor:
 
 
 def _through(name: str, fallback: Kernel = fallback) -> Kernel:
-    """The fallback for an operator that PyTorch would otherwise take apart on a foreign device."""
-    found: list[Any] = []  # looked up when it is first called: there are hundreds, half a millisecond each
+    """Return the fallback for one operator that PyTorch would otherwise compose from others on a foreign device."""
+    operator: list[Any] = []  # looked up at the first call: there are hundreds, half a millisecond each
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
-        if not found:
-            found.append(overload(name))
-        return fallback(found[0], *args, **kwargs)
+        if not operator:
+            operator.append(overload(name))
+        return fallback(operator[0], *args, **kwargs)
 
     return kernel
 
 
 def _native(operator: Any, keys: Any = _ON_CPU) -> Kernel:
-    """The CPU's own code on the card's tensors: for operators that touch sizes and strides only."""
+    """Return the CPU's kernel for the card's tensors themselves: for operators that use sizes and strides only."""
     return lambda *args, **kwargs: operator.redispatch(keys, *args, **kwargs)
 
 
@@ -357,7 +359,8 @@ _OWN: dict[str, Kernel] = {
 }
 _VIEWS = ("as_strided", "view", "_reshape_alias", "unfold", "view_as_real", "view_as_complex")
 _WHOLE = ("convolution", "convolution_backward", "_fused_sgd_", "_fused_adam_", "_fused_adamw_")
-# Composed operators that make, share, pin or move memory, or look at a tensor without computing: as they are composed.
+# Composed operators that allocate, share, pin or move memory, or inspect a tensor without computing: PyTorch composes
+# them here too.
 _COMPOSED = frozenset(
     (
         "_to_copy", "lift", "lift_fresh", "copy", "set", "resize", "resize_as_", "_resize_output_", "_pin_memory",
@@ -371,7 +374,7 @@ _COMPOSED = frozenset(
 
 
 def register() -> None:
-    """Take over the device's dispatch key, for the whole process and for good."""
+    """Register all kernels under the device's dispatch key, for the whole process; this cannot be undone."""
     library("_").fallback(fallback, _KEY)
     aten = library("aten")
     for name, kernel in {**_OWN, **absent.KERNELS, **attention.KERNELS}.items():
@@ -389,7 +392,7 @@ def register() -> None:
 
 
 def _register_layouts() -> None:
-    """Serve sparse tensors, and refuse nested and quantized ones in a sentence."""
+    """Register kernels for sparse tensors, and refusals with an explanation for nested and quantized ones."""
     aten = library("aten")
     for key, host in sparse.KEYS.items():
         library("_").fallback(fallback_sparse, key)
@@ -408,7 +411,7 @@ def _register_layouts() -> None:
 def _list_composed() -> list[str]:
     """Return operators that PyTorch would compose on a foreign device and that use the fallback instead.
 
-    The CPU then takes its own way: a kernel in one piece where it has one, its checks of the device elsewhere.
+    The CPU then uses its own kernel where it has one, and checks the devices of the arguments elsewhere.
     """
     own: Any = torch._C._dispatch_has_kernel_for_dispatch_key
     names = []

@@ -1,8 +1,8 @@
-"""Scripts that go on saying cuda: the vendors' run-time patches, and a CUDA script on the stand-in.
+"""Maps cuda to the card: for the vendors' run-time patches, and for an original CUDA script on the stand-in.
 
-A function mode sees every call into torch, and where an argument names a CUDA device puts the card's. torch.cuda's
-functions become the device's own, `.cuda()` its `.npu()`, nccl its backend. What compares strings itself is not helped;
-the vendors' patches do not help it either.
+A TorchFunctionMode replaces CUDA devices among the arguments of calls into torch. torch.cuda's functions become the
+card's own, `.cuda()` becomes `.npu()`, nccl the card's backend. A script that compares device strings itself is not
+helped, nor is it by the vendors' patches.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NUMBERED = {torch.Tensor.to, torch.Tensor.cuda}
 
 
 def card_for(device: Any) -> Any:
-    """The card that a CUDA device stands for; anything else as it is."""
+    """Return the card that a CUDA device stands for, and anything else unchanged."""
     if isinstance(device, str):
         match = _CUDA.fullmatch(device)
         if match is None:
@@ -42,11 +42,11 @@ def card_for(device: Any) -> Any:
 
 
 class CudaMeansCard(TorchFunctionMode):
-    """Every call into torch, with CUDA devices replaced."""
+    """Replaces CUDA devices in the arguments of calls into torch, but for torch.device itself."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.device:
-            return func(*args, **(kwargs or {}))  # the script's own word, which it may compare
+            return func(*args, **(kwargs or {}))  # stays cuda: the script may compare it
         if kwargs:
             if "device" in kwargs:
                 device = kwargs["device"]
@@ -83,7 +83,7 @@ def map_cuda() -> None:
 
 
 def _make_on_card(operator: Any, *args: Any, **kwargs: Any) -> Any:
-    """Make a tensor that is asked for on CUDA where the mode does not see it: inside PyTorch's own functions."""
+    """Make a tensor on the card that PyTorch's own functions, which the mode does not see, request on CUDA."""
     args = tuple(card_for(value) if isinstance(value, torch.device) else value for value in args)
     return operator(*args, **{name: card_for(value) for name, value in kwargs.items()})
 
@@ -107,7 +107,7 @@ def _methods() -> None:
 
 
 def _default_device() -> None:
-    """set_default_device stands beneath every other mode: it has to name the card itself."""
+    """Wrap set_default_device: its mode lies beneath all others, so that it must be given the card itself."""
     from torch.utils._device import DeviceContext as context
 
     begin = context.__init__
@@ -133,7 +133,7 @@ def torch_cuda(names: dict[str, Any]) -> None:
 
 
 def _precision() -> None:
-    """autocast('cuda') and GradScaler('cuda') are the card's."""
+    """Make autocast('cuda') and GradScaler('cuda') the card's."""
     classes: Any = ((torch.amp.autocast_mode.autocast, "device_type"), (torch.amp.GradScaler, "device"))
     for cls, parameter in classes:
         cls.__init__ = _first_mapped(cls.__init__, parameter)
@@ -203,7 +203,7 @@ def _map_location(where: Any) -> Any:
 
 
 def offer(package: str) -> None:
-    """Let the vendor's patch be imported: importing it is using it."""
+    """Make the vendor's patch importable; its import maps cuda to the card."""
     sys.meta_path.insert(0, _Finder(_PATCHES[package]))
 
 
@@ -224,6 +224,6 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def _cuda_file(storage: Any, location: str) -> Any:
-    """Storages that a file places on CUDA come to the card."""
+    """Restore a storage of CUDA on the card; None for other locations."""
     restored: Any = torch.serialization.default_restore_location
     return restored(storage, _map_location(location)) if location.startswith("cuda") else None

@@ -138,7 +138,7 @@ def memory_snapshot(mempool_id: Any = None) -> list[dict[str, Any]]:
 
 
 def mem_get_info(device: Any = None) -> tuple[int, int]:
-    """Free and total bytes of the card; the total is that of the card that the stand-in stands for."""
+    """Return the free and total bytes; the total is that of the real card."""
     return cards.memory - _meter(device).alive, cards.memory
 
 
@@ -160,7 +160,7 @@ _fraction: dict[int, float] = {}
 
 
 def set_per_process_memory_fraction(fraction: float, device: Any = None) -> None:
-    """Store the fraction after the checks that torch.cuda makes."""
+    """Store the fraction after the checks that torch.cuda makes; it is not enforced."""
     if not isinstance(fraction, float):
         raise TypeError("Invalid type for fraction argument, must be `float`")
     if not 0 <= fraction <= 1:

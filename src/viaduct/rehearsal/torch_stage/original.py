@@ -1,9 +1,8 @@
-"""A script for CUDA, unchanged, on the CPU: the side that a migrated script is compared with.
+"""Runs an unchanged CUDA script on the CPU: the side that a migrated script is compared with.
 
-PyTorch gives no device of that name away, so the stand-in is called `gpu` beneath, and a script is told cuda: every
-device that it names is replaced on the way in, every device that a tensor tells is replaced on the way out. So a copy
-to the device is a copy, tensors of two devices do not mix, and a branch on `device.type == "cuda"` goes the way it goes
-on a GPU.
+PyTorch does not let the name cuda be registered, so the stand-in is called `gpu`. CUDA devices in the arguments of
+calls are replaced by it, and `tensor.device` answers cuda. So a copy to the device is a copy, tensors of two devices do
+not mix, and a branch on `device.type == "cuda"` is taken as on a GPU.
 """
 
 from __future__ import annotations
@@ -84,7 +83,7 @@ def build() -> types.ModuleType:
 
 
 def install() -> None:
-    """Tell the script cuda wherever it looks."""
+    """Make the stand-in appear as cuda to the script."""
     tensors.install()
     streams.Stream.cuda_stream = property(streams._handle)  # type: ignore[attr-defined]
     mapping.torch_cuda(vars(getattr(torch, NAME)))

@@ -12,7 +12,7 @@ from viaduct.rehearsal import limits
 from viaduct.rehearsal.torch_stage import compiling, parallel
 from viaduct.rehearsal.torch_stage.cards import cards
 
-# What torch.compile offers without generating code for a processor.
+# Backends of torch.compile that generate no code for a processor.
 _COMPILES = ("eager", "aot_eager", "aot_eager_decomp_partition", "eager_noexcept")
 
 
@@ -68,7 +68,8 @@ def _check_backend(backend: Any) -> None:
 
 
 def _without_effect(name: str, function: Any) -> Any:
-    """autocast and GradScaler of CUDA, `torch.cuda.amp`'s too: without CUDA they switch themselves off."""
+    """Wrap the constructor of autocast or GradScaler, of which `torch.cuda.amp`'s are subclasses: those for CUDA are
+    reported, since they switch themselves off without it."""
     signature = inspect.signature(function)
 
     @functools.wraps(function)
@@ -89,18 +90,18 @@ def _without_effect(name: str, function: Any) -> Any:
 
 
 def _refuse_cuda(name: str, value: Any) -> Any:
-    """torch.cuda's doorways. PyTorch without CUDA fails behind them; the limit says so first, and where."""
+    """Wrap a function or class of torch.cuda that fails without CUDA, so that its use is reported first."""
 
     def refuse(*args: Any, **kwargs: Any) -> Any:
-        asked = "CUDA is asked for" if name == "_lazy_init" else f"torch.cuda.{name} is called"
+        what = "CUDA is requested" if name == "_lazy_init" else f"torch.cuda.{name} is called"
         limits.report_violation(
             "cuda-left",
-            f"{asked}.",
+            f"{what}.",
             "The machine has no CUDA: PyTorch raises an error here.",
             f"Write torch.{cards.name}, .{cards.name}() and '{cards.name}' for torch.cuda, .cuda() and 'cuda'.",
         )
         return value(*args, **kwargs)
 
-    if isinstance(value, type):  # stays a type: PyTorch asks isinstance of it
+    if isinstance(value, type):  # stays a type: PyTorch uses it in isinstance
         return type(name, (value,), {"__new__": lambda cls, *args, **kwargs: refuse(*args, **kwargs)})
     return functools.wraps(value)(refuse)

@@ -1,4 +1,4 @@
-"""Streams and events. The CPU beneath does one thing after the other, so waiting is done; the times are true."""
+"""Streams and events. Work is done on the CPU before its call returns, so waiting does nothing; times are the CPU's."""
 
 from __future__ import annotations
 
@@ -92,12 +92,12 @@ class Stream(torch.Stream):
 
 
 def _handle(stream: Any) -> int:
-    """`stream.npu_stream`, `stream.mlu_stream`: a number that is the stream's own."""
+    """Return the value of `stream.npu_stream` or `stream.mlu_stream`: the stream's number."""
     return int(stream._number)
 
 
 class ExternalStream(Stream):
-    """A stream that somebody else made, by its handle."""
+    """A stream that another library made, by its handle."""
 
     def __new__(cls, stream_ptr: int, device: Any = None, **kwargs: Any) -> Any:
         return super().__new__(cls, device, number=int(stream_ptr))
@@ -143,7 +143,7 @@ class Event(torch.Event):
         return self._time() // 1000
 
     def elapsed_time(self, end_event: Any) -> float:
-        """Milliseconds between two events that were recorded with timing on."""
+        """Return the milliseconds between two events; raise RuntimeError if one has no timing or was not recorded."""
         return float(end_event._time() - self._time()) / 1e6
 
     def _time(self) -> int:

@@ -19,7 +19,7 @@ _PRIVATE = ("_lazy_init", "_is_in_bad_fork")  # names that PyTorch itself calls
 
 
 def module(name: str, contents: dict[str, Any], package: bool = False) -> types.ModuleType:
-    """A module of that name, in sys.modules."""
+    """Make a module of that name, enter it in sys.modules and in its parent, and return it."""
     made = types.ModuleType(name, f"A stand-in for {name}, made by viaduct rehearse.")
     made.__spec__ = importlib.machinery.ModuleSpec(name, None, is_package=package)
     if package:
@@ -34,7 +34,7 @@ def module(name: str, contents: dict[str, Any], package: bool = False) -> types.
 
 
 def shared() -> dict[str, Any]:
-    """Every public name of the shared parts, and the submodules that scripts and PyTorch look for."""
+    """Return the public names of the shared modules, and further names that scripts and PyTorch look for."""
     names: dict[str, Any] = {}
     for part in _SHARED:
         for name, value in vars(part).items():
@@ -58,12 +58,12 @@ def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = Fal
 
 
 def device_module(name: str, contents: dict[str, Any]) -> types.ModuleType:
-    """The module that becomes torch.npu or torch.mlu: a name of torch.cuda that it has not is a limit."""
+    """Make the module that becomes torch.npu or torch.mlu; using a name that only torch.cuda has is a limit."""
     made = module(name, contents, package=True)
 
     def missing(attribute: str) -> Any:
-        asked = sys._getframe(1)
-        if not attribute.startswith("_") and hasattr(torch.cuda, attribute) and _asks_for_good(asked):
+        caller = sys._getframe(1)
+        if not attribute.startswith("_") and hasattr(torch.cuda, attribute) and _uses_name(caller):
             limits.report_violation(
                 "unsupported-name",
                 f"torch.{cards.name}.{attribute} is used.",
@@ -76,7 +76,7 @@ def device_module(name: str, contents: dict[str, Any]) -> types.ModuleType:
     return made
 
 
-def _asks_for_good(frame: types.FrameType) -> bool:
+def _uses_name(frame: types.FrameType) -> bool:
     """Return True if a line of the script uses the name, and does not merely test for it."""
     if not limits.is_users(frame.f_code.co_filename):
         return False
@@ -89,7 +89,7 @@ def amp_names() -> dict[str, Any]:
 
 
 def submodules(package: str) -> None:
-    """`torch_npu.npu.amp` and the like, for those who import them by their full name."""
+    """Make `torch_npu.npu.amp` and the like, which scripts import by their full name."""
     module(f"{package}.amp", amp_names(), package=True)
     module(f"{package}.amp.autocast_mode", amp_names())
     module(f"{package}.amp.grad_scaler", {"GradScaler": amp.GradScaler})

@@ -11,7 +11,7 @@ OneDeviceStrategy = tf.distribute.OneDeviceStrategy
 
 class MirroredStrategy(tf.distribute.MirroredStrategy):  # type: ignore[misc]
     def __init__(
-        self, devices: Any = None, num_gpus: int | None = None, cross_device_ops: Any = None, **named: Any
+        self, devices: Any = None, num_gpus: int | None = None, cross_device_ops: Any = None, **kwargs: Any
     ) -> None:
         super().__init__(devices=devices or [f"/gpu:{number}" for number in range(num_gpus or 1)])
 
@@ -19,4 +19,4 @@ class MirroredStrategy(tf.distribute.MirroredStrategy):  # type: ignore[misc]
 class AllReduceCrossDeviceOps:
     """Choice of a reduction library, without effect on one CPU."""
 
-    def __init__(self, *args: Any, **named: Any) -> None: ...
+    def __init__(self, *args: Any, **kwargs: Any) -> None: ...

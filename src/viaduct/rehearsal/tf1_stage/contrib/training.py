@@ -54,9 +54,9 @@ class HParams:
         """Return a hyperparameter, or the default."""
         return getattr(self, key) if key in self._names else default
 
-    def to_json(self, **named: Any) -> str:
+    def to_json(self, **kwargs: Any) -> str:
         """Return the hyperparameters as JSON."""
-        return json.dumps(self.values(), **named)
+        return json.dumps(self.values(), **kwargs)
 
     def __contains__(self, key: str) -> bool:
         return key in self._names

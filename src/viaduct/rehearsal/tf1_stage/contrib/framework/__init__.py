@@ -50,10 +50,10 @@ def variable(
 
 
 @add_arg_scope
-def model_variable(name: str, shape: Any = None, collections: Any = None, **named: Any) -> Any:
+def model_variable(name: str, shape: Any = None, collections: Any = None, **kwargs: Any) -> Any:
     """A variable that is part of the model: it is saved with it."""
     kept = [*(collections or [tf.GraphKeys.GLOBAL_VARIABLES]), tf.GraphKeys.MODEL_VARIABLES]
-    return variable(name, shape, collections=list(dict.fromkeys([tf.GraphKeys.GLOBAL_VARIABLES, *kept])), **named)
+    return variable(name, shape, collections=list(dict.fromkeys([tf.GraphKeys.GLOBAL_VARIABLES, *kept])), **kwargs)
 
 
 def get_variables(

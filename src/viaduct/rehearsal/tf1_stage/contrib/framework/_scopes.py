@@ -23,11 +23,11 @@ def add_arg_scope(function: Function) -> Function:
     key = f"{function.__module__}.{function.__name__}"
 
     @functools.wraps(function)
-    def within(*args: Any, **named: Any) -> Any:
+    def within(*args: Any, **kwargs: Any) -> Any:
         defaults = dict(_stack[-1].get(key, {}))
         taken = list(inspect.signature(function).parameters)[: len(args)]
         chosen = {name: value for name, value in defaults.items() if name not in taken}
-        return function(*args, **{**chosen, **named})
+        return function(*args, **{**chosen, **kwargs})
 
     within._key_op = key  # type: ignore[attr-defined]
     return within  # type: ignore[return-value]
@@ -39,10 +39,10 @@ def has_arg_scope(function: Any) -> bool:
 
 
 @contextmanager
-def arg_scope(list_ops_or_scope: Any, **named: Any) -> Iterator[Scope]:
+def arg_scope(list_ops_or_scope: Any, **kwargs: Any) -> Iterator[Scope]:
     """Defaults for some functions, or a scope that was kept."""
     if isinstance(list_ops_or_scope, dict):
-        if named:
+        if kwargs:
             raise ValueError("When attempting to re-use a scope by suppling a dictionary, kwargs must be empty.")
         scope = list_ops_or_scope
     else:
@@ -50,7 +50,7 @@ def arg_scope(list_ops_or_scope: Any, **named: Any) -> Iterator[Scope]:
         for function in list_ops_or_scope:
             if not has_arg_scope(function):
                 raise ValueError(f"{function} is not decorated with @add_arg_scope")
-            scope.setdefault(key_of(function), {}).update(named)
+            scope.setdefault(key_of(function), {}).update(kwargs)
     _stack.append(scope)
     try:
         yield scope

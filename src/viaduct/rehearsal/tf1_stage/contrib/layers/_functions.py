@@ -235,14 +235,14 @@ def fully_connected(
         return add_to_collections(outputs, outputs_collections, home)
 
 
-def linear(inputs: Any, num_outputs: int, **named: Any) -> Any:
+def linear(inputs: Any, num_outputs: int, **kwargs: Any) -> Any:
     """Add a dense layer without an activation."""
-    return fully_connected(inputs, num_outputs, activation_fn=None, **named)
+    return fully_connected(inputs, num_outputs, activation_fn=None, **kwargs)
 
 
-def relu(inputs: Any, num_outputs: int, **named: Any) -> Any:
+def relu(inputs: Any, num_outputs: int, **kwargs: Any) -> Any:
     """Add a dense layer with ReLU."""
-    return fully_connected(inputs, num_outputs, activation_fn=tf.nn.relu, **named)
+    return fully_connected(inputs, num_outputs, activation_fn=tf.nn.relu, **kwargs)
 
 
 def remove_from_collection(name: str, removed: Any) -> None:
@@ -273,7 +273,7 @@ def batch_norm(
     data_format: str = "NHWC",
     zero_debias_moving_mean: bool = False,
     scope: Any = None,
-    **named: Any,
+    **kwargs: Any,
 ) -> Any:
     """Normalise a batch; with updates_collections None the averages are updated within the layer."""
     first = param_initializers or {}
@@ -438,23 +438,23 @@ def unit_norm(inputs: Any, dim: int, epsilon: float = 1e-7, scope: Any = None) -
 
 
 @add_arg_scope
-def repeat(inputs: Any, repetitions: int, layer: Layer, *args: Any, **named: Any) -> Any:
+def repeat(inputs: Any, repetitions: int, layer: Layer, *args: Any, **kwargs: Any) -> Any:
     """The same layer again and again: conv/conv_1, conv/conv_2 …"""
-    scope = named.pop("scope", None)
+    scope = kwargs.pop("scope", None)
     with tf.variable_scope(scope, "Repeat", [inputs]):
         base = scope or getattr(layer, "__name__", "repeat")
         for number in range(repetitions):
-            inputs = layer(inputs, *args, scope=f"{base}_{number + 1}", **named)
+            inputs = layer(inputs, *args, scope=f"{base}_{number + 1}", **kwargs)
     return inputs
 
 
 @add_arg_scope
-def stack(inputs: Any, layer: Layer, stack_args: list[Any], **named: Any) -> Any:
+def stack(inputs: Any, layer: Layer, stack_args: list[Any], **kwargs: Any) -> Any:
     """Apply a layer several times, each with its own arguments."""
-    scope = named.pop("scope", None)
+    scope = kwargs.pop("scope", None)
     with tf.variable_scope(scope, "Stack", [inputs]):
         base = scope or getattr(layer, "__name__", "stack")
         for number, args in enumerate(stack_args):
             given = args if isinstance(args, (list, tuple)) else [args]
-            inputs = layer(inputs, *given, scope=f"{base}_{number + 1}", **named)
+            inputs = layer(inputs, *given, scope=f"{base}_{number + 1}", **kwargs)
     return inputs

@@ -50,7 +50,7 @@ def train(
     saver: Any = None,
     master: str = "",
     is_chief: bool = True,
-    **named: Any,
+    **kwargs: Any,
 ) -> Any:
     """Runs the operator number_of_steps times; the last loss."""
     hooks: list[Any] = [tf.train.StopAtStepHook(last_step=number_of_steps)] if number_of_steps else []

@@ -18,7 +18,7 @@ def DistributedOptimizer(
     device_sparse: str = "",
     compression: Any = hvd.Compression.none,
     sparse_as_dense: bool = False,
-    **named: Any,
+    **kwargs: Any,
 ) -> Any:
     """The same object, whose gradients are means over the ranks."""
     plain = optimizer.get_gradients

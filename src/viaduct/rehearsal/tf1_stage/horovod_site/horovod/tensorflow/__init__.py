@@ -112,9 +112,9 @@ class _Distributed(tf.train.Optimizer):  # type: ignore[misc]
         self._sparse_as_dense, self._op = sparse_as_dense, op
         super().__init__(name=name or f"Distributed{type(optimizer).__name__}", use_locking=False)
 
-    def compute_gradients(self, *args: Any, **named: Any) -> list[tuple[Any, Any]]:
+    def compute_gradients(self, *args: Any, **kwargs: Any) -> list[tuple[Any, Any]]:
         """Compute gradients and average them over the ranks."""
-        pairs = self._optimizer.compute_gradients(*args, **named)
+        pairs = self._optimizer.compute_gradients(*args, **kwargs)
         if size() == 1:
             return list(pairs)
         dense = [self._travelling(gradient) for gradient, _ in pairs]
@@ -137,21 +137,21 @@ class _Distributed(tf.train.Optimizer):  # type: ignore[misc]
         gradient = self._compression.decompress(mean, context)
         return gradient if factor == 1 else gradient * factor
 
-    def apply_gradients(self, *args: Any, **named: Any) -> Any:
+    def apply_gradients(self, *args: Any, **kwargs: Any) -> Any:
         """Apply gradients with the inner optimizer."""
-        return self._optimizer.apply_gradients(*args, **named)
+        return self._optimizer.apply_gradients(*args, **kwargs)
 
-    def get_slot(self, *args: Any, **named: Any) -> Any:
+    def get_slot(self, *args: Any, **kwargs: Any) -> Any:
         """Return a slot of the inner optimizer."""
-        return self._optimizer.get_slot(*args, **named)
+        return self._optimizer.get_slot(*args, **kwargs)
 
-    def get_slot_names(self, *args: Any, **named: Any) -> Any:
+    def get_slot_names(self, *args: Any, **kwargs: Any) -> Any:
         """Return the slots' names of the inner optimizer."""
-        return self._optimizer.get_slot_names(*args, **named)
+        return self._optimizer.get_slot_names(*args, **kwargs)
 
-    def variables(self, *args: Any, **named: Any) -> Any:
+    def variables(self, *args: Any, **kwargs: Any) -> Any:
         """Return the variables of the inner optimizer."""
-        return self._optimizer.variables(*args, **named)
+        return self._optimizer.variables(*args, **kwargs)
 
 
 def DistributedOptimizer(
@@ -164,7 +164,7 @@ def DistributedOptimizer(
     sparse_as_dense: bool = False,
     backward_passes_per_step: int = 1,
     op: int = Average,
-    **named: Any,
+    **kwargs: Any,
 ) -> Any:
     """Return an optimizer that averages gradients over the ranks; for Keras' optimizers Keras' own."""
     if hasattr(optimizer, "get_gradients"):

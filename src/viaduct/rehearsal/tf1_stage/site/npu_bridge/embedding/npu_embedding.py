@@ -12,5 +12,5 @@ class ESWorker:
         )
 
 
-def embedding_service(*args: Any, **named: Any) -> Any:
+def embedding_service(*args: Any, **kwargs: Any) -> Any:
     return ESWorker()

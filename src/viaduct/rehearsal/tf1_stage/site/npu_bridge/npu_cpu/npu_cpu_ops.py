@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow.compat.v1 as tf
 
 
-def embedding_hash_table(*args: Any, **named: Any) -> Any:
+def embedding_hash_table(*args: Any, **kwargs: Any) -> Any:
     raise NotImplementedError("hash tables of the NPU's CPU are not part of a rehearsal")
 
 

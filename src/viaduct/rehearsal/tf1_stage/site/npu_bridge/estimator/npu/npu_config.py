@@ -32,17 +32,17 @@ class NpuExecutePlacement(Enum):
 class CheckedArguments(type):
     """Reports arguments that RunConfig knows and NPURunConfig does not, before Python refuses them."""
 
-    def __call__(cls, *args: Any, **named: Any) -> Any:
-        for name in [name for name in named if name in LEGACY]:
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        for name in [name for name in kwargs if name in LEGACY]:
             tf.logging.warning("NPURunConfig: %s is no longer an option and does nothing", name)
-            named.pop(name)
+            kwargs.pop(name)
         known = inspect.signature(cls).parameters
         if args and not isinstance(args[0], int):
             cls.refuse(f"its first argument is {args[0]!r} by position, which is iterations_per_loop")
-        for name in named:
+        for name in kwargs:
             if name not in known:
                 cls.refuse(f"it has no argument {name}", name)
-        return super().__call__(*args, **named)
+        return super().__call__(*args, **kwargs)
 
     def refuse(cls, why: str, name: str = "") -> None:
         """Report an argument that the real class does not take."""

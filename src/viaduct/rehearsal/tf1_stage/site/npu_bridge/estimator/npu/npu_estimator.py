@@ -128,10 +128,10 @@ class NPUEstimator(tf.estimator.Estimator):  # type: ignore[misc]
         finally:
             state.set_communication(False)
 
-    def evaluate(self, *args: Any, **named: Any) -> Any:
+    def evaluate(self, *args: Any, **kwargs: Any) -> Any:
         """Evaluate; communication ends with it."""
         try:
-            return super().evaluate(*args, **named)
+            return super().evaluate(*args, **kwargs)
         finally:
             state.set_communication(False)
 

@@ -53,9 +53,9 @@ class NPUDistributedOptimizer(tf.train.Optimizer):  # type: ignore[misc]
         self._is_weight_update_sharding = is_weight_update_sharding
         super().__init__(name=name or f"Distributed{type(optimizer).__name__}", use_locking=False)
 
-    def compute_gradients(self, *args: Any, **named: Any) -> list[tuple[Any, Any]]:
+    def compute_gradients(self, *args: Any, **kwargs: Any) -> list[tuple[Any, Any]]:
         """Compute gradients and average them over the ranks."""
-        pairs = self._optimizer.compute_gradients(*args, **named)
+        pairs = self._optimizer.compute_gradients(*args, **kwargs)
         means = averaging.average_gradients([gradient for gradient, _ in pairs])
         return [(mean, variable) for mean, (_, variable) in zip(means, pairs, strict=True)]
 
@@ -65,17 +65,17 @@ class NPUDistributedOptimizer(tf.train.Optimizer):  # type: ignore[misc]
         """Apply gradients with the inner optimizer."""
         return self._optimizer.apply_gradients(grads_and_vars, global_step, name)
 
-    def get_slot(self, *args: Any, **named: Any) -> Any:
+    def get_slot(self, *args: Any, **kwargs: Any) -> Any:
         """Return a slot of the inner optimizer."""
-        return self._optimizer.get_slot(*args, **named)
+        return self._optimizer.get_slot(*args, **kwargs)
 
-    def get_slot_names(self, *args: Any, **named: Any) -> Any:
+    def get_slot_names(self, *args: Any, **kwargs: Any) -> Any:
         """Return the slots' names of the inner optimizer."""
-        return self._optimizer.get_slot_names(*args, **named)
+        return self._optimizer.get_slot_names(*args, **kwargs)
 
-    def variables(self, *args: Any, **named: Any) -> Any:
+    def variables(self, *args: Any, **kwargs: Any) -> Any:
         """Return the variables of the inner optimizer."""
-        return self._optimizer.variables(*args, **named)
+        return self._optimizer.variables(*args, **kwargs)
 
 
 class NPUOptimizer(tf.train.Optimizer):  # type: ignore[misc]
@@ -97,22 +97,22 @@ class NPUOptimizer(tf.train.Optimizer):  # type: ignore[misc]
         self._is_tailing_optimization = is_tailing_optimization
         super().__init__(name=name or f"NPUOptimizer{type(opt).__name__}", use_locking=False)
 
-    def compute_gradients(self, loss: Any, var_list: Any = None, **named: Any) -> Any:
-        return self._opt.compute_gradients(loss, var_list=var_list, **named)
+    def compute_gradients(self, loss: Any, var_list: Any = None, **kwargs: Any) -> Any:
+        return self._opt.compute_gradients(loss, var_list=var_list, **kwargs)
 
     def apply_gradients(
         self, grads_and_vars: Iterable[tuple[Any, Any]], global_step: Any = None, name: str | None = None
     ) -> Any:
         return self._opt.apply_gradients(grads_and_vars, global_step, name)
 
-    def get_slot(self, *args: Any, **named: Any) -> Any:
-        return self._opt.get_slot(*args, **named)
+    def get_slot(self, *args: Any, **kwargs: Any) -> Any:
+        return self._opt.get_slot(*args, **kwargs)
 
-    def get_slot_names(self, *args: Any, **named: Any) -> Any:
-        return self._opt.get_slot_names(*args, **named)
+    def get_slot_names(self, *args: Any, **kwargs: Any) -> Any:
+        return self._opt.get_slot_names(*args, **kwargs)
 
-    def variables(self, *args: Any, **named: Any) -> Any:
-        return self._opt.variables(*args, **named)
+    def variables(self, *args: Any, **kwargs: Any) -> Any:
+        return self._opt.variables(*args, **kwargs)
 
 
 def KerasDistributeOptimizer(optimizer: Any, name: str = "NpuKerasOptimizer", **kwargs: Any) -> Any:
@@ -131,7 +131,7 @@ def npu_distributed_optimizer_wrapper(optimizer: Any) -> Any:
         optimizer.get_gradients = lambda loss, params: averaging.average_gradients(plain(loss, params))
     else:
         compute = optimizer.compute_gradients
-        optimizer.compute_gradients = lambda *args, **named: average_pairs(compute(*args, **named))
+        optimizer.compute_gradients = lambda *args, **kwargs: average_pairs(compute(*args, **kwargs))
     optimizer._averages = True
     return optimizer
 

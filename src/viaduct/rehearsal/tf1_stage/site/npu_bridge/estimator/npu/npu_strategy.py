@@ -16,8 +16,8 @@ class NPUExtended(OneDeviceExtended):  # type: ignore[misc]
     def __init__(self, container_strategy: Any, device: str) -> None:
         super().__init__(container_strategy, device)
 
-    def _experimental_distribute_dataset(self, dataset: Any, *args: Any, **named: Any) -> Any:
-        return super()._experimental_distribute_dataset(dataset.shard(state.size(), state.rank()), *args, **named)
+    def _experimental_distribute_dataset(self, dataset: Any, *args: Any, **kwargs: Any) -> Any:
+        return super()._experimental_distribute_dataset(dataset.shard(state.size(), state.rank()), *args, **kwargs)
 
     def _make_dataset_iterator(self, dataset: Any) -> Any:
         return super()._make_dataset_iterator(dataset.shard(state.size(), state.rank()))
