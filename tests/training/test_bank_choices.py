@@ -131,7 +131,7 @@ def test_recorded_choices_that_are_damaged_are_refused(tmp_path: Path, bank: Pat
     record = json.loads(file.read_text())
     record["tuning"] = {"choices": [1]}
     file.write_text(json.dumps(record))
-    with pytest.raises(BadRun, match="its tuning"):
+    with pytest.raises(BadRun, match="its field 'tuning' cannot be read"):
         train(tmp_path / "run", None, steps=4)
 
 

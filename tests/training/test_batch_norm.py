@@ -100,6 +100,30 @@ def test_a_network_without_batch_norm_has_nothing_to_recompute(tmp_path: Path) -
     assert check_averages(replace(RECIPE, model=plain), saved, make(None), device, place) is None
 
 
+def test_both_measurements_see_the_same_images_on_a_machine_that_becomes_slow(
+    run: RunDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds, measured, measure = [0.0], list[Any](), batch_norm.measure
+
+    def slow_down(*args: Any) -> Any:
+        measured.append(measure(*args))
+        seconds[0] = 1000.0  # a look at the clock
+        return measured[-1]
+
+    def read_clock() -> float:
+        now[0] += seconds[0]
+        return now[0]
+
+    now = [0.0]
+    monkeypatch.setattr(batch_norm.time, "monotonic", read_clock)
+    monkeypatch.setattr(batch_norm, "measure", slow_down)
+    images = make(None)
+    averages = check_averages(SLOW, Saved(run.checkpoints / "step-30"), images, *devices.pick("cpu"))
+    assert averages is not None
+    assert averages.images == len(images.validation)
+    assert [result.images for result in measured] == [averages.images] * 2
+
+
 def test_norms_of_frozen_layers_keep_their_averages() -> None:
     network = normed(4)
     assert len(batch_norm.recomputable_norms(network)) == 1

@@ -469,8 +469,8 @@ def test_without_torchruns_variables_a_run_is_alone() -> None:
 def test_a_meeting_place_that_nobody_answers_at_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (PLACE | {"MASTER_PORT": str(free_port())}).items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(distributed, "GRACE", 0.0)
-    message = r"rank 1 of 2 cannot reach the meeting place 127.0.0.1:\d+"
+    monkeypatch.setattr(distributed, "GRACE_S", 0.0)
+    message = r"rank 1 of 2 cannot reach the rendezvous address 127.0.0.1:\d+"
     with pytest.raises(ViaductError, match=message), join_ranks("cpu", 2):
         pass
 

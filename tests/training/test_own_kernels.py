@@ -34,7 +34,7 @@ OBSTACLES: dict[str, tuple[dict[str, Any], str]] = {
     "precision": ({"recipe": RECIPE, "plan": FP32}, "bf16 or fp16, and this run in fp32"),
     "freeze": ({"recipe": replace(RECIPE, init=Init(freeze="stem"))}, "batch norms of frozen layers rest"),
     "thor": ({"recipe": replace(RECIPE, optimizer=Thor())}, "THOR looks"),
-    "dump": ({"recipe": RECIPE, "closely": True}, "a dump looks"),
+    "dump": ({"recipe": RECIPE, "closely": True}, "a dump or another callback looks"),
     "whole": ({"recipe": replace(RECIPE, mode="graph", compile="whole")}, "compiled whole has no room"),
 }
 

@@ -14,7 +14,7 @@ from viaduct.data.records import Records
 from viaduct.data.source import ImageSet, Split
 from viaduct.training import provenance
 from viaduct.training.provenance import (
-    MOST_SESSIONS,
+    MAX_SESSIONS,
     count_modified_files,
     describe_donor,
     describe_provenance,
@@ -39,7 +39,7 @@ def test_one_pixel_and_one_label_change_a_fingerprint() -> None:
 
 
 def test_images_that_are_too_many_are_sampled_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(provenance, "MOST_BYTES", 300)
+    monkeypatch.setattr(provenance, "MAX_PIXEL_BYTES", 300)
     assert "one in 3 blocks" in fingerprint_data(image_set(), None)["basis"]
 
 
@@ -76,7 +76,7 @@ def test_restarts_without_end_do_not_fill_the_record() -> None:
     record = describe_provenance(None, {"step": 0}, None, resumed=False)
     for step in range(100):
         record = describe_provenance(record, {"step": step + 1}, None, resumed=True)
-    assert len(record["sessions"]) == MOST_SESSIONS
+    assert len(record["sessions"]) == MAX_SESSIONS
     assert (record["sessions"][0], record["sessions"][-1]) == ({"step": 0}, {"step": 100})
 
 

@@ -115,7 +115,7 @@ def test_a_listed_file_outside_of_the_run_is_refused(run: RunDir, trap: Path, na
 @pytest.mark.parametrize("files", [[], "recipe.py", {"recipe.py": 3}, None])
 def test_a_list_of_files_that_is_none_is_damage(run: RunDir, trap: Path, files: Any) -> None:
     rewrite(run, files=files)
-    refused(run, "its list of files is not one", trap)
+    refused(run, 'its "files" must map file names to checksums', trap)
 
 
 def test_links_out_of_the_run_are_refused(run: RunDir, folder: Path, trap: Path) -> None:
@@ -157,7 +157,7 @@ def test_modules_beside_the_recipe_are_kept_with_it(
         f"recipe_modules/package/{name}.py" for name in ("__init__", "inner")
     }
     told = capsys.readouterr().err
-    assert f"Executing {run.path / 'recipe.py'}, the recipe that this run keeps, with 4 of " in told
+    assert f"Executing {run.path / 'recipe.py'}, the run's copy of its recipe, with 4 modules from " in told
 
 
 def test_a_module_that_somebody_put_beside_the_copies_is_not_imported(folder: Path, tmp_path: Path, trap: Path) -> None:

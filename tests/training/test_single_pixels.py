@@ -34,6 +34,22 @@ def test_the_gradient_is_whole_whatever_was_in_memory(layer: nn.Conv2d) -> None:
         torch.testing.assert_close(layer.weight.grad, true, rtol=2e-2, atol=2e-2)
 
 
+def test_a_bias_is_added() -> None:
+    layer = nn.Conv2d(8, 8, 3, 2, 1)
+    x = torch.randn(2, 8, 1, 1)
+    before = layer(x)
+    guard_single_pixels(layer)
+    torch.testing.assert_close(layer(x), before)
+
+
+def test_padding_that_is_not_zeros_counts() -> None:
+    layer = nn.Conv2d(8, 8, 3, 2, 1, padding_mode="replicate")
+    x = torch.randn(2, 8, 1, 1)
+    before = layer(x)
+    guard_single_pixels(layer)
+    assert torch.equal(layer(x), before)
+
+
 def test_other_images_go_the_usual_way() -> None:
     layer = nn.Conv2d(8, 8, 3, 2, 1, bias=False)
     x = torch.randn(2, 8, 5, 5)
@@ -42,8 +58,9 @@ def test_other_images_go_the_usual_way() -> None:
     assert torch.equal(layer(x), before)
 
 
-def test_a_kernel_that_meets_no_pixel_is_refused_as_ever() -> None:
-    layer = nn.Conv2d(8, 8, 3, 2, bias=False)
+@pytest.mark.parametrize("padding", [0, "valid"])
+def test_a_kernel_that_meets_no_pixel_is_refused_as_ever(padding: int | str) -> None:
+    layer = nn.Conv2d(8, 8, 3, 2, padding, bias=False)
     guard_single_pixels(layer)
     with pytest.raises(RuntimeError, match="Kernel size can't be greater"):
         layer(torch.randn(2, 8, 1, 1))

@@ -40,8 +40,8 @@ def forward(network: AmoebaNet, weights: Weights, dtype: torch.dtype, images_NCH
     """Return the logits, with those of the auxiliary head if there is one."""
     stem = network.stem.conv0(images_NCHW).to(dtype).contiguous(memory_format=torch.channels_last)
     first: Any = next(iter(network.cells.values()))
-    *first_statess, x, later = sum_terms([Term(stem, network.stem.conv0_bn)], list_stem_readers(first))
-    previous: Tensor | list[Tensor] = first_statess
+    *first_states, x, later = sum_terms([Term(stem, network.stem.conv0_bn)], list_stem_readers(first))
+    previous: Tensor | list[Tensor] = first_states
     auxiliary = None
     for index, (name, cell) in enumerate(network.cells.items()):
         assert isinstance(cell, Cell)

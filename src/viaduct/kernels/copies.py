@@ -41,7 +41,7 @@ class Copies:
         self.are_fresh = False
 
     def get(self, convolutions: list[nn.Conv2d]) -> Weights:
-        """Return weights that are up to date for these convolutions."""
+        """Return all weights; those of these convolutions are up to date."""
         if not self.are_fresh:
             self.refresh(convolutions)
         return self.weights
@@ -55,7 +55,7 @@ class Copies:
             torch._foreach_copy_([copy for copy, _ in stale], [weight for _, weight in stale])
 
     def prepare(self, conv: nn.Conv2d, copy: Tensor | None) -> Tensor:
-        """Return the tensor that holds a weight: its own memory where that is fit, else a copy for it."""
+        """Return the tensor for a weight: the weight itself if it can be shared, else `copy` or a new empty one."""
         weight = conv.weight
         if self.can_share(weight):
             return weight.detach()

@@ -1,8 +1,9 @@
 """Replace the forward method of known modules of a network by one that uses our kernels.
 
-Weights, names and checkpoints stay the same. Only passes in training mode change; evaluation runs the original forward,
-and so does a pass in another precision. Bottleneck blocks are found by their structure (parts.py); a block that is not
-of our own classes is first run beside the reference arithmetic (self_check.py).
+Weights, names and checkpoints stay the same. Only passes in training mode change; evaluation runs the original forward.
+So does a bottleneck in another precision; stems and AmoebaNet always compute in the kernels' precision. Bottleneck
+blocks are found by their structure (parts.py); a block with another forward method than ours is first run beside the
+reference arithmetic (self_check.py).
 """
 
 from __future__ import annotations
@@ -40,7 +41,10 @@ def fuse(network: nn.Module, dtype: torch.dtype) -> int:
 
 
 def fuse_parts(network: nn.Module, dtype: torch.dtype) -> FuseReport:
-    """Do the same, and return which parts these are and which are not; the network keeps the report."""
+    """Make known parts of the network run on our kernels; return a report of fused and unfused parts.
+
+    Kernels of an earlier call are taken out first. The network keeps the report (`read_report`).
+    """
     unfuse(network)
     copies = Copies(dtype)
     fused, unfused = [], []
@@ -56,7 +60,10 @@ def fuse_parts(network: nn.Module, dtype: torch.dtype) -> FuseReport:
 
 
 def visit(network: nn.Module, copies: Copies) -> Iterator[tuple[str, str | None]]:
-    """Put kernels into the parts that they fit; yield names of parts, with a reason where they do not fit."""
+    """Replace the forward methods of the parts that our kernels fit.
+
+    Yield the names of these parts with None, and the names of parts that resemble them with the reason against it.
+    """
     for name, module in network.named_modules():
         if isinstance(module, Stem):
             if can_fuse_stem(module):
@@ -98,24 +105,26 @@ def can_fuse_stem(stem: Stem) -> bool:
     return has_known_shape and not isinstance(stem.pool, nn.Identity) and has_plain_norms(stem)
 
 
-def bottleneck_forward(block: Any, parts: BottleneckParts, copies: Copies, *inputs: Any, **named: Any) -> Any:
+def bottleneck_forward(block: Any, parts: BottleneckParts, copies: Copies, *inputs: Any, **kwargs: Any) -> Any:
     """Run a bottleneck on our kernels; its own forward where they cannot compute the pass."""
-    if named or len(inputs) != 1 or not can_compute(block, parts, copies, inputs[0]):
-        return type(block).forward(block, *inputs, **named)
+    if kwargs or len(inputs) != 1 or not can_compute(block, parts, copies, inputs[0]):
+        return type(block).forward(block, *inputs, **kwargs)
     (x,) = inputs
     with torch.cuda.device(x.device) if x.is_cuda else nullcontext():
         return BottleneckFunction.apply(x, parts, copies.get(parts.convolutions), *parts.parameters)  # type: ignore[no-untyped-call]
 
 
 def can_compute(block: nn.Module, parts: BottleneckParts, copies: Copies, x: Tensor) -> bool:
-    """Return True if our kernels compute this pass: in training, on the card, in their precision, of usual sizes."""
+    """Return True if our kernels compute this pass: in training, on a card, in their precision, of supported size."""
     if not block.training or not all(norm.training for _, norm in parts.layers):
         return False
     if not (x.is_cuda or INTERPRETED) or x.ndim != 4:
         return False
     count, channels, height, width = x.shape
     widest = max(channels, *(conv.out_channels for conv in parts.convolutions))
-    if count * height * width * widest > MAX_ELEMENTS or count * height * width <= 4:  # the latter: torch's own error
+    if count * height * width * widest > MAX_ELEMENTS:
+        return False
+    if count * height * width <= 4:  # behind a stride of 2 a channel may have one value, which torch's norm refuses
         return False
     return is_in_precision(x, copies)
 
@@ -135,7 +144,7 @@ def is_in_precision(x: Tensor, copies: Copies) -> bool:
 
 
 def stem_forward(stem: Any, dtype: torch.dtype, images: Tensor) -> Tensor:
-    """Run a stem on our kernels; in evaluation, or if the size is not supported, its own forward."""
+    """Run a stem on our kernels; its own forward in evaluation, for other sizes, or if images need a gradient."""
     height, width = images.shape[2:]
     is_too_large = images.shape[0] * 64 * height * width // 4 > MAX_ELEMENTS
     if not stem.training or images.requires_grad or height % 4 or height != width or is_too_large:

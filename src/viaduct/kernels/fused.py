@@ -1,6 +1,6 @@
-"""What of a network runs on our kernels: obstacles, the report of `fuse`, taking the kernels out again.
+"""Which parts of a network run on our kernels: obstacles, the report of `fuse`, and restoring the original forward.
 
-No Triton is imported here: a model is asked and unfused also where none is installed.
+No Triton is imported here: reports and `unfuse` work without it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import nn
 from viaduct.kernels.copies import Copies
 
 KERNELS = "viaduct.kernels."
-REPORT = "_viaduct_fuse_report"  # the attribute of the network that `fuse` was called with
+REPORT = "_viaduct_fuse_report"  # attribute that holds the report, on the network that `fuse` was called with
 Network = TypeVar("Network", bound=nn.Module)
 
 
@@ -25,7 +25,7 @@ class FuseReport:
     """Parts of a network that run on kernels of viaduct, and parts that do not, with the reasons."""
 
     fused: tuple[str, ...] = ()  # names of modules
-    unfused: tuple[tuple[str, str], ...] = ()  # names of parts that resemble what the kernels are for, and reasons
+    unfused: tuple[tuple[str, str], ...] = ()  # names of parts that resemble the supported ones, and why not
     obstacle: str | None = None  # why no part of the network has them
 
     def __str__(self) -> str:
@@ -63,19 +63,19 @@ def find_obstacle(network: nn.Module, dtype: torch.dtype) -> str | None:
 
 
 def set_report(network: nn.Module, report: FuseReport) -> FuseReport:
-    """Keep a report with the network; it is no part of its state."""
+    """Store a report as an attribute of the network, outside of its state dict, and return it."""
     setattr(network, REPORT, report)
     return report
 
 
 def is_fused(module: nn.Module) -> bool:
-    """Return True if its forward pass runs on kernels of our own; guards set a forward on the instance, too."""
-    own = vars(module).get("forward")
-    return isinstance(own, partial) and str(getattr(own.func, "__module__", "")).startswith(KERNELS)
+    """Return True if the module's forward was replaced by one of our kernels; others may replace it, too."""
+    replaced = vars(module).get("forward")
+    return isinstance(replaced, partial) and str(getattr(replaced.func, "__module__", "")).startswith(KERNELS)
 
 
 def unfuse(network: Network) -> Network:
-    """Let every part of the network run as it is written."""
+    """Restore the original forward of every fused part, remove the report and the hooks, and return the network."""
     for module in network.modules():
         if is_fused(module):
             del module.forward
@@ -88,6 +88,6 @@ def unfuse(network: Network) -> Network:
 
 
 def read_report(network: nn.Module) -> FuseReport | None:
-    """Return the report of the last `fuse`, also of a network that was wrapped afterwards; None if there was none."""
+    """Return the report of the last `fuse` of a network, or of a network inside this wrapper; None without one."""
     reports = (vars(module).get(REPORT) for module in network.modules())
     return next((report for report in reports if report is not None), None)

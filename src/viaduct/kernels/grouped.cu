@@ -1,7 +1,7 @@
 // 3x3 convolutions in groups of GROUP = 4, 8, 16 or 32 channels, as many out as in: forward and backward.
 //
-// A block takes some rows of one image, or some whole images, and SLICE of the channels. What it reads comes to
-// shared memory once, with the pixels around it, zeros outside of the image. A warp keeps its weights in registers.
+// A block takes some rows of one image, or some whole images, and SLICE of the channels. It copies its input pixels and
+// the pixels around them to shared memory once, zeros outside of the image. A warp keeps its weights in registers.
 // A product has 16 pixels as its rows and 8 outputs as its columns; its depth is 16: two taps of 8 inputs where groups
 // have 4 or 8 channels (two groups of 4 have zeros between them), 16 inputs of one tap where they have more.
 //
@@ -20,16 +20,17 @@ constexpr int CHUNKS = SLICE / 8;
 constexpr int PITCH = SLICE * 2 + 16;  // bytes from pixel to pixel: eight neighbours lie in different banks
 constexpr int COLUMNS = SLICE / (8 * OWN);  // warps side by side
 
-// A image in memory, and the part of it that a block has in shared memory.
+// Images in global memory.
 struct Images {
   int count, height, width, channels;
 };
 
+// The part of them that a block has in shared memory, from address `begin` on.
 struct Tile {
   u32 begin;
   int image, images, top, left;  // its first image and pixel, which may be outside
   int rows, columns;
-  int half;  // where odd columns begin, for those who read every second; 0: columns lie side by side
+  int half;  // for a stride of 2: even columns come first, odd ones from here on; 0: columns in their order
 
   INSIDE int row_length() const { return half ? 2 * half : columns; }
 };
@@ -145,7 +146,7 @@ INSIDE u32 tap_shift(const Tile& tile, int tap) {
 }
 
 #if KERNEL == FORWARD
-// Forward; and with TURNED weights and a stride of 1, what arrives at the input.
+// The convolution; with TURNED weights and a stride of 1, the gradient w.r.t. the input.
 extern "C" __global__ void __launch_bounds__(WARPS * 32, RESIDENT)
 grouped_convolution(const u16* x, const u16* weight, u16* out, int count, int height, int width, int out_height,
                     int out_width, int channels, int top, int left, int rows, int images) {
@@ -215,7 +216,7 @@ grouped_convolution(const u16* x, const u16* weight, u16* out, int count, int he
 }
 
 #elif KERNEL == BACKWARD
-// What arrives at the input of a convolution of stride 2. Rows and columns are counted with the padding: an even row is
+// Gradient w.r.t. the input for a stride of 2. Rows and columns are counted with the padding: an even row is
 // read by taps 0 and 2, of this row of gradients and the one before, an odd one by tap 1. So the four pixels of a
 // square need four gradients between them, with which all nine taps are multiplied.
 extern "C" __global__ void __launch_bounds__(WARPS * 32, RESIDENT)
@@ -304,9 +305,9 @@ grouped_convolution_input(const u16* gradient, const u16* weight, u16* out, int 
   }
 }
 #elif KERNEL == WEIGHT
-// Of the weights. A warp has 16 outputs by 16 inputs, as accumulators for all nine taps, from its first pixel to its
-// last; what lies between groups is dropped at the end. Each warp leaves a part, [channels, 3, 3, GROUP] in float32, of
-// which it fills its channels.
+// Gradient w.r.t. the weights. A warp accumulates 16 outputs by 16 inputs for all nine taps, from its first pixel to
+// its last; products of different groups are dropped at the end. Warps write partial sums, [channels, 3, 3, GROUP] in
+// float32 each, which the caller adds; a warp fills the channels of its outputs.
 constexpr int JOBS = GROUP == 32 ? SLICE / 8 : SLICE / 16;
 
 extern "C" __global__ void __launch_bounds__(WARPS * 32, RESIDENT)

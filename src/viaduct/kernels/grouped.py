@@ -38,11 +38,14 @@ def compute_output_size(x: Tensor, conv: nn.Conv2d) -> tuple[int, int]:
 
 
 def is_supported(conv: nn.Conv2d) -> bool:
-    """Return True if our kernels support this layer: 3x3, in groups of 4 to 32 channels, as many out as in."""
-    same_channels = conv.in_channels == conv.out_channels and conv.in_channels % 64 == 0
-    small_groups = conv.groups > 1 and conv.in_channels // conv.groups in (4, 8, 16, 32)
-    strides = conv.stride in ((1, 1), (2, 2))
-    return same_channels and small_groups and strides and conv.kernel_size == (3, 3) and conv.dilation == (1, 1)
+    """Return True if our kernels support this layer.
+
+    It must be 3x3 with stride 1 or 2, with as many channels out as in, a multiple of 64 in groups of 4, 8, 16 or 32.
+    """
+    has_known_channels = conv.in_channels == conv.out_channels and conv.in_channels % 64 == 0
+    has_known_groups = conv.groups > 1 and conv.in_channels // conv.groups in (4, 8, 16, 32)
+    has_known_window = conv.kernel_size == (3, 3) and conv.stride in ((1, 1), (2, 2)) and conv.dilation == (1, 1)
+    return has_known_channels and has_known_groups and has_known_window
 
 
 def make_layer(x: Tensor, conv: nn.Conv2d) -> grouped_cuda.Layer:

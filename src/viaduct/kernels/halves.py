@@ -15,13 +15,13 @@ from viaduct.kernels.terms import as_images
 
 
 class HalvedFunction(torch.autograd.Function):
-    """Factorised reduction; `copies` are the two weights, cast to the dtype of x."""
+    """Factorised reduction; `cast_weights` are the two weights in the dtype of x."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, copies: list[Tensor], *weights: Tensor) -> Tensor:
+    def forward(ctx: Any, x: Tensor, cast_weights: list[Tensor], *weights: Tensor) -> Tensor:
         gathered, flat_weights = (
             gather(x.contiguous(memory_format=torch.channels_last)),
-            [copy.flatten(1) for copy in copies],
+            [cast_weight.flatten(1) for cast_weight in cast_weights],
         )
         output = x.new_empty((gathered.shape[1], len(flat_weights[0]) + len(flat_weights[1])))
         for rows, weight, part in zip(gathered, flat_weights, split_columns(output, flat_weights), strict=True):

@@ -1,4 +1,4 @@
-"""What a bottleneck block is made of, whoever wrote it: three convolutions with their norms, and a shortcut.
+"""Layers of a bottleneck block of any library: three convolutions with their norms, and a shortcut.
 
     parts = read_parts(block)      # BottleneckParts; a sentence, if our kernels do not fit; None for other modules
 
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from viaduct.models.padding import SameConv2d
 
 Layer = tuple[nn.Conv2d, nn.BatchNorm2d]
-MULTIPLE = 16  # of output channels: what the matrix products and the bits of signs need
+CHANNEL_MULTIPLE = 16  # of output channels, for the matrix products and for the sign bits, eight to a byte
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +99,7 @@ def is_identity(module: nn.Module) -> bool:
 
 
 def find_projection(children: dict[str, nn.Module], shortcut: str) -> tuple[str, str] | str:
-    """Return the names of a shortcut's convolution and norm, or what it has besides."""
+    """Return the names of a shortcut's convolution and norm; a sentence if it has not exactly one of each."""
     inside = {name: module for name, module in children.items() if name.startswith(f"{shortcut}.")}
     convs = [name for name, module in inside.items() if isinstance(module, nn.Conv2d)]
     norms = [name for name, module in inside.items() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
@@ -133,9 +133,9 @@ def list_obstacles(block: nn.Module, children: dict[str, nn.Module], names: list
         yield from list_norm_obstacles(norm_name, norm, block.training)
 
 
-def list_other_operations(block: nn.Module, children: dict[str, nn.Module], own: list[str]) -> Iterator[str]:
-    """Yield what a block has besides its layers, ReLUs and identities: submodules, tensors, hooks."""
-    layers = {children[name] for name in own}
+def list_other_operations(block: nn.Module, children: dict[str, nn.Module], layer_names: list[str]) -> Iterator[str]:
+    """Yield what a block has besides its layers, ReLUs and identities: submodules, tensors, hooks, other forwards."""
+    layers = {children[name] for name in layer_names}
     inside_layers = {part for layer in layers for part in layer.modules()}
     for name, module in children.items():
         if name and (module._forward_hooks or module._forward_pre_hooks or module._backward_hooks):
@@ -152,8 +152,8 @@ def list_other_operations(block: nn.Module, children: dict[str, nn.Module], own:
 
 def list_tensors(module: nn.Module) -> list[str]:
     """Return the names of parameters and buffers that belong to the module itself."""
-    own = [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]
-    return [name for name, _ in own]
+    tensors = [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]
+    return [name for name, _ in tensors]
 
 
 def is_plain_norm(norm: nn.BatchNorm2d) -> bool:
@@ -166,7 +166,7 @@ def is_plain_norm(norm: nn.BatchNorm2d) -> bool:
 
 
 def list_convolution_obstacles(name: str, conv: nn.Conv2d, number: int) -> Iterator[str]:
-    """`number` is 0 to 2 for the three of the main path, 3 for the shortcut's."""
+    """Yield why our kernels do not fit a convolution: number 0 to 2 of the main path, or 3, the shortcut's."""
     if conv.bias is not None:
         yield f"{name} has a bias"
     if conv.dilation != (1, 1):
@@ -179,8 +179,8 @@ def list_convolution_obstacles(name: str, conv: nn.Conv2d, number: int) -> Itera
         yield f"{name} is not 3x3"
     if number != 1 and (conv.kernel_size != (1, 1) or conv.groups != 1 or any(map(int, conv.padding))):
         yield f"{name} is not a plain 1x1 convolution"
-    if conv.out_channels % MULTIPLE:
-        yield f"{name} has {conv.out_channels} channels, no multiple of {MULTIPLE}"
+    if conv.out_channels % CHANNEL_MULTIPLE:
+        yield f"{name} has {conv.out_channels} channels, no multiple of {CHANNEL_MULTIPLE}"
 
 
 def list_norm_obstacles(name: str, norm: nn.BatchNorm2d, training: bool) -> Iterator[str]:

@@ -1,9 +1,9 @@
-"""Does a block compute what its layers suggest? A copy of it runs on the CPU in float64 beside the known arithmetic.
+"""Check that a block computes a bottleneck of its layers: a copy runs on the CPU in float64 beside the reference.
 
 A block that is found by the names of its layers could do anything with them. So before our kernels take it over, a deep
 copy with random weights takes one training pass, forward and backward: outputs, gradients and running statistics must
-be those of a bottleneck, and it must draw no random numbers. The block itself, its statistics and the random states
-of the program stay as they are.
+be those of a bottleneck, and the pass must draw no random numbers and set no attributes of the block. The block itself,
+its statistics and the random states of the program do not change.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from viaduct.kernels.parts import BottleneckParts, Layer, read_parts
 from viaduct.models.resnet import Bottleneck
 from viaduct.random_states import keep_random_states, read_random_states
 
-CLOSE = 1e-9  # relative, in float64
-COUNT, HEIGHT, WIDTH = 2, 6, 5
+MAX_ERROR = 1e-9  # relative, in float64
+COUNT, HEIGHT, WIDTH = 2, 6, 5  # of the images
 SEED = 20260118
 
 
@@ -37,10 +37,10 @@ def check_block(module: nn.Module) -> BottleneckParts | str | None:
 def find_deviation(block: nn.Module) -> str | None:
     """Return how a block differs from a bottleneck of its layers; None if it does not."""
     try:
-        usual = (torch.inference_mode(False), torch.enable_grad(), torch.autocast("cpu", enabled=False))
-        with keep_random_states(), usual[0], usual[1], usual[2]:
+        modes = (torch.inference_mode(False), torch.enable_grad(), torch.autocast("cpu", enabled=False))
+        with keep_random_states(), modes[0], modes[1], modes[2]:
             return compare_with_reference(block)
-    except Exception as error:  # whatever someone's code may raise on a small input
+    except Exception as error:  # the block's own code may raise anything on a small input
         return f"its forward pass cannot be checked ({first_line(error)})"
 
 
@@ -53,19 +53,19 @@ def compare_with_reference(block: nn.Module) -> str | None:
     assert isinstance(true_parts, BottleneckParts)
     generator = torch.Generator("cpu").manual_seed(SEED)
     x = draw((COUNT, parts.conv1.in_channels, HEIGHT, WIDTH), generator)
-    given, true_given = x.clone().requires_grad_(), x.clone().requires_grad_()
+    trial_x, reference_x = x.clone().requires_grad_(), x.clone().requires_grad_()
     states, attributes = read_random_states(), dict(vars(trial))
-    made = trial.forward(given * 1.0)  # not a leaf: a block may work in place; without the hooks of the block
+    output = trial.forward(trial_x * 1.0)  # times 1: a block may work in place, which no leaf allows; without hooks
     if read_random_states() != states:
         return "it draws random numbers in training"
     if changed := [name for name, value in vars(trial).items() if attributes.get(name, trial) is not value]:
         return f"a pass changes its attribute {changed[0]}"
-    true = compute_bottleneck(true_parts, true_given * 1.0)
-    if not isinstance(made, Tensor) or made.shape != true.shape:
+    true = compute_bottleneck(true_parts, reference_x * 1.0)
+    if not isinstance(output, Tensor) or output.shape != true.shape:
         return "it does not compute what a bottleneck of its layers does"
     gradient = draw(tuple(true.shape), generator)
-    torch.autograd.backward([made, true], [gradient, gradient])
-    pairs: list[tuple[Any, Any]] = [(made, true), (given.grad, true_given.grad)]
+    torch.autograd.backward([output, true], [gradient, gradient])
+    pairs: list[tuple[Any, Any]] = [(output, true), (trial_x.grad, reference_x.grad)]
     pairs += [(ours.grad, other.grad) for ours, other in zip(parts.parameters, true_parts.parameters, strict=True)]
     pairs += list(zip(trial.buffers(), reference.buffers(), strict=True))
     if not all(are_close(ours, other) for ours, other in pairs):
@@ -108,4 +108,4 @@ def are_close(ours: Tensor | None, other: Tensor | None) -> bool:
     if ours is None or other is None:
         return ours is other
     difference = (ours.double() - other.double()).norm()
-    return bool(difference <= CLOSE * other.double().norm() + 1e-12)
+    return bool(difference <= MAX_ERROR * other.double().norm() + 1e-12)

@@ -24,7 +24,8 @@ def compute_term(
     top, left, KIND: tl.constexpr, SIZE: tl.constexpr, STRIDE: tl.constexpr, KEEP: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Compute a tile of a term in float32; KEEP: multiply each image of `area` pixels by its factor."""
+    """Compute a tile of a term in float32; KEEP: multiply each image of `area` pixels by its drop path factor.
+    A max pool stores the index of the maximum in `argmax`."""
     inside = channel < channels
     in_bounds = (pixel < rows)[:, None] & inside[None, :]
     out_offset = pixel[:, None] * channels + channel[None, :]

@@ -41,7 +41,7 @@ class Stem(nn.Module):
 
 
 class Auxiliary(nn.Module):
-    """Second classifier two thirds of the way, in training only; `grid` is the size of its input, pooled."""
+    """Second classifier two thirds of the way, in training only; `grid` is the side of its pooled input."""
 
     def __init__(self, inputs: int, classes: int, grid: int) -> None:
         super().__init__()
@@ -74,7 +74,10 @@ def pooled_size(size: int) -> int:
 
 
 def auxiliary_grid(image: int) -> int:
-    """Return the side of the auxiliary head's input for images of this size: 4 for 224, 5 for 299."""
+    """Return the side of the auxiliary head's pooled input for images of this size: 4 for 224, 5 for 299.
+
+    Raise BadValue if the images are too small for the head.
+    """
     size = (image - 3) // 2 + 1  # behind the stem's convolution
     for _ in range(3):  # two stem cells and one reduction cell
         size = -(-size // 2)
@@ -241,7 +244,7 @@ def find_options(shapes: Shapes) -> dict[str, Any]:
 
 
 def find_image_size(grid: int) -> int:
-    """Return an image size whose auxiliary head has a kernel of this size; the usual ones first."""
+    """Return an image size whose auxiliary head has a kernel of this size: 224 or 299 if they do; 224 if none does."""
     sizes = (224, 299, *range(67, 1025))
     return next((size for size in sizes if auxiliary_grid(size) == grid), 224)
 

@@ -1,8 +1,8 @@
 """The cells of AmoebaNet-D, and the operations they are made of.
 
-A cell starts from two states: h0 from the output of the cell before it, h1 from that of the one before. It makes
-five more, each the sum of an operation on one state and an operation on another, and gives some of them side by
-side. All who read a cell's output read it through a ReLU, so the cell applies it, once for all.
+A cell starts from two states: h0 from the output of the cell before it, h1 from the output of the second cell before
+it. It computes five more, each the sum of two operations on earlier states, and concatenates some of all seven. Every
+reader of a cell's output reads it through a ReLU, so the cell applies the ReLU once.
 
 Attributes are called as the TensorFlow scopes are, with `conv_` before those that begin with a figure.
 """
@@ -227,7 +227,7 @@ class FactorisedReduction(nn.Module):
 class Previous:
     """Output two cells back: its channels, and whether the cell between halved the image.
 
-    It always has three or four times the channels of a cell, or of one of half the filters: never as many as it needs.
+    With the usual stem its channels differ from the filters of every cell: its entry always has a convolution.
     """
 
     channels: int
@@ -238,9 +238,9 @@ class Previous:
 
 
 class Cell(nn.Module):
-    """Two states, five combinations, some of the seven side by side.
+    """Two states, five combinations; the output is some of the seven states, concatenated.
 
-    There is no previous output for the first cell, which takes its one input a second time, raw, in its place.
+    The first cell has no previous output (None): its second state is its input before the ReLU.
     """
 
     def __init__(self, plan: Plan, inputs: int, previous: Previous | None, filters: int, stride: int) -> None:

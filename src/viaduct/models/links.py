@@ -18,7 +18,7 @@ Layout = Literal["conv", "dense", "plain"]
 
 @dataclass(frozen=True)
 class Link:
-    """Parameter or buffer, and the variables that hold it."""
+    """A parameter or buffer of a network, and the TensorFlow variables that hold its values."""
 
     target: str
     sources: tuple[str, ...]

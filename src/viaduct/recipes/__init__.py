@@ -79,20 +79,20 @@ def chapter(loaded: Loaded) -> str:
     return f"## {loaded.name}\n\n{loaded.docstring.strip()}\n\n```python\n{source}\n```\n"
 
 
-def load(word: str) -> Loaded:
-    """Return the recipe of that name, or in the file at that path."""
-    if word.endswith(".py") or "/" in word:
-        return load_file(Path(word))
-    if word not in names():
-        raise UnknownName("recipe", word, names(), f"`viaduct train --list` shows all {len(names())}.")
-    module = importlib.import_module(f"viaduct.recipes.{word}")
-    return Loaded(word, module.recipe, module.__doc__ or "", None)
+def load(name: str) -> Loaded:
+    """Return the recipe of that name, or, if it ends in .py or has a slash, the recipe in the file at that path."""
+    if name.endswith(".py") or "/" in name:
+        return load_file(Path(name))
+    if name not in names():
+        raise UnknownName("recipe", name, names(), f"`viaduct train --list` shows all {len(names())}.")
+    module = importlib.import_module(f"viaduct.recipes.{name}")
+    return Loaded(name, module.recipe, module.__doc__ or "", None)
 
 
 def load_file(path: Path, loader: Loader | None = None, name: str = "") -> Loaded:
-    """Return the recipe in a file.
+    """Return the recipe in a file, by executing it; raise BadValue if it fails or defines no recipe.
 
-    A `loader` has its source, and then modules beside it are not imported.
+    With a `loader` the source comes from it, and the file's folder is not added to sys.path.
     """
     if not path.is_file():
         raise BadValue(f"there is no recipe file {str(path)!r}.", "`viaduct train --list` shows the recipes by name.")
@@ -113,7 +113,7 @@ def execute(path: Path, loader: Loader | None, name: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[module.__name__] = module  # so that its classes can find their module
     if loader is None and str(path.parent) not in sys.path:
-        sys.path.insert(0, str(path.parent))  # so that it can import its neighbours
+        sys.path.insert(0, str(path.parent))  # so that it can import modules of its folder
     release_streams()
     try:
         reader.exec_module(module)

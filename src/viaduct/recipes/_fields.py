@@ -1,7 +1,7 @@
 """Reading and changing the fields of a recipe by their path, checked against their types.
 
 override(recipe, "optimizer.lr", "0.05")      a field
-override(recipe, "optimizer", "AdamW")        a full_path part, with its defaults
+override(recipe, "optimizer", "AdamW")        a whole part, with its defaults
 to_record(recipe) / from_record(record, base) to JSON and back; callables come from the base recipe
 """
 
@@ -22,7 +22,11 @@ Part = TypeVar("Part")
 
 
 def override(recipe: Part, path: str, text: str, *, full_path: str = "") -> Part:
-    """Return a copy of the recipe with the field at `path` set from its text."""
+    """Return a copy of the recipe with the field at `path` set from its text.
+
+    Raise UnknownName for a path that does not exist, BadValue for a text that its type does not accept. `full_path` is
+    for the recursion: the path from the recipe on, for messages.
+    """
     head, _, tail = path.partition(".")
     full_path = full_path or path
     hints = field_types(type(recipe))
@@ -79,8 +83,8 @@ def parse(text: str, kind: Any, path: str) -> Any:
 def spell_settable(kind: Any) -> str:
     """Describe the values that `--set` accepts, without the functions that a recipe file may have instead."""
     kinds = [part for part in typing.get_args(kind) if typing.get_origin(part) is not Callable]
-    plain = typing.get_origin(kind) in (Union, types.UnionType) and kinds
-    return " or ".join(spell(part) for part in kinds) if plain else spell(kind)
+    is_union = typing.get_origin(kind) in (Union, types.UnionType) and kinds
+    return " or ".join(spell(part) for part in kinds) if is_union else spell(kind)
 
 
 def parse_as(text: str, kind: Any) -> Any:
@@ -145,7 +149,7 @@ def parse_bool(text: str) -> bool:
 
 
 def to_record(value: Any) -> Any:
-    """Return the value as JSON can hold it."""
+    """Return the value as JSON can hold it: a part as a dict with its class name, a callable as its name alone."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {field.name: to_record(getattr(value, field.name)) for field in dataclasses.fields(value)}
         return {"is": type(value).__name__, **fields}

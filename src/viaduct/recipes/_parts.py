@@ -61,7 +61,7 @@ PositiveCount: TypeAlias = Annotated[int, Ge(1)]
 
 
 def require(ok: bool, what: str, value: object, want: str) -> None:
-    """Refuse a value that is not as it must be."""
+    """Raise BadValue with the value and what it must be, unless `ok`."""
     if not ok:
         raise BadValue(f"{what} is {value!r}; it must be {want}.")
 
@@ -72,7 +72,7 @@ def require_rising(values: tuple[float, ...], what: str = "schedule.boundaries")
 
 
 def require_steps(boundaries: tuple[float, ...], factors: tuple[float, ...]) -> None:
-    """Refuse factors that do not fit the boundaries."""
+    """Refuse factors that are not one more than the boundaries, and boundaries that do not rise."""
     count, want = len(factors), f"one more than the {len(boundaries)} boundaries"
     require(count == len(boundaries) + 1, "the number of schedule.factors", count, want)
     require_rising(boundaries)
@@ -245,7 +245,7 @@ class BookCosine(Part):
 
 @dataclass(frozen=True)
 class V15Decay(Part):
-    """ResNet-50 v1.5's: linear warm-up, then tenths at given epochs, or a cosine that is counted from step 0."""
+    """ResNet-50 v1.5's: linear warm-up, then factors that change at given epochs, or a cosine counted from step 0."""
 
     path: ClassVar[str] = "schedule"
 
@@ -282,7 +282,7 @@ class ResnextDecay(CosineWarmupDecay):
 
 @dataclass(frozen=True)
 class AmoebanetDecay(Part):
-    """AmoebaNet's: linear warm-up, then a factor after each whole epoch, never below `floor` times the peak."""
+    """AmoebaNet's: linear warm-up, then a decay by `mode`; never below `floor` times the peak."""
 
     path: ClassVar[str] = "schedule"
 
@@ -323,7 +323,7 @@ class MindsporePolynomial(Part):
 
 @dataclass(frozen=True)
 class ThorDecay(Part):
-    """Power of the share that is left until `end_epoch`, which may lie behind the end of the run (THOR)."""
+    """THOR's: a power of the share left until `end_epoch`, which may lie behind the run's end; halved at `halve_at`."""
 
     path: ClassVar[str] = "schedule"
 
@@ -512,7 +512,7 @@ class Parallel(Part):
     hang_seconds: Positive = 300.0  # a rank that does not come forward for so long is given up
 
 
-# What records of evaluations hold already.
+# Fields of evaluation records, which no metric may be called.
 TAKEN_METRICS = (
     *("step", "epoch", "time", "kind", "count", "loss", "seconds"),
     *("top1", "top5", "precision", "recall", "f1"),

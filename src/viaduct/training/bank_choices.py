@@ -1,6 +1,6 @@
-"""Choices of a bank in a training run: found when it begins, written into recipe.json, the same ones after a resume.
+"""Choices of a bank in a training run: read when the run begins, and written into recipe.json.
 
-A run that is continued takes what is written there and asks no bank: other variants round differently, and a resumed
+A resumed run takes its choices from recipe.json and reads no bank: other variants round differently, and a resumed
 run must have the same bits. Without entries for this device and software nothing changes.
 """
 
@@ -24,7 +24,7 @@ from viaduct.tuning.fingerprint import read_fingerprint
 from viaduct.tuning.location import Location
 
 FIELD = "tuning"
-"""Where recipe.json has the choices of a run; null: it was begun without."""
+"""Field of recipe.json with the choices of a run; null: the run was begun without any."""
 
 
 def apply_bank(training: Training, location: Location | None, recipe_name: str) -> str | None:
@@ -34,19 +34,20 @@ def apply_bank(training: Training, location: Location | None, recipe_name: str) 
     stored = read_banks(training, location)
     step = make_step_signature(training, recipe_name)
     choices = choose_for_training(stored, step.key)
-    asked = location.origin != "default"
+    is_explicit = location.origin != "default"  # the user has named the bank, and is told what becomes of it
     if training.group.ranks > 1:
-        return (
-            f"Bank {location.describe()}: not used, choices are measured with one rank." if choices or asked else None
-        )
+        not_used = f"Bank {location.describe()}: not used, choices are measured with one rank."
+        return not_used if choices or is_explicit else None
     if not choices:
         return (
-            f"Bank {location.describe()}: nothing is applied; {explain_nothing(stored, location)}." if asked else None
+            f"Bank {location.describe()}: nothing is applied; {explain_nothing(stored, location)}."
+            if is_explicit
+            else None
         )
     applied = apply_to_training(training, choices, step.key)
     if not applied.choices:
         reason = find_module_obstacle(training) or "no choice fits an operator of this run"
-        return f"Bank {location.describe()}: nothing is applied; {reason}." if asked else None
+        return f"Bank {location.describe()}: nothing is applied; {reason}." if is_explicit else None
     training.tuned = {"bank": str(location.path.resolve()), "choices": {k: dict(c) for k, c in applied.choices.items()}}
     return f"Bank {location.describe()}: {applied.describe()}."
 
@@ -57,12 +58,12 @@ def restore_choices(training: Training, record: Mapping[str, Any], location: Loc
     if stored is None:
         if location is None or location.origin == "default":
             return None
-        return f"Bank {location.describe()}: not used, this run was begun without and keeps its bits."
+        return f"Bank {location.describe()}: not used, this run was begun without a bank and keeps its bits."
     try:
         choices = {str(key): decode_choice(choice, key) for key, choice in stored["choices"].items()}
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise BadRun(
-            f"{training.run.path / 'recipe.json'} is damaged: its tuning is not one of ours ({error})."
+            f"{training.run.path / 'recipe.json'} is damaged: its field 'tuning' cannot be read ({error})."
         ) from None
     training.tuned = dict(stored)
     if training.group.ranks > 1:
@@ -90,7 +91,8 @@ def read_banks(training: Training, location: Location) -> Stored:
 def explain_nothing(stored: Stored, location: Location) -> str:
     """Return why a bank has no choice for a run."""
     if stored.entries:
-        return f"its {len(stored.entries)} entries for this device have no gain in a whole step (`viaduct tune show`)"
+        count = len(stored.entries)
+        return f"none of its {count} entries for this device is known to gain in this step (`viaduct tune show`)"
     others = location.bank.read_others(stored.fingerprint)
     if not others:
         return "it is empty (`viaduct tune run` fills it)"
@@ -99,14 +101,17 @@ def explain_nothing(stored: Stored, location: Location) -> str:
 
 
 def apply_to_training(training: Training, choices: Mapping[str, Choice], step_key: str) -> Applied:
-    """Put choices to work in a training that has taken no step yet."""
+    """Apply choices to a training that has taken no step yet."""
     obstacle = find_module_obstacle(training)
     calls = [] if obstacle else find_calls(training)
     return apply_choices(calls, training.optimizer, choices, step_key, bool(training.computation.fused))
 
 
 def find_calls(training: Training) -> list[Call]:
-    """Return how a training step will call its modules: one forward pass of blank images that leaves no trace."""
+    """Return how a training step will call its modules, observed in one forward pass of blank images.
+
+    Statistics, random state and modes are restored; empty, with a note, if the pass fails.
+    """
     recipe = training.recipe
     count = len(training.parallel.positions) // recipe.accumulate
     images = torch.zeros(count, 3, recipe.data.size, recipe.data.size, device=training.torch_device)

@@ -8,6 +8,7 @@ and measured that the network does better with them.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
@@ -30,10 +31,10 @@ from viaduct.training.networks import build_model, place_model
 from viaduct.training.optim import Loss, build_loss
 from viaduct.training.precision import Computation, plan_for
 
-BATCHES, EVALUATED = 32, 8  # of training and of validation data that a check looks at, time permitting
-SECONDS = 30.0  # of each
-LOSS_RATIO, TOP1_GAP = 2.0, 0.1  # validation beside training: from here on it is worth a check
-TOP1_GAIN = 0.05  # share of validation images that recomputed averages must win to be called the reason
+TRAINING_BATCHES, VALIDATION_BATCHES = 32, 8  # that a check looks at, if they take less than MAX_SECONDS
+MAX_SECONDS = 30.0  # for the training batches, and for the first look at the validation batches
+LOSS_RATIO, TOP1_GAP = 2.0, 0.1  # a validation that is worse than training by more than these is worth a check
+TOP1_GAIN = 0.05  # by which top-1 must be better with recomputed averages to call the averages the reason
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class Averages:
         return {**asdict(self), "unsettled": self.is_unsettled}
 
     def lines(self, run: object) -> Iterator[str]:
-        """Say what was measured, why, and what to do."""
+        """Yield lines for the user: that the averages have not settled, both measurements, and what to do."""
         reason = ""
         if self.momentum is not None:
             gone = 100 * (1 - (1 - self.momentum) ** self.steps)
@@ -91,9 +92,10 @@ def check_averages(
     loss = build_loss(recipe, training=False)
     open_batches = partial(recipe.data.open_batches, device=torch_device, seed=recipe.seed)
     with open_batches(images.validation, train=False) as validation, open_batches(images.train, train=True) as training:
-        before = measure(computation, validation, loss, EVALUATED)
-        done = recompute_statistics(computation, within_seconds(training_batches(training)), BATCHES)
-        after = measure(computation, validation, loss, before.batches)
+        before = measure(computation, validation, loss, VALIDATION_BATCHES, MAX_SECONDS)
+        timed_batches = within_seconds(training_batches(training), MAX_SECONDS)
+        done = recompute_statistics(computation, timed_batches, TRAINING_BATCHES)
+        after = measure(computation, validation, loss, before.batches, math.inf)  # the same images, however long
     momentum = momenta.pop() if len(momenta) == 1 else None
     return Averages(done, before.images, before.top1, before.loss, after.top1, after.loss, saved.step, momentum)
 
@@ -121,7 +123,10 @@ def recomputable_norms(network: nn.Module) -> list[_BatchNorm]:
 
 @torch.no_grad()
 def recompute_statistics(computation: Computation, batches: Iterable[Batch], most: int) -> int:
-    """Replace running averages by means over training batches, and return how many it saw; weights stay as they are."""
+    """Replace running averages by means over at most `most` training batches; return how many batches were used.
+
+    Weights, and the averages of frozen norms, stay unchanged.
+    """
     norms = recomputable_norms(computation.network)
     if not norms:
         raise BadValue("--recompute-batch-norm: the network has no batch norm with running averages that was trained.")
@@ -150,8 +155,8 @@ def training_batches(stream: Stream) -> Iterator[Batch]:
         yield from stream.epoch(epoch)
 
 
-def within_seconds(batches: Iterator[Batch], seconds: float = SECONDS) -> Iterator[Batch]:
-    """Stop early on a slow machine, after two batches at least."""
+def within_seconds(batches: Iterator[Batch], seconds: float) -> Iterator[Batch]:
+    """Yield batches for so many seconds, but at least two batches."""
     end = time.monotonic() + seconds
     for number, batch in enumerate(batches):
         if number >= 2 and time.monotonic() > end:
@@ -168,11 +173,11 @@ class Measured:
 
 
 @torch.no_grad()
-def measure(computation: Computation, stream: Stream, loss: Loss, most: int) -> Measured:
-    """Score the first validation batches."""
+def measure(computation: Computation, stream: Stream, loss: Loss, most: int, seconds: float) -> Measured:
+    """Score at most `most` of the first validation batches, fewer if they take longer than `seconds`."""
     computation.train(False)
     done, images, right, total = 0, 0, 0, 0.0
-    for batch in islice(within_seconds(stream.epoch(0)), most):
+    for batch in islice(within_seconds(stream.epoch(0), seconds), most):
         real = int(batch.mask.sum()) if batch.mask is not None else len(batch.labels)
         logits, labels = computation(batch.images)[:real], batch.labels[:real]
         right += int((logits.argmax(1) == labels).sum())

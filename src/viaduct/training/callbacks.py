@@ -4,12 +4,14 @@ A recipe of your own may carry callbacks: instances of a subclass of `Callback`.
 
     start(training)                    once, before the first step; training.step tells where a resumed run begins
     forward(training, labels, loss)    after the forward pass of each part of a step, both still on the device
-    gradients(training, images, labels)  in observed steps, before the update: `parameter.grad` is what it gets
-    log(training, record)              every `log.every_steps` steps, and before each evaluation and checkpoint
+    gradients(training, images, labels)  before the update in steps of which TensorBoard gets images or histograms;
+                                       `parameter.grad` is what the optimizer gets
+    log(training, record)              every `log.every_steps` steps (with `--sink N` after each sink), and before each
+                                       evaluation and checkpoint
     evaluating(training, done, total)  after each batch of an evaluation
-    evaluation(training, score)        after each evaluation
-    step(training)                     after each optimizer step, last: its log line and evaluation are done
-    checkpoint(training, saved)        after a checkpoint has its name on disk
+    evaluation(training, score)        after each evaluation that was not interrupted
+    step(training)                     after each optimizer step, and after its log line and evaluation
+    checkpoint(training, saved)        after a checkpoint is complete on disk
     end(training, outcome)             once, after everything else, when the run is finished or interrupted;
                                        not after an error
 
@@ -19,14 +21,14 @@ auxiliary=…)` (checkpoints keep all three), and read, but should not replace, 
 `.steps`, `.epoch`, `.rate`, `.recipe`, `.run`. The loop's own
 NaN stop, checkpointing, metrics file, TensorBoard events, early stop and progress bar are callbacks too.
 
-Of several ranks only the first has callbacks, and what it sees is of all ranks together. One that says `every_rank =
-True` is called on each of them; then all must do the same. A stop that only rank 0 asks for comes a step or two later,
-when all ranks know of it.
+Of several ranks only rank 0 calls callbacks. Log records and scores are those of all ranks together; `forward` and
+`gradients` get the images, labels and loss of this rank. A callback with `every_rank = True` is called on each rank;
+then all must do the same. A stop that only rank 0 asks for comes a step or two later, when all ranks know of it.
 
-With `--sink N` a step is one of N that nobody sees: `step` is called after the last of them. A recipe whose callbacks
-define `step` has no sinks with `--sink auto`, unless they say `every_step = False`: then it is called about once a
-second. A callback that says `needs_every_step = True` is called after each step and sees every operator of the network:
-no sinks, no kernels of our own. (`closely`, its former name, works until the next release.)
+With `--sink N`, `step` is called after the last step of each sink only. A recipe whose callbacks define `step` has no
+sinks with `--sink auto`, unless they have `every_step = False`: then it is called about once a second. A callback with
+`needs_every_step = True` is called after each step and sees every operator of the network: no sinks, no kernels of our
+own. (`closely`, its former name, works until the next release.)
 """
 
 from __future__ import annotations
@@ -81,7 +83,7 @@ class Callback:
 
     every_rank = False
     needs_every_step = False
-    every_step = True  # with `--sink auto`: whether `step`, where it is defined, must be called after each
+    every_step = True  # `step`, where it is defined, must be called after each step: no sinks with `--sink auto`
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -106,7 +108,7 @@ class NanStop(Callback):
     every_rank = True
 
     def log(self, training: Training, record: LogRecord) -> None:
-        # An overflow that is skipped, and lowers the scale, is not the end yet.
+        # A skipped overflow is no reason to stop, as long as a lower loss scale may help.
         watched = record.losses if not training.scale.watching or training.scale.hopeless else []
         for offset, loss in enumerate(watched):
             if not math.isfinite(loss):
@@ -174,7 +176,7 @@ class Checkpointing(Callback):
 
 
 class StepMark(Callback):
-    """Keeps the number of the last step in a file that outlives the process: what comes after a kill knows it."""
+    """Writes the number of the last step into a file, so that the next process knows it even after a kill."""
 
     every_step = False
 
@@ -182,14 +184,14 @@ class StepMark(Callback):
         path = training.run.path / MARK
         path.write_bytes(training.step.to_bytes(MARK_BYTES, "little"))
         with path.open("r+b") as file:
-            self.memory = mmap.mmap(file.fileno(), 8)
+            self.memory = mmap.mmap(file.fileno(), MARK_BYTES)
 
     def step(self, training: Training) -> None:
         self.memory[:] = training.step.to_bytes(MARK_BYTES, "little")
 
 
 class MetricsFile(Callback):
-    """RUN/metrics.jsonl."""
+    """Writes RUN/metrics.jsonl."""
 
     def start(self, training: Training) -> None:
         self.path = training.run.metrics
@@ -210,7 +212,7 @@ class MetricsFile(Callback):
 
 
 class TensorBoard(Callback):
-    """RUN/events.*, for `tensorboard --logdir`."""
+    """Writes RUN/events.*, for `tensorboard --logdir`."""
 
     def start(self, training: Training) -> None:
         self.file = EventFile(training.run.path, training.step)

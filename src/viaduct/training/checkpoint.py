@@ -1,7 +1,8 @@
-"""Checkpoints: RUN/checkpoints/step-N/, whole or not there at all.
+"""Checkpoints: RUN/checkpoints/step-N/, complete or not there at all.
 
-Each is written beside its place, flushed to the disk, checksummed and renamed, so a run that is killed at
-any moment leaves only whole checkpoints behind. Loading reads tensors and plain values, never pickled code.
+Each is written into a temporary folder, flushed to the disk and renamed, so a run that is killed at any moment leaves
+only complete checkpoints under these names. Its manifest has checksums, by which later damage is noticed. Loading reads
+tensors and plain values, never pickled code.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ STATE_FIELDS: dict[str, Any] = {
     "best": dict | None,
     "initial_rates": list,
 }
-EMA = "ema.safetensors"  # where the recipe averages its weights: what is evaluated; training continues from MODEL
+EMA = "ema.safetensors"  # averaged weights, if the recipe has them: these are evaluated; training resumes from MODEL
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -67,7 +68,7 @@ class Saved:
         return read_manifest(self.path)
 
     def damage(self) -> str | None:
-        """Return what is wrong with the checkpoint; None if every file is as it was written."""
+        """Return what is wrong with the checkpoint; None if weights and state have the recorded checksums."""
         try:
             files = self.manifest()["files"]
         except BadRun as error:
@@ -75,7 +76,7 @@ class Saved:
         return self.damage_of((MODEL, STATE, EMA) if EMA in files else (MODEL, STATE))
 
     def damage_of(self, names: tuple[str, ...]) -> str | None:
-        """Return what is wrong with some of its files; None if they are as they were written."""
+        """Return what is wrong with these files of the checkpoint; None if they have the recorded checksums."""
         try:
             files = self.manifest()["files"]
         except BadRun as error:
@@ -130,7 +131,7 @@ def save(
     notes: dict[str, Any],
     ema: dict[str, Tensor] | None = None,
 ) -> Saved:
-    """Write the checkpoint of this step under `folder`; `notes` go into its manifest, averaged weights beside it."""
+    """Write the checkpoint of this step under `folder`, with `notes` in its manifest; replace one of the same step."""
     saved = Saved(folder / f"step-{step}")
     tensors = model.state_dict() if isinstance(model, nn.Module) else model
     contents = {MODEL: save_tensors(on_host(tensors)), STATE: pickle_state(state)}
@@ -150,7 +151,7 @@ def save(
         temporary.mkdir()
         for name, data in contents.items():
             write_durably(temporary / name, data)
-        if saved.path.exists():  # a damaged or half-remembered one of the same step
+        if saved.path.exists():  # of this step, taken again: that checkpoint may be damaged
             discard(saved)
         os.rename(temporary, saved.path)
         flush_folder(folder)
@@ -194,7 +195,7 @@ def write_durably(path: Path, data: bytes) -> None:
 
 
 def replace_contents(path: Path, data: bytes) -> None:
-    """Replace a file by a new one, or leave it as it was."""
+    """Replace a file by a new one; raise DiskFull and leave the old file if the new one cannot be written."""
     try:
         write_file(path, data)
     except OSError as error:
@@ -236,15 +237,15 @@ def newest_whole(folder: Path) -> tuple[Saved | None, list[str]]:
 
 
 def prune(folder: Path, keep: int, best: int | None, newest: int) -> None:
-    """Forget all but the last `keep` checkpoints and the best one."""
-    # One that stands ahead of the newest was damaged when the run resumed: it must not take a whole one's place.
+    """Remove all checkpoints up to step `newest` but the last `keep` and the best one."""
+    # A later checkpoint was damaged when the run resumed before it: it must not count among the last ones.
     for saved in [saved for saved in checkpoints(folder) if saved.step <= newest][:-keep]:
         if saved.step != best:
             discard(saved)
 
 
 def discard(saved: Saved) -> None:
-    # Renamed first: a kill in the middle must not leave half a checkpoint under its own name.
+    # Renamed first: a kill during removal must not leave an incomplete checkpoint under its name.
     trash = saved.path.with_name(f".{saved.path.name}.trash")
     shutil.rmtree(trash, ignore_errors=True)
     os.rename(saved.path, trash)
@@ -265,7 +266,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def load_model(model: nn.Module, tensors: dict[str, Tensor], where: Path) -> None:
-    """Put stored tensors into a model; another model's are refused with what does not fit."""
+    """Load stored tensors into a model; raise BadRun with missing, extra and misshaped tensors of another model."""
     own = model.state_dict()
     missing = [name for name in own if name not in tensors]
     extra = sorted(name for name in tensors if name not in own)

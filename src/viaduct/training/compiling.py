@@ -1,10 +1,10 @@
 """Compiles a network: whole, or block by block (regional).
 
-A deep network is mostly the same few blocks again and again. Compiled one by one, blocks of the same class and shapes
-share their code: ResNet-50 has 17 and needs 9, and compiling takes as long as those. What is fused across the borders
-of blocks is lost, which is little. Parts that run on kernels of our own are left as they are.
+A deep network repeats a few kinds of blocks. Compiled one by one, blocks of the same class and shapes share their code:
+ResNet-50 has 17 blocks of 9 kinds, and only the 9 are compiled. Operators are not fused across the borders of blocks,
+which costs little. Parts that run on kernels of our own are not compiled.
 
-What was compiled is kept for the next run, in the user's cache folder unless TORCHINDUCTOR_CACHE_DIR says otherwise.
+Compiled code is kept for the next run, in the user's cache folder unless TORCHINDUCTOR_CACHE_DIR names another.
 """
 
 from __future__ import annotations
@@ -36,26 +36,26 @@ from viaduct.training.freezing import matching, parents
 
 How = Literal["auto", "regional", "whole", "off"]
 CACHE = "TORCHINDUCTOR_CACHE_DIR"
-# What the user has said, if torch has not spoken yet: later nobody can tell the two apart.
+# The user's setting. Importing torch._dynamo sets the variable, too: after that the two cannot be told apart.
 GIVEN = os.environ.get(CACHE) if "torch._dynamo" not in sys.modules else None
 SLOWER_ON_CPU = "On the CPU compiled steps can be slower than eager ones (docs/speed.md): compare with --mode eager."
-COMPILING_PAYS = 200  # steps: a shorter run would spend more on compiling than it saves
-FORMS = 64  # how many different blocks of one class are compiled; torch's own limit, 8, is meant for accidents
+MIN_STEPS_TO_COMPILE = 200  # a shorter run would spend more on compiling than it saves
+MAX_FORMS = 64  # different blocks of one class that are compiled; torch's own limit is 8
 
 
 class Compilation:
     """A network and how it is called: `run`."""
 
-    def __init__(self, whole: nn.Module, network: nn.Module, how: How, device_graphs: bool, named: str = "") -> None:
+    def __init__(self, whole: nn.Module, network: nn.Module, how: How, device_graphs: bool, patterns: str = "") -> None:
         self.whole = whole  # what is called: the network, or what wraps it for several ranks
         self.parts = [] if how in ("whole", "off") else find_regions(network)
         fused = any(is_fused(module) for module in network.modules())
-        if named and how != "off":
-            self.parts, how = find_named_parts(network, named), "regional"
+        if patterns and how != "off":
+            self.parts, how = find_named_parts(network, patterns), "regional"
         elif how == "auto":
             self.parts = worth_compiling(self.parts, network, fused)
         self.regional = bool(self.parts) or how == "regional" or fused
-        # Whole, the device's graphs take over what the host does between kernels; for blocks that is a sink's work.
+        # Device graphs save the host's work between kernels of a network compiled whole; for blocks a sink does.
         self.device_graphs = device_graphs and not self.regional and how != "off"
         self.compiles = how != "off" and (bool(self.parts) or not self.regional)
         self._told = not self.compiles
@@ -74,7 +74,7 @@ class Compilation:
 
     @property
     def underway(self) -> bool:
-        """Return True until the first step has ended: compiling is done then."""
+        """Return True until `describe_compilation` is called after the first step; False if nothing is compiled."""
         return not self._told
 
     def compile_network(self) -> Callable[..., Any]:
@@ -85,7 +85,7 @@ class Compilation:
             mode = "reduce-overhead" if self.device_graphs else None
             run: Callable[..., Any] = torch.compile(self.whole, mode=mode, dynamic=False)
             return run
-        allow_recompiles(FORMS)
+        allow_recompiles(MAX_FORMS)
         for part in self.parts:
             part.compile(dynamic=False)
         return self.whole
@@ -134,7 +134,10 @@ def find_regions(network: nn.Module) -> list[nn.Module]:
 
 
 def find_named_parts(network: nn.Module, patterns: str) -> list[nn.Module]:
-    """Return the outermost parts whose names match; those on kernels of our own stay as they are."""
+    """Return the outermost parts whose names match, except parts with kernels of our own.
+
+    Raise BadValue if no part is left.
+    """
     modules = dict(network.named_modules())
     names = matching(patterns, [name for name in modules if name], "--compile-parts")
     outermost = [name for name in modules if name in names and not names & set(parents(name))]
@@ -148,14 +151,17 @@ def find_named_parts(network: nn.Module, patterns: str) -> list[nn.Module]:
 
 
 def worth_compiling(parts: list[nn.Module], network: nn.Module, fused: bool) -> list[nn.Module]:
-    """Return the parts that `auto` compiles. Beside kernels of our own, a single part is not worth the compiler's
-    start-up, and parts inside of one that has kernels are skipped. Without kernels, one block is no better than all."""
+    """Return the parts that `--compile auto` compiles block by block.
+
+    In a network with kernels of our own, these are the parts outside of them, if any class among them repeats: else the
+    compiler's start-up does not pay. Without such kernels they are all parts, if there is more than one.
+    """
     if not fused:
         return parts if len(parts) > 1 else []
     inside = {id(part) for module in network.modules() if is_fused(module) for part in module.modules()}
-    left = [part for part in parts if id(part) not in inside]
-    counts = Counter(type(part) for part in left)
-    return left if any(count > 1 for count in counts.values()) else []
+    remaining = [part for part in parts if id(part) not in inside]
+    counts = Counter(type(part) for part in remaining)
+    return remaining if any(count > 1 for count in counts.values()) else []
 
 
 def is_block(module: nn.Module) -> bool:
@@ -163,10 +169,12 @@ def is_block(module: nn.Module) -> bool:
 
 
 def choose_mode(recipe: Recipe, device: str, ranks: int, observed: bool) -> Literal["eager", "graph"]:
-    """Resolve `--mode auto`: graph where compiling is known to pay.
+    """Resolve `--mode auto`: graph where compiling is known to pay, else eager.
 
-    That is a network of ours on one NVIDIA card, in a run that is long enough; a network of the user's own, a run with
-    several ranks, a deterministic or an observed one runs as it is written. `--compile regional|whole` asks for graph.
+    That is a network that the recipe names, trained on one NVIDIA card by one rank, with Triton and a C compiler.
+    Eager are: a network that is built by the user's function, fewer steps than MIN_STEPS_TO_COMPILE, a deterministic
+    run, an evaluation, `--compile off`, and a run in which a callback observes every step. `--compile regional|whole`
+    and `--compile-parts` ask for graph, unless a callback observes every step.
     """
     if recipe.mode != "auto":
         return recipe.mode
@@ -174,9 +182,9 @@ def choose_mode(recipe: Recipe, device: str, ranks: int, observed: bool) -> Lite
         return "eager"
     if recipe.compile != "auto" or recipe.compile_parts:
         return "graph"
-    short = 0 < recipe.steps < COMPILING_PAYS
-    own = not isinstance(recipe.model, str)
-    if device != "cuda" or ranks > 1 or own or short or recipe.deterministic:
+    is_short = 0 < recipe.steps < MIN_STEPS_TO_COMPILE  # steps is 0 where the recipe gives epochs
+    is_users_network = not isinstance(recipe.model, str)
+    if device != "cuda" or ranks > 1 or is_users_network or is_short or recipe.deterministic:
         return "eager"
     return "graph" if has_compiler() and not recipe.evaluation.eval_only else "eager"
 
@@ -188,7 +196,7 @@ def has_compiler() -> bool:
 
 
 def unheard_compile(recipe: Recipe) -> str | None:
-    """Return a line for the user where a way to compile was chosen and nothing is compiled."""
+    """Return a line for the user if --compile or --compile-parts has no effect; None otherwise."""
     parts = f"--compile-parts {recipe.compile_parts}" if recipe.compile_parts else ""
     if parts and recipe.compile == "off":
         return f"{parts} has no effect with --compile off."
@@ -209,7 +217,7 @@ def keep_compiled() -> None:
 
 
 def chosen_by_torch(folder: str) -> bool:
-    """Return True if torch set it: it does so while torch._dynamo is imported, as for the first optimizer."""
+    """Return True if torch has set the variable to its default folder, as it does when torch._dynamo is imported."""
     if folder == GIVEN or "torch._dynamo" not in sys.modules:
         return False
     return folder == default_compile_cache()

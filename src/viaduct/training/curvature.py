@@ -69,10 +69,10 @@ def find_layers(model: nn.Module, block: int) -> list[Layer]:
 
 @dataclass
 class Factor:
-    """A covariance with what its form adds to the diagonal and multiplies the inverse with."""
+    """A covariance, and its form's factors: of the damping on its diagonal, and of its inverse."""
 
     blocks: Tensor
-    damping: float  # of the square root of the optimizer's damping
+    damping: float  # factor of the square root of the optimizer's damping
     inverse_scale: float
 
     def add_damping(self, damping: float) -> Tensor:
@@ -192,7 +192,7 @@ def convolution_factor(form: Form, patches: Tensor, cut: Cut, size: float) -> Fa
 
 def dense_factor(rows: Tensor, cut: Cut, size: float) -> Factor:
     rows = rows.reshape(-1, rows.shape[-1])
-    # One image with a place for every row.
+    # One image with an output position for every row.
     patches = rows.T[None, None, :, None, None, None, :]
     return Factor(block_covariance(patches, cut).mul_(size / len(rows)), 1.0, 1.0)
 
@@ -226,7 +226,10 @@ def as_columns(patches: Tensor, cut: Cut) -> Tensor:
 
 
 def invert(factors: Sequence[Tensor], old: Sequence[Tensor], scales: Sequence[float]) -> list[Tensor]:
-    """Return the inverse of each block times its scale, by Cholesky; `old` for one that is not positive definite."""
+    """Return the inverse of each block times its scale, by Cholesky.
+
+    A block that is not positive definite, or whose inverse is not finite, keeps its inverse in `old`.
+    """
     by_edge: defaultdict[int, list[int]] = defaultdict(list)
     for index, factor in enumerate(factors):
         by_edge[factor.shape[-1]].append(index)
@@ -274,7 +277,7 @@ class Stack:
         """Turn each gradient g into G^-1 g A^-1, in place."""
         if all(layer.weight.grad is None for layer in self.layers):
             return
-        # A layer that was not used in this step holds its place with zeros.
+        # A layer without a gradient in this step has zeros in its place; its result is dropped.
         gradients = [torch.zeros_like(w) if w.grad is None else w.grad for w in (own.weight for own in self.layers)]
         results = self.product(torch.stack(gradients)).view(len(gradients), *gradients[0].shape)
         torch._foreach_copy_(gradients, results.unbind())

@@ -48,7 +48,10 @@ class DeviceScale:
         self.state.copy_(torch.stack([value, good, overflows, skipped, streak]))
 
     def finish(self) -> int:
-        """Copy the state to the host; returns how many steps were skipped since `begin`. Waits for the device."""
+        """Copy the state to the host; return how many steps were skipped since `load_host_state`.
+
+        Waits for the device.
+        """
         host, before = self.host, self.host.skipped
         host.value, *counts = self.state.tolist()
         host.good, host.overflows, host.skipped, host.streak = map(int, counts)

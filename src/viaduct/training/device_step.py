@@ -1,8 +1,8 @@
-"""A training step in which nothing comes from the host: what a graph of kernels can be captured of.
+"""A training step that reads nothing from the host, so that it can be captured as a graph of kernels.
 
-Learning rates and the network's progress stand in a table on the device, one row a step; a cursor there says which row
-is next. Loss and hits are written into a column beside it. The loss scale and the decay of averaged weights are
-computed on the device. What the step reads and writes stays at the same addresses, so the same kernels may run again.
+Learning rates and the network's progress stand in a table on the device, one row for each step; a cursor on the device
+says which row is next. Loss and hits are written at the cursor, too. The loss scale and the decay of averaged weights
+are computed on the device. All tensors that the step reads and writes keep their addresses, so a graph can be replayed.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from viaduct.training.step import TrainingStep
 
 
 class DeviceStep:
-    """`TrainingStep` without the host, and the `Update` of it; call `prepare` before a number of steps, `finish` after.
+    """A `TrainingStep` on the device alone, and the `Update` of it. Calling it takes one step.
 
-    Calling it takes one step.
+    Call `prepare` before a number of steps, `load` before each, `finish` after them.
     """
 
     def __init__(self, step: TrainingStep, batch: Batch, most: int) -> None:
-        """Allocate what `most` steps of batches like this one read and write."""
+        """Allocate what up to `most` steps of batches like this one read and write."""
         self.step, device = step, step.computation.device
         self.batch = batch._replace(images=torch.empty_like(batch.images), labels=torch.empty_like(batch.labels))
         self.weights = step.draw_mixing_weights().to(device) if step.recipe.mixes_images else None
@@ -43,7 +43,7 @@ class DeviceStep:
         self.observed = False  # callbacks look at the gradients of this step, which is not captured
 
     def prepare(self, steps: int) -> None:
-        """Copy everything that so many steps need to know to the device, in one copy."""
+        """Copy rates and progress of the next `steps` steps, averaged updates and loss scale to the device."""
         first = self.step.progress.step
         rows = torch.tensor([self.make_row(step) for step in range(first, first + steps)])
         if self.table.is_cuda:
@@ -69,7 +69,7 @@ class DeviceStep:
             self.weights.copy_(drawn.pin_memory() if self.weights.is_cuda else drawn, non_blocking=True)
 
     def __call__(self) -> None:
-        """Take one step. Nothing of it is left in Python: a graph that is captured of it will not run Python."""
+        """Take one step, without changing anything in Python: a replay runs no Python."""
         self.row.copy_(self.table.index_select(0, self.cursor)[0])
         self.set_network_progress()
         images, targets = self.mix_batch()
@@ -126,7 +126,7 @@ class DeviceStep:
 
     @contextmanager
     def use_device_rates(self) -> Iterator[None]:
-        """Let the optimizer read its rates, and whether to skip the step, from the device meanwhile."""
+        """Let the optimizer read its rates, and whether to skip the step, from the device within the block."""
         optimizer: Any = self.step.optimizer
         groups = optimizer.param_groups
         host_values = [{name: group[name] for name in ("lr", "capturable") if name in group} for group in groups]
@@ -154,8 +154,8 @@ class DeviceStep:
         self.step.progress.step += 1
 
     def finish(self, steps: int) -> None:
-        """Hand over the results of `steps` steps; only a loss scale is read from the device at once."""
-        # Copies: the same rows are written again before anybody may have read these.
+        """Append the results of `steps` steps to `TrainingStep.results`; only a loss scale is read from the device."""
+        # Copies: the next sink overwrites the rows, perhaps before a log line has read them.
         losses, hits = self.losses[:steps].clone(), self.hits[:steps].clone()
         self.step.results.extend(zip(losses.unbind(), hits.unbind(), strict=True))
         skipped = self.scale.finish() if self.scale else 0

@@ -1,8 +1,8 @@
 """Ranks: the processes of one run, each on a device of its own, joined by torch.distributed.
 
-A rank is told by torchrun's variables who it is: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT. Without
-them a run is alone, and everything here is a matter of course. Tensors travel by the device's own backend; what the
-hosts have to say to one another, by gloo.
+torchrun's variables tell a rank who it is: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT.
+Without RANK and WORLD_SIZE a run has one rank, and the functions here send nothing. Tensors on devices are sent by the
+device's own backend, tensors and messages of the hosts by gloo.
 """
 
 from __future__ import annotations
@@ -33,10 +33,18 @@ from viaduct.training.messages import decode, encode
 
 Answer = TypeVar("Answer")
 ADDRESS = ("MASTER_ADDR", "MASTER_PORT")
-GRACE = 60.0  # seconds that a message may take beyond `hang_seconds`, so that the watchdog speaks first
-# What the backends say when the other side is gone; gloo raises nothing more exact than RuntimeError.
-SIGNS = ("gloo", "NCCL", "HCCL", "CNCL", "onnection closed by peer", "onnection reset by peer", "Timed out waiting")
-# torch 2.13 has renamed it.
+GRACE_S = 60.0  # that a message may take beyond `hang_seconds`, so that the watchdog reports first
+# Texts of the backends' errors when the other side is gone; gloo raises nothing more specific than RuntimeError.
+LOST_CONNECTION_TEXTS = (
+    "gloo",
+    "NCCL",
+    "HCCL",
+    "CNCL",
+    "onnection closed by peer",
+    "onnection reset by peer",
+    "Timed out waiting",
+)
+# DistributedDataParallel's argument for copying buffers in each forward pass; torch 2.13 has renamed it.
 BUFFERS_IN_FORWARD = next(
     name
     for name in ("forward_sync_buffers", "broadcast_buffers")
@@ -93,13 +101,16 @@ class Group:
         longest = max(check_length(int(length)) for length in lengths)
         padded = torch.zeros(longest, dtype=torch.uint8)
         padded[: data.numel()] = data
-        held = [torch.empty(longest, dtype=torch.uint8) for _ in range(self.ranks)]
-        distributed.all_gather(held, padded)
-        parts = zip(held, lengths, strict=True)
-        return [decode(part.numpy().data[: int(length)]) for part, length in parts]
+        received = [torch.empty(longest, dtype=torch.uint8) for _ in range(self.ranks)]
+        distributed.all_gather(received, padded)
+        messages = zip(received, lengths, strict=True)
+        return [decode(message.numpy().data[: int(length)]) for message, length in messages]
 
     def first_does(self, action: Callable[[], Answer]) -> Answer:
-        """Run the action on rank 0 and return its result on every rank; if it fails, all stop, and rank 0 says why."""
+        """Run the action on rank 0 and return its result on every rank.
+
+        If it raises a ViaductError or an OSError that can be explained, every rank raises; rank 0 prints the reason.
+        """
         if self.ranks == 1:
             return action()
         if self.first:
@@ -130,20 +141,20 @@ def as_bytes(message: bytes) -> Tensor:
 
 
 def check_length(length: int) -> int:
-    """Return the length of a message that another rank announces, if it is plausible."""
+    """Return the length of a message that another rank announces; raise LostRank if it is not plausible."""
     if not 0 < length <= LONGEST_MESSAGE:
         raise LostRank(f"another rank announces a message of {length:,} bytes.")
     return length
 
 
 ALONE = Group()
-# Groups that were left, until the process ends. Where DistributedDataParallel's C++ side lets go of one last, it waits,
-# with Python locked, for threads that may still be waiting for Python: now and then a rank hung there in the end.
-PARTED: list[Any] = []
+# Process groups that were left, kept until the process ends. If DistributedDataParallel's C++ side drops the last
+# reference to one, it waits, with the GIL held, for threads that may wait for the GIL: now and then a rank hung there.
+LEFT_GROUPS: list[Any] = []
 
 
 def read_group(variables: Mapping[str, str] = os.environ) -> Group:
-    """Return this process's rank and the number of ranks from torchrun's variables."""
+    """Return this process's rank and the number of ranks from torchrun's variables; ALONE without them."""
     if "RANK" not in variables or "WORLD_SIZE" not in variables:
         return ALONE
     missing = [name for name in ADDRESS if not variables.get(name)]
@@ -152,16 +163,17 @@ def read_group(variables: Mapping[str, str] = os.environ) -> Group:
             f"RANK={variables['RANK']} makes this one rank of several, but {' and '.join(missing)} are not set.",
             "`viaduct train --ranks N` and `viaduct launch` set them; to train alone, unset RANK and WORLD_SIZE.",
         )
-    rank, ranks = number(variables, "RANK"), number(variables, "WORLD_SIZE")
-    local_rank, local_ranks = number(variables, "LOCAL_RANK", rank), number(variables, "LOCAL_WORLD_SIZE", ranks)
-    number(variables, "MASTER_PORT")
+    rank, ranks = read_number(variables, "RANK"), read_number(variables, "WORLD_SIZE")
+    local_rank = read_number(variables, "LOCAL_RANK", rank)
+    local_ranks = read_number(variables, "LOCAL_WORLD_SIZE", ranks)
+    read_number(variables, "MASTER_PORT")
     if not 0 <= rank < ranks:
         raise BadValue(f"RANK is {rank}, but WORLD_SIZE is {ranks}.", "Ranks are counted from 0.")
     return Group(rank, ranks, local_rank, local_ranks)
 
 
-def number(variables: Mapping[str, str], name: str, default: int = 0) -> int:
-    """Return a variable that must be a whole number."""
+def read_number(variables: Mapping[str, str], name: str, default: int = 0) -> int:
+    """Return a variable that must be a whole number; raise BadValue if it is not."""
     text = variables.get(name, str(default))
     if not text.isdecimal():
         raise BadValue(f"{name} is {text!r}; it must be a whole number.")
@@ -182,16 +194,16 @@ def join_ranks(device: str, hang_seconds: float) -> Iterator[Group]:
         join_rendezvous(
             group,
             backend if torch_device.type == "cpu" else f"cpu:gloo,{torch_device.type}:{backend}",
-            hang_seconds + GRACE,
+            hang_seconds + GRACE_S,
         )
         if torch_device.type != "cpu":
-            check_sum(group, torch_device, backend)
+            check_rank_count(group, torch_device, backend)
         yield group
         leave_ranks()
 
 
-def check_sum(group: Group, torch_device: torch.device, backend: str) -> None:
-    """Count the ranks on their devices, also one alone: a backend that does not work shows before the first step."""
+def check_rank_count(group: Group, torch_device: torch.device, backend: str) -> None:
+    """Count the ranks by a sum on their devices: a backend that does not work fails here, before the first step."""
     count = torch.ones(1, device=torch_device)
     distributed.all_reduce(count)
     if int(count.item()) != group.ranks:
@@ -202,7 +214,7 @@ def leave_ranks() -> None:
     """Leave the process group once all ranks have read what they were sent."""
     with suppress(RuntimeError):
         distributed.barrier()
-    PARTED.append(distributed.group.WORLD)
+    LEFT_GROUPS.append(distributed.group.WORLD)
     distributed.destroy_process_group()
 
 
@@ -213,18 +225,18 @@ def share_cores(device: str, group: Group) -> None:
 
 
 def join_rendezvous(group: Group, backend: str, seconds: float) -> None:
-    """Join the process group, with an error that names the rendezvous address."""
+    """Join the process group; an error names the rendezvous address."""
     where = ":".join(os.environ[name] for name in ADDRESS)
     try:
         join(group, backend, timedelta(seconds=seconds))
     except distributed.DistNetworkError as error:
         raise BadValue(
-            f"rank {group.rank} of {group.ranks} cannot reach the meeting place {where}: {first_line(error)}",
+            f"rank {group.rank} of {group.ranks} cannot reach the rendezvous address {where}: {first_line(error)}",
             "MASTER_ADDR and MASTER_PORT must be those of rank 0's machine, and its port must be open and free.",
         ) from None
     except RuntimeError as error:
         raise LostRank(
-            f"rank {group.rank} of {group.ranks} waited in vain for the others at {where}: {first_line(error)}"
+            f"rank {group.rank} of {group.ranks} waited in vain for the other ranks at {where}: {first_line(error)}"
         ) from None
 
 
@@ -234,18 +246,18 @@ def join(group: Group, backend: str, timeout: timedelta) -> None:
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     prefixed = distributed.PrefixStore(f"viaduct/{name_job_prefix()}/start_{attempt}", store)  # type: ignore[attr-defined]
     distributed.init_process_group(backend, store=prefixed, rank=group.rank, world_size=group.ranks, timeout=timeout)
-    # A thread of gloo that still waits for Python when Python ends is aborted, and the process with it (SIGABRT).
+    # A gloo thread that still waits for the GIL when Python ends aborts the process (SIGABRT): give it time to end.
     atexit.register(time.sleep, 0.2)
 
 
 def name_job_prefix() -> str:
-    """Return the prefix of the store's keys for this job; it follows from the job's secret."""
+    """Return the prefix of the store's keys for this job, derived from the job's secret."""
     return derive_key_prefix(os.environ.get(VARIABLE, ""), "ranks")
 
 
 @contextmanager
 def explain_rank_errors(group: Group) -> Iterator[None]:
-    """Explain a lost connection; errors of all ranks are printed by rank 0, others with their rank."""
+    """Turn a lost connection into LostRank, and name the rank in errors of single ranks other than rank 0."""
     try:
         yield
     except Diverged as error:
@@ -271,8 +283,8 @@ def explain_rank_errors(group: Group) -> Iterator[None]:
 
 
 def is_lost_connection(error: RuntimeError) -> bool:
-    """Return True if the error means that another rank is gone."""
-    return isinstance(error, distributed.DistError) or any(sign in str(error) for sign in SIGNS)
+    """Return True if the error looks as if another rank were gone: by its type, or by the name of a backend in it."""
+    return isinstance(error, distributed.DistError) or any(sign in str(error) for sign in LOST_CONNECTION_TEXTS)
 
 
 class Agreement:
@@ -282,8 +294,8 @@ class Agreement:
     slowest, and no host is more than a step ahead of another. With a single rank a request takes effect at once.
     """
 
-    def __init__(self, group: Group, asked: Callable[[], int]) -> None:
-        self.group, self._asked = group, asked
+    def __init__(self, group: Group, read_signal: Callable[[], int]) -> None:
+        self.group, self._read_signal = group, read_signal
         self.want_save = self.want_end = False
         self.save = self.end = False
         self._signal = 0
@@ -292,14 +304,14 @@ class Agreement:
 
     def signal(self) -> int:
         """Return the number of the signal that all ranks know of; 0 for none."""
-        return int(self._asked()) if self.group.ranks == 1 else self._signal
+        return int(self._read_signal()) if self.group.ranks == 1 else self._signal
 
     def exchange(self) -> None:
         """Receive the requests of the last step and send the new ones; called after each step and evaluation batch."""
         if self.group.ranks == 1:
             return
         self.settle()
-        requests = torch.tensor([int(self._asked()), int(self.want_save), int(self.want_end)], dtype=torch.int32)
+        requests = torch.tensor([int(self._read_signal()), int(self.want_save), int(self.want_end)], dtype=torch.int32)
         self._sent = requests, distributed.all_reduce(requests, distributed.ReduceOp.MAX, async_op=True)
 
     def settle(self) -> None:
@@ -329,17 +341,17 @@ class Agreement:
 
 
 def wrap_network(
-    network: nn.Module, part: Parallel, deterministic: bool, group: Group, apart: tuple[type[nn.Module], ...] = ()
+    network: nn.Module, settings: Parallel, deterministic: bool, group: Group, apart: tuple[type[nn.Module], ...] = ()
 ) -> nn.Module:
     """Return the network wrapped so that gradients are averaged over the ranks, in buckets during the backward pass.
 
     After the first step torch sorts the buckets anew, by the order in which gradients come; sums over more than two
-    ranks then round differently. A resumed run begins with a first step again: to get the same bits it must not sort.
-    Layers that stand `apart` are not the same on all ranks: they have their own gradients.
+    ranks then round differently. A resumed run begins with a first step again: to get the same bits it must not sort
+    (find_unused_parameters prevents it). Layers of the classes `apart` differ between ranks, and are not averaged.
     """
     if group.ranks == 1:
         return network
-    # Statistics are rank 0's: copied before an evaluation, not in every step.
+    # Batch norm statistics are copied from rank 0 before an evaluation, not in every step.
     options: dict[str, Any] = {BUFFERS_IN_FORWARD: False}
     with freeze_layers(network, apart) as parameters:
         if parameters:
@@ -349,20 +361,20 @@ def wrap_network(
         wrapped = DistributedDataParallel(
             network,
             **options,
-            bucket_cap_mb=part.bucket_mb,
-            find_unused_parameters=part.find_unused or (deterministic and group.ranks > 2),
+            bucket_cap_mb=settings.bucket_mb,
+            find_unused_parameters=settings.find_unused or (deterministic and group.ranks > 2),
             gradient_as_bucket_view=True,
         )
-    if part.compress != "none":
-        wrapped.register_comm_hook(SENT_AS[part.compress], lambda dtype, bucket: compress_bucket(dtype, bucket))
+    if settings.compress != "none":
+        wrapped.register_comm_hook(SENT_AS[settings.compress], lambda dtype, bucket: compress_bucket(dtype, bucket))
     return wrapped
 
 
 def leave_unsynchronized(network: nn.Module, parameters: list[nn.Parameter]) -> dict[str, Any]:
-    """Keep parameters of different shapes from being compared and copied; their values come with the run's start.
+    """Keep DistributedDataParallel from comparing and copying parameters whose shapes differ between ranks.
 
-    Returns what DistributedDataParallel is given for it. torch 2.4 has no such argument, and reads the names of what it
-    shall ignore from the network.
+    Return its keyword arguments for that. torch 2.4 has no such argument; it reads the names of parameters to ignore
+    from an attribute of the network.
     """
     if "init_sync" in inspect.signature(DistributedDataParallel).parameters:
         return {"init_sync": False}
@@ -374,15 +386,18 @@ def leave_unsynchronized(network: nn.Module, parameters: list[nn.Parameter]) -> 
 
 @contextmanager
 def freeze_layers(network: nn.Module, kinds: tuple[type[nn.Module], ...]) -> Iterator[list[nn.Parameter]]:
-    """Freeze the layers of these kinds within the block, so that DistributedDataParallel does not take them."""
+    """Freeze the layers of these classes within the block, so that DistributedDataParallel leaves them out.
+
+    Yields all parameters of these layers.
+    """
     layers = [layer for layer in network.modules() if isinstance(layer, kinds)]
-    learning = [parameter for layer in layers for parameter in layer.parameters() if parameter.requires_grad]
-    for parameter in learning:
+    trainable = [parameter for layer in layers for parameter in layer.parameters() if parameter.requires_grad]
+    for parameter in trainable:
         parameter.requires_grad_(False)
     try:
         yield [parameter for layer in layers for parameter in layer.parameters()]
     finally:
-        for parameter in learning:
+        for parameter in trainable:
             parameter.requires_grad_(True)
 
 

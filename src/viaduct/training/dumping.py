@@ -25,7 +25,7 @@ class DumpOptions:
     statistics_only: bool = False
 
     def refuse(self, recipe: Recipe, ranks: int) -> None:
-        """Stop where this cannot be dumped. In graph mode a step must be one compiled network, or taps miss parts."""
+        """Raise BadValue if this cannot be dumped: in graph mode only a network that is compiled whole can be."""
         make_plan(self.steps, self.mode, self.only, self.level, self.statistics_only)
         if recipe.mode != "graph":
             return
@@ -83,7 +83,7 @@ class Dumping(Callback):
             self.dump.step()
 
     def describe_result(self) -> list[str]:
-        """Yield lines for the user: the path of the dump and what to do with it."""
+        """Return lines for the user: the path of the dump and how to compare it, or why nothing was dumped."""
         if self.dump is None or not self.dump.written:
             return [f"Nothing was dumped: this run did not come to step {self.options.steps}."]
         if misses := self.dump.plan.explain_no_match():
@@ -95,7 +95,7 @@ class Dumping(Callback):
         return [*lines, f"  viaduct compare {self.dump.folder} OTHER_RUN/dump --explain"]
 
     def close(self) -> None:
-        """Take the hooks away, however the run ended."""
+        """Remove the hooks, however the run ended."""
         if self.dump is not None:
             self.dump.close()
 

@@ -56,7 +56,7 @@ class AveragedWeights:
 
     @torch.no_grad()
     def blend(self, share: float | Tensor) -> None:
-        """Move the averages towards the weights by this share; one that only the device knows is a tensor."""
+        """Move the averages towards the weights by this share; it is a tensor if only the device knows it."""
         values, weights = list(self.values.values()), list(self.weights.values())
         if isinstance(share, float):
             torch._foreach_lerp_(values, weights, share)
@@ -67,7 +67,7 @@ class AveragedWeights:
 
     @contextmanager
     def swap_in(self, computation: Computation) -> Iterator[None]:
-        """Let the network compute with the averages meanwhile."""
+        """Let the network compute with the averages within the block."""
         computation.gather_statistics()
         weights = [tensor.detach().clone() for tensor in self.weights.values()]
         self.copy_into_network(self.values.values(), computation)
@@ -84,7 +84,7 @@ class AveragedWeights:
         computation.publish_statistics()
 
     def tensors(self, model: nn.Module) -> dict[str, Tensor]:
-        """Return the averages as a full set of the model's tensors, with what is not averaged as the model has it."""
+        """Return the model's state dict with the averages in place of the averaged tensors."""
         tensors = {name: tensor.detach() for name, tensor in model.state_dict().items()}
         return tensors | self.values
 
@@ -97,5 +97,5 @@ class AveragedWeights:
 
 
 def find_averaged_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """Return the tensors that have an average: all that a checkpoint holds but for counts."""
+    """Return the tensors that have an average: all floating-point parameters and buffers of a state dict."""
     return {name: tensor for name, tensor in model.state_dict(keep_vars=True).items() if tensor.is_floating_point()}

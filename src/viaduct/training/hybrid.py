@@ -1,14 +1,14 @@
-"""The classifier of very many classes, shared out over the ranks: each has some of its rows, all have the backbone.
+"""A classifier of very many classes, split over the ranks: each has some of its rows, all have the rest of the network.
 
     shards = Shards(classes, rank, ranks, counts)
     split(model, "head", shards)             in place; names stay, the layer keeps this rank's rows only
     logits = model(images)                 images of all ranks x own classes
     SplitLoss(shards, smoothing)(logits, labels)
 
-Forward every rank gets the features of the whole batch (all-gather) and makes the logits of its own classes for all of
-them. The softmax needs three sums over the ranks for each image, and their largest logit. Backward the features'
-gradients are added up and each rank gets those of its own images (reduce-scatter). The rows' own gradients are
-complete where they are: nothing of the classifier ever travels in a step.
+In the forward pass every rank gets the features of the whole batch (all-gather) and computes the logits of its own
+classes for all of them. The softmax needs three sums over the ranks for each image, and their largest logit. In the
+backward pass the features' gradients are added up and each rank gets those of its own images (reduce-scatter). The
+gradients of a rank's rows are complete: no weight or gradient of the classifier is sent in a step.
 
 torch's `loss_parallel` (DTensor) has no label smoothing and no mixed labels, so the loss is written here, on
 torch.distributed's collectives; the rows are plain tensors, which fused optimizers take.
@@ -28,7 +28,7 @@ from viaduct.torch_compat import clip_gradients, disable_dynamo
 from viaduct.training.messages import sendable
 from viaduct.training.metrics import FIRST, Judged
 
-PIECE = 64 << 20  # bytes of a classifier that travel at a time
+PIECE_BYTES = 64 << 20  # of a classifier, sent at a time
 Key = tuple[Any, ...]
 
 
@@ -43,10 +43,10 @@ reduce_scatter = collective("reduce_scatter_single", "reduce_scatter_tensor")
 
 
 class Gather(torch.autograd.Function):
-    """Rows of all ranks, which have equally many; backward, the sum over the ranks of the own rows.
+    """All-gather of rows, equally many on each rank; backward, the gradient of this rank's rows, summed over the ranks.
 
-    That sum is of the mean loss over all images. DistributedDataParallel divides by the ranks what it adds up, as if
-    each rank had a loss of its own, so it is multiplied by their number here.
+    The loss is already the mean over all images. DistributedDataParallel divides its sums by the number of ranks, as if
+    each rank had a loss of its own; so the gradient is multiplied by that number here.
     """
 
     @staticmethod
@@ -66,7 +66,7 @@ class Gather(torch.autograd.Function):
 
 @dataclass(frozen=True)
 class Shards:
-    """Classes of each rank. What does not divide evenly goes to the first ranks, one class each."""
+    """Classes of each rank. If they do not divide evenly, the first ranks have one class more."""
 
     classes: int
     rank: int
@@ -234,7 +234,7 @@ def count_correct(logits: Tensor, labels: Tensor | Mixed, shards: Shards) -> Ten
 
 @sendable
 class Rows(NamedTuple):
-    """Stands for rows that travel by themselves, or that every rank has already."""
+    """Placeholder for rows that are sent separately, or (not `sent`) that every rank has already."""
 
     shape: tuple[int, ...]  # of one row
     dtype: torch.dtype
@@ -250,7 +250,7 @@ class SplitClassifier:
         self.parameters = list(model.get_submodule(name).parameters())
         self.names = {f"{name}.{own}" for own, _ in model.get_submodule(name).named_parameters()}
         self.indices: list[int] = []  # of these parameters in the optimizer's record
-        self.kept: dict[Key, Tensor] = {}  # whole tensors that rank 0 has loaded, until the others have their rows
+        self.kept: dict[Key, Tensor] = {}  # full tensors that rank 0 has loaded, until the others have their rows
 
     # Of a step
 
@@ -267,13 +267,13 @@ class SplitClassifier:
 
     def clip_gradients(self, parameters: list[nn.Parameter], most: float) -> None:
         """Clip as `clip_grad_norm_` does, each row counted once."""
-        learning = [parameter for parameter in parameters if parameter.grad is not None]
-        gradients = [parameter.grad for parameter in learning if parameter.grad is not None]
-        norms = self.full_norms(list(learning), torch.stack(torch._foreach_norm(gradients)))
-        clip_gradients(learning, most, torch.linalg.vector_norm(norms))
+        with_gradients = [parameter for parameter in parameters if parameter.grad is not None]
+        gradients = [parameter.grad for parameter in with_gradients if parameter.grad is not None]
+        norms = self.full_norms(list(with_gradients), torch.stack(torch._foreach_norm(gradients)))
+        clip_gradients(with_gradients, most, torch.linalg.vector_norm(norms))
 
     def agree_on_finite(self, finite: bool) -> bool:
-        """Return True if the gradients are finite on all ranks: those of the rows are nowhere else."""
+        """Return True if the gradients are finite on all ranks: each rank has gradients that no other has."""
         all_finite = torch.tensor([int(finite)], dtype=torch.int32)
         distributed.all_reduce(all_finite, distributed.ReduceOp.MIN)
         return bool(all_finite.item())
@@ -283,8 +283,10 @@ class SplitClassifier:
     def places(
         self, model: dict[str, Any], record: dict[str, Any], averages: dict[str, Any] | None
     ) -> Iterator[tuple[Key, dict[Any, Any]]]:
-        """Yield where the classifier is in weights, averaged weights and optimizer state, always in this order:
-        a key whose last element is the key in the holder."""
+        """Yield each tensor of the classifier in weights, averaged weights and optimizer state, always in this order.
+
+        Each is a key, whose last element is the key in a dict, and that dict.
+        """
         for kind, tensors in (("model", model), ("averages", averages or {})):
             for name in sorted(self.names & tensors.keys()):
                 yield (kind, name), tensors
@@ -311,7 +313,7 @@ class SplitClassifier:
             holder[key[-1]] = self.keep(key, holder[key[-1]])
 
     def keep(self, key: Key, tensor: Tensor) -> Tensor:
-        """Return this rank's rows; a tensor with another number of classes is returned as it is."""
+        """Return this rank's rows and keep the full tensor; one with another number of rows is returned unchanged."""
         if len(tensor) != self.shards.classes:
             return tensor
         self.kept[key] = tensor
@@ -365,6 +367,6 @@ class SplitClassifier:
 
 
 def pieces(rows: Tensor) -> Iterator[Tensor]:
-    """Yield views of some rows each, none much larger than `PIECE`."""
-    of_a_row = max(1, rows[:1].numel() * rows.element_size())
-    yield from torch.split(rows, max(1, PIECE // of_a_row))
+    """Yield views of consecutive rows, each of at most PIECE_BYTES or of one row."""
+    row_bytes = max(1, rows[:1].numel() * rows.element_size())
+    yield from torch.split(rows, max(1, PIECE_BYTES // row_bytes))

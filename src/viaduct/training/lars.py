@@ -1,11 +1,11 @@
 """LARS in its two published forms, which differ in where the trust ratio stands.
 
-contrib (TensorFlow), g with the gradient of the L2 term:
+contrib (TensorFlow); g is the gradient of the loss with its L2 term:
 
     r = trust * |w| / (|g| + wd * |w| + eps), 1 where either norm is 0
     acc = m * acc + g;  w -= lr * r * acc
 
-the other form (Ascend's model zoo), g without:
+the other form (Ascend's model zoo); g is the gradient of the loss without its L2 term:
 
     r = trust * |w| / (|g| + wd * |w| + eps)
     g' = r * (g + wd * w);  acc = m * acc + g';  w -= lr * (g' + m * acc)
@@ -108,8 +108,8 @@ def step_scaled_gradient(
     """Update a group by the form in which the trust ratio scales gradient and decay, before Nesterov momentum."""
     gradients = decayed_gradients(parameters, group["weight_decay"])
     if group["adapted"]:
-        plain = decayed_gradients(parameters, 0.0)
-        _, _, ratios = find_trust_ratios(group, parameters, plain, full_norms)
+        without_decay = decayed_gradients(parameters, 0.0)
+        _, _, ratios = find_trust_ratios(group, parameters, without_decay, full_norms)
         gradients = list(torch._foreach_mul(gradients, ratios.unbind()))
     torch._foreach_mul_(momenta, group["momentum"])
     torch._foreach_add_(momenta, gradients)

@@ -1,8 +1,8 @@
-"""Which layout a run has: whole networks on all ranks (data), or a classifier that is shared out (hybrid).
+"""The choice between two layouts: the whole network on each rank (data), or a classifier split by classes (hybrid).
 
-The classifier is found by looking: two grey images go through the network, and what comes out must be what a dense
-layer gave, at most in another type. So a network of one's own is understood without a word, and one that does
-something with its logits, which a rank with some of them could not do, is refused.
+The classifier is found by a forward pass of two blank images: the network's output must be that of one dense layer, at
+most in another dtype. So it is found in a network of the user's own, too. A network that computes something from its
+logits is refused: a rank has only some of them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from viaduct.recipes import CrossEntropy, Recipe, Thor
 from viaduct.training.distributed import Group
 
 SLOTS = {"AdamW": 2, "RmsProp": 2}
-"""fp32 numbers that an optimizer keeps for each parameter, where it is not one."""
+"""fp32 numbers that an optimizer keeps for each parameter; 1 for optimizers that are not listed."""
 
 
 CONSIDERED = (
@@ -49,7 +49,10 @@ class CannotSplit(Exception):
 
 
 def choose_layout(recipe: Recipe, model: nn.Module, group: Group) -> Layout:
-    """Return the layout for a freshly built network on the host."""
+    """Return the layout for a network that was just built, on the host.
+
+    Raise BadValue if the recipe demands hybrid and the classifier cannot be split.
+    """
     mode = recipe.parallel.mode
     if mode == "data":
         return Layout(None)
@@ -64,14 +67,15 @@ def choose_layout(recipe: Recipe, model: nn.Module, group: Group) -> Layout:
         error = BadValue(f"parallel.mode hybrid cannot be: {reason}.", "Take --parallel data.")
         error.told = not group.first  # all ranks find the same
         raise error from None
-    found = compare_layouts(sizes(recipe, layer), Cluster(max(1, group.ranks // group.local_ranks), group.local_ranks))
-    shared_out = mode == "hybrid" or found.is_hybrid_better
+    cluster = Cluster(max(1, group.ranks // group.local_ranks), group.local_ranks)
+    comparison = compare_layouts(measure_classifier(recipe, layer), cluster)
+    is_split = mode == "hybrid" or comparison.is_hybrid_better
     considered = (CONSIDERED,) if mode == "auto" else ()
-    return Layout(name if shared_out else None, (*found.reasons(), *considered))
+    return Layout(name if is_split else None, (*comparison.reasons(), *considered))
 
 
 def refuse_parts(recipe: Recipe, group: Group) -> None:
-    """Refuse what needs whole layers, or all logits of an image in one place."""
+    """Raise CannotSplit for parts of the recipe that need whole layers, or all logits of an image in one place."""
     if recipe.parallel.reduce == "sum":
         raise CannotSplit("gradients of the ranks are summed (parallel.reduce), and ranks of a classifier have parts")
     if not isinstance(recipe.loss, CrossEntropy):
@@ -86,8 +90,8 @@ def refuse_parts(recipe: Recipe, group: Group) -> None:
         raise CannotSplit(f"{recipe.data.classes} classes are not enough for {group.ranks} ranks")
 
 
-def sizes(recipe: Recipe, layer: nn.Linear) -> Classifier:
-    """Return what the classifier costs in memory and messages."""
+def measure_classifier(recipe: Recipe, layer: nn.Linear) -> Classifier:
+    """Return the sizes that decide what the classifier costs in memory and messages."""
     slots = SLOTS.get(type(recipe.optimizer).__name__, 1)
     return Classifier(
         classes=layer.out_features,
@@ -100,15 +104,18 @@ def sizes(recipe: Recipe, layer: nn.Linear) -> Classifier:
 
 
 def find_classifier(model: nn.Module, recipe: Recipe) -> tuple[str, nn.Linear]:
-    """Return the dense layer whose output is the network's, and its name."""
+    """Return the name of the dense layer whose output is the network's, and the layer.
+
+    Raise CannotSplit if there is not exactly one, or if the network has an auxiliary head.
+    """
     classes, size = recipe.data.classes, recipe.data.size
     layers = {
         name: layer
         for name, layer in model.named_modules()
         if type(layer) is nn.Linear and layer.out_features == classes
     }
-    made: dict[str, Tensor] = {}
-    hooks = [layer.register_forward_hook(record_output(made, name)) for name, layer in layers.items()]
+    outputs: dict[str, Tensor] = {}
+    hooks = [layer.register_forward_hook(record_output(outputs, name)) for name, layer in layers.items()]
     try:
         with keep_unchanged(model), torch.enable_grad():
             answer = model.train()(torch.zeros(2, 3, size, size))
@@ -121,17 +128,17 @@ def find_classifier(model: nn.Module, recipe: Recipe) -> tuple[str, nn.Linear]:
             "the network has an auxiliary head, a second classifier of as many classes that would stay whole "
             "(without it: --set network.aux=false)"
         )
-    found = [name for name, output in made.items() if is_cast_of(logits, output)]
-    if len(found) != 1:
+    matches = [name for name, output in outputs.items() if is_cast_of(logits, output)]
+    if len(matches) != 1:
         raise CannotSplit(f"the network's answer is not that of an nn.Linear with {classes:,} outputs")
-    return found[0], layers[found[0]]
+    return matches[0], layers[matches[0]]
 
 
-def record_output(made: dict[str, Tensor], name: str) -> Any:
+def record_output(outputs: dict[str, Tensor], name: str) -> Any:
     """Return a hook that stores the output of a layer under its name."""
 
     def note(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        made[name] = output
+        outputs[name] = output
 
     return note
 
@@ -148,14 +155,14 @@ def is_cast_of(logits: Tensor, output: Tensor) -> bool:
 
 @contextmanager
 def keep_unchanged(model: nn.Module) -> Iterator[None]:
-    """Restore statistics, random state and modes after the block."""
+    """Restore buffers, torch's random state on the CPU, and the modes of all modules after the block."""
     buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
     modes = [(module, module.training) for module in model.modules()]
-    chance = torch.get_rng_state()
+    rng_state = torch.get_rng_state()
     try:
         yield
     finally:
-        torch.set_rng_state(chance)
+        torch.set_rng_state(rng_state)
         with torch.no_grad():
             for buffer, before in buffers:
                 buffer.copy_(before)

@@ -1,15 +1,15 @@
-"""The page of a run while it goes on: `viaduct train … --watch`.
+"""A web page that shows a run while it goes on: `viaduct train … --watch`.
 
     page = LivePage(Path("runs/try1"), port=0)      # listens on 127.0.0.1 only; page.url is what to open
-    page.follow(lambda: (step, steps))              # where the run is, if this process knows better than its files
-    page.end(Ending("finished", "Finished after step 600."))
+    page.follow(lambda: (step, steps))              # the current step, in the process that trains
+    page.show_ending(Ending("finished", "Finished after step 600."))
     page.close()
 
-    /              the page, made by `reporting`; its script renews it while the run goes on
-    /data.json     state and curves; `?since=VERSION` waits up to two seconds for the next state, without the curves
+    /              the page, made by `reporting`; its script reloads it while the run goes on
+    /data.json     state and curves; with `?since=…` the state alone, after 2 to 15 seconds or when the run ends
     /images/…      the sheets of input images in RUN/images
 
-Files are read when somebody asks, and only what was added to them; nobody asking costs nothing. Needs no torch.
+Files are read only when a request comes, and of files that grow only the added lines. Needs no torch.
 """
 
 from __future__ import annotations
@@ -58,17 +58,20 @@ from viaduct.training.run_reader import IMAGE, RunContents, RunReader, open_regu
 
 LOOPBACK = "127.0.0.1"
 HOST = re.compile(r"(127\.0\.0\.1|localhost)(:[0-9]{1,5})?", re.ASCII | re.IGNORECASE)
-"""Any port: a tunnel (`ssh -L`) has its own. Another name would be a foreign page that had its name lead here."""
-POINTS = 400  # of a curve
-LAYERS = 12  # parameters whose histograms are drawn, each with its gradient
-EARLIER_IMAGES = 10
-WAIT_S, IDLE_WAIT_S = 2.0, 15.0  # how long a question for the next state waits; of a hidden tab
-SHARE = 0.01  # of the time at most is spent on making pages: a training that is bound by Python would feel it
-FAREWELL_S = 3.0  # at most, for pages that are open to see the end
-QUIET_S = 0.4  # without a request: a page has got the images of its last version too
+"""Host headers that are answered; another name may be a foreign site that points its name here (DNS rebinding).
+
+Any port is allowed: the near end of a tunnel (`ssh -L`) has its own.
+"""
+MAX_POINTS = 400  # of a curve
+MAX_LAYERS = 12  # parameters whose histograms are drawn, each with its gradient
+EARLIER_IMAGES = 10  # links to earlier sheets
+WAIT_S, IDLE_WAIT_S = 2.0, 15.0  # until `?since` is answered; for a hidden tab (`idle`), and at most
+PAGE_TIME_SHARE = 0.01  # of the time should go into making pages: they slow down training that is bound by Python
+FAREWELL_S = 3.0  # at most, for open pages to load the version that says how the run ended
+QUIET_S = 0.4  # without a request: a page has also loaded the images of its last version
 PNG = b"\x89PNG\r\n\x1a\n"
-PNG_HEAD = 24  # bytes: signature, and the beginning of the first chunk with width and height
-LARGEST_IMAGE = 64 << 20
+PNG_HEAD_BYTES = 24  # signature, and the beginning of the first chunk with width and height
+MAX_IMAGE_BYTES = 64 << 20
 HTML, JSON, TEXT = "text/html; charset=utf-8", "application/json", "text/plain; charset=utf-8"
 TONES: dict[str, Tone] = {"finished": "good", "interrupted": "warn", "stopped": "bad"}
 
@@ -118,7 +121,7 @@ class LivePage:
         return f"http://{LOOPBACK}:{self.port}/"
 
     def follow(self, position: Callable[[], tuple[int, int]]) -> None:
-        """Ask `position` for the current step and the number of all steps: log lines come more rarely."""
+        """Show the step and number of steps that `position` returns; log lines come less often."""
         self._position = position
 
     def show_ending(self, ending: Ending) -> None:
@@ -138,16 +141,17 @@ class LivePage:
         self._thread.join()
 
     def read_state(self) -> tuple[RunContents, dict[str, Any]]:
-        """Return what the run directory holds, and the state that a page asks for."""
+        """Return the contents of the run directory, and the state as /data.json has it."""
         with self._lock:
             contents = self._reader.read()
             ending = self.ending
             position = self._position() if self._position else (0, 0)
-        known = replace(contents, version=f"{contents.version}-{ending.kind}" if ending else contents.version)
-        return known, describe_state(self.run, known, position, ending)
+        if ending:
+            contents = replace(contents, version=f"{contents.version}-{ending.kind}")
+        return contents, describe_state(self.run, contents, position, ending)
 
     def render(self, layers: str) -> tuple[str, bool]:
-        """Return the page, and whether it is the last version: the one that says how the run ended."""
+        """Return the page, and True if it is the last version, which says how the run ended."""
         contents, state = self.read_state()
         with self._lock:
             key = (contents.version, layers)
@@ -170,7 +174,7 @@ class LivePage:
 
     def _choose_wait(self, idle: bool) -> float:
         """Return the seconds until the next state is answered: longer where a page takes long to make."""
-        return IDLE_WAIT_S if idle else min(max(WAIT_S, self._seconds / SHARE), IDLE_WAIT_S)
+        return IDLE_WAIT_S if idle else min(max(WAIT_S, self._seconds / PAGE_TIME_SHARE), IDLE_WAIT_S)
 
     def answer_data(self, query: dict[str, list[str]]) -> dict[str, Any]:
         if "since" in query:
@@ -182,14 +186,14 @@ class LivePage:
 
 
 class Visitors:
-    """Counts the pages that wait for news, so that a run that ends can tell them before its process is gone."""
+    """Counts open pages, so that a run that ends can wait until they have loaded their last version."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._waiting = 0
-        self._asked_at = -math.inf
-        self._told = 0
-        self._quiet_since = -math.inf
+        self._waiting = 0  # requests for the next state that are not answered yet
+        self._answered_at = -math.inf  # when the latest of these requests was answered
+        self._last_versions = 0  # pages that have loaded the last version
+        self._quiet_since = -math.inf  # time of the latest request for a page or an image
 
     def note_request(self) -> None:
         with self._changed:
@@ -204,20 +208,20 @@ class Visitors:
         finally:
             with self._changed:
                 self._waiting -= 1
-                self._asked_at = time.monotonic()
+                self._answered_at = time.monotonic()
 
     def note_page(self, is_last: bool) -> None:
         with self._changed:
-            self._told += is_last
+            self._last_versions += is_last
             self._changed.notify_all()
 
     def say_farewell(self, ended: threading.Event) -> None:
-        """Set `ended`, and wait until each page that was waiting has fetched its last version."""
+        """Set `ended`; wait until each page that was waiting has loaded its last version, at most twice FAREWELL_S."""
         with self._changed:
-            between = time.monotonic() - self._asked_at < 1.0  # a page that is about to ask again
-            expected = max(self._waiting, int(between))
+            asks_again = time.monotonic() - self._answered_at < 1.0  # a page whose next request is about to come
+            expected = max(self._waiting, int(asks_again))
             ended.set()
-            self._changed.wait_for(lambda: self._told >= expected, FAREWELL_S)
+            self._changed.wait_for(lambda: self._last_versions >= expected, FAREWELL_S)
         end = time.monotonic() + FAREWELL_S
         while expected and time.monotonic() - self._quiet_since < QUIET_S and time.monotonic() < end:
             time.sleep(0.05)
@@ -231,12 +235,12 @@ class Server(ThreadingHTTPServer):
     page: Served
 
     def server_bind(self) -> None:
-        """Bind without asking the resolver for this machine's name, as http.server does."""
+        """Bind without asking the resolver for this machine's name; http.server would ask it."""
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = LOOPBACK, self.server_address[1]
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Pass over browsers that have gone away; anything else is our mistake, and shown."""
+        """Pass over a closed or silent connection; print any other error, which is a bug of ours."""
         if not isinstance(sys.exc_info()[1], ConnectionError | TimeoutError):
             super().handle_error(request, client_address)
 
@@ -248,7 +252,7 @@ def open_server(page: Served, port: int, flag: str = "--watch-port") -> Server:
 
 
 def bind(port: int, flag: str = "--watch-port") -> Server:
-    """Listen on a port of this machine; 0: any that is free."""
+    """Return a server that listens on a port of this machine, for 0 on any free port; raise BadValue if it cannot."""
     try:
         return Server((LOOPBACK, port), Handler)
     except OSError as error:
@@ -261,13 +265,13 @@ def bind(port: int, flag: str = "--watch-port") -> Server:
 
 
 def check_port(port: int) -> None:
-    """Refuse a port that cannot be listened on now; for whoever starts the process that will."""
+    """Refuse a port that cannot be listened on, before the process that will listen there is started."""
     if port:
         bind(port).server_close()
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers GET and HEAD of the few addresses there are."""
+    """Answers GET and HEAD of /, /data.json and the images; refuses other methods, addresses and host names."""
 
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "viaduct", ""
@@ -330,22 +334,22 @@ class Handler(BaseHTTPRequestHandler):
         """Keep requests out of the run's output."""
 
 
-def read_image(run: Path, address: str, most: int = LARGEST_IMAGE) -> bytes | None:
-    """Return a sheet of RUN/images, or its first bytes; None for any other name, for links, and for what is no PNG."""
+def read_image(run: Path, address: str, max_bytes: int = MAX_IMAGE_BYTES) -> bytes | None:
+    """Return the first `max_bytes` of a sheet in RUN/images; None for other names, links and other formats."""
     name = address.removeprefix("/images/")
     if not address.startswith("/images/") or not IMAGE.fullmatch(name):
         return None
     try:
         with open_regular(run / "images" / name, os.O_NOFOLLOW) as file:
-            image: bytes = file.read(most)
+            image: bytes = file.read(max_bytes)
     except OSError:
         return None
-    return image if image.startswith(PNG) and len(image) >= PNG_HEAD else None
+    return image if image.startswith(PNG) and len(image) >= PNG_HEAD_BYTES else None
 
 
 def read_size(run: Path, name: str) -> tuple[int, int] | None:
-    """Return width and height of a sheet of RUN/images: a page that knows them does not move when it is loaded."""
-    head = read_image(run, f"/images/{name}", PNG_HEAD)
+    """Return width and height of a sheet of RUN/images: a page that has them does not shift while the image loads."""
+    head = read_image(run, f"/images/{name}", PNG_HEAD_BYTES)
     return (int.from_bytes(head[16:20], "big"), int.from_bytes(head[20:24], "big")) if head else None
 
 
@@ -377,7 +381,7 @@ def describe_state(
 
 
 def build_tiles(state: dict[str, Any]) -> list[Tile]:
-    """Return the headline figures; which there are does not change while a run goes on, only what they say."""
+    """Return the headline figures; while a run goes on their number and order stay the same."""
     step, steps, validation = state["step"], state["steps"], state["validation"]
     epoch, loss, rate, left = (state[name] for name in ("epoch", "loss", "images_per_s", "seconds_left"))
     notes = [f"{math.floor(100 * min(1.0, step / steps))} % of {steps:,}"] if steps else []
@@ -429,7 +433,7 @@ def build_page(run: Path, contents: RunContents, state: dict[str, Any], ending: 
 
 
 def lead_parts(contents: RunContents, ending: Ending | None) -> list[Part]:
-    """Return what stands first: how the run has ended, that it has nothing to show yet, or that it learns noise."""
+    """Return the callouts at the top: how the run ended, or that no log line exists yet; that it trains on noise."""
     lead: list[Part] = []
     if ending is not None:
         lead.append(Callout(TONES[ending.kind], ending.sentence, ending.remarks))
@@ -441,19 +445,19 @@ def lead_parts(contents: RunContents, ending: Ending | None) -> list[Part]:
 
 
 def thin_curves(contents: RunContents) -> list[LineChart]:
-    """Return the curves with so many points as a screen shows."""
+    """Return the curves, each thinned to MAX_POINTS."""
     charts = curves(contents.logs, contents.evaluations)
     return [replace(chart, series=[thin_series(series) for series in chart.series]) for chart in charts]
 
 
 def thin_series(series: Series) -> Series:
     values = [keep_finite(value) for value in series.y]
-    kept = thin(np.array(values, dtype=np.float64), POINTS)
+    kept = thin(np.array(values, dtype=np.float64), MAX_POINTS)
     return Series(series.name, [series.x[index] for index in kept], [values[index] for index in kept])
 
 
 def keep_finite(value: Any) -> float | None:
-    """Return a number that JSON can say; None for anything else."""
+    """Return a number whose magnitude is below 1e300; None for NaN, infinity, larger numbers and other types."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return value if abs(value) < 1e300 else None
@@ -465,12 +469,15 @@ def record_chart(chart: LineChart) -> dict[str, Any]:
 
 
 def histogram_section(contents: RunContents, layers: str) -> Section:
-    """Return the distributions of some parameters, each beside its gradient; `layers` names them: 'stages.2*,head*'."""
+    """Return the histograms of up to MAX_LAYERS parameters and their gradients.
+
+    `layers` has the patterns of their names, such as 'stages.2*,head*'; empty: all parameters.
+    """
     parameters, gradients = contents.histograms["parameters"], contents.histograms["gradients"]
     names = list(dict.fromkeys([*parameters, *gradients]))
     globs = [glob.strip() for glob in layers.split(",") if glob.strip()]
     matching = [name for name in names if any(fnmatchcase(name, glob) for glob in globs)] if globs else names
-    shown = spread(matching, LAYERS)
+    shown = spread(matching, MAX_LAYERS)
     parts = []
     for name in shown:
         if name in parameters:

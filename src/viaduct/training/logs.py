@@ -1,8 +1,8 @@
-"""Log lines as the reference systems print them, so that the scripts which read those read ours.
+"""Log lines in the formats of the reference systems, so that scripts which parse their logs can parse ours.
 
 DEFAULT_FORMAT (a table of steps) · tf (Estimator) · dll (DLLogger, also as JSON lines in RUN/log.json) · events (the
-timing log of the Ascend port, also alone in RUN/event_log.txt) · mindspore (the book's). Every line goes to standard
-output and to RUN/log.txt.
+timing log of the Ascend port, also alone in RUN/event_log.txt) · mindspore (the book's). Every line goes to stdout and
+to RUN/log.txt.
 """
 
 from __future__ import annotations
@@ -84,7 +84,6 @@ class Tf(Lines):
     """Lines of TensorFlow's Estimator."""
 
     def start_lines(self, training: Training) -> None:
-        self.seen = training.step
         self.loss = math.nan
 
     def info(self, message: str) -> None:
@@ -179,12 +178,12 @@ def latencies(marks: list[float]) -> dict[str, float]:
 
 
 class Events(Lines):
-    """The port's timing log: also alone, without other lines, in RUN/event_log.txt."""
+    """Lines of the port's timing log, also without other lines in RUN/event_log.txt."""
 
     every_step = False  # the ends of epochs are enough
 
     def start_lines(self, training: Training) -> None:
-        self.own = training.run.path / EVENT_LOG
+        self.event_log = training.run.path / EVENT_LOG
         self.work = f"work {find_device_index()}"
         epochs = math.ceil(training.progress.pace.epochs_at(training.steps))
         for kind in ("benchmark_start", "pre_process_event", "init_start", "init_end"):
@@ -195,7 +194,7 @@ class Events(Lines):
 
     def write_line(self, line: str) -> None:
         super().write_line(line)
-        append(self.own, line)
+        append(self.event_log, line)
 
     def event(self, training: Training, kind: str) -> None:
         self.write_line(f"namespace:{self.work},time_ts:{self.now()},event_type:{kind}, root_dir:{training.run.path}")
@@ -252,7 +251,7 @@ def is_epoch_end(training: Training) -> bool:
 
 
 def find_device_index() -> str:
-    """Return the number of the card as the port's scripts name it; the rank on this machine where they do not."""
+    """Return the card's number from the port's variables, else the rank on this machine, else 0."""
     return next((os.environ[name] for name in ("DEVICE_INDEX", "DEVICE_ID", "LOCAL_RANK") if os.environ.get(name)), "0")
 
 

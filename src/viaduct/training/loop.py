@@ -97,7 +97,7 @@ class Training:
         self.progress = Progress(recipe, find_pace(recipe, self.train_batches.count), rates)
         self.stopwatch, self.pulse = Stopwatch(), Pulse()
         self.score: Score | None = None
-        self._every_rank_called = True  # by the event that is being emitted
+        self._every_rank_called = True  # the callback that is being called runs on every rank
         self._requested_stop = "another rank asked for it"
         self.train_step = TrainingStep(
             recipe,
@@ -141,7 +141,7 @@ class Training:
         )
 
     def fuse_kernels(self, network: nn.Module) -> int:
-        """Use kernels of our own in the network, where recipe and device have them; returns how many parts do."""
+        """Use kernels of our own in the network, if recipe and device allow it; returns how many parts use them."""
         if not kernels_for(self.recipe, self.plan, self.torch_device.type, self.needs_every_step, self.mode):
             return 0
         return fuse(network, self.plan, must=self.recipe.kernels == "on")
@@ -182,7 +182,7 @@ class Training:
         self.progress.change_order_seed(seed)
 
     def change_loss_weights(self, main: float | None = None, auxiliary: float | None = None) -> None:
-        """Weigh the loss of the network's output, and that of its auxiliary head, by these."""
+        """Change the weights of the main loss and of the auxiliary head's loss; None leaves a weight unchanged."""
         self.refuse_single_rank("change_loss_weights")
         self.progress.change_loss_weights(main, auxiliary)
         if self.sink:
@@ -197,7 +197,7 @@ class Training:
             )
 
     def request_stop(self, reason: str) -> None:
-        """Finish after this step, as if it were the last; of several ranks, as soon as all know of it."""
+        """Finish the run after this step; if rank 0 alone asks, a step or two later, when all ranks know of it."""
         if self.group.ranks == 1 or self._every_rank_called:
             self.progress.stop_reason = reason
         else:
@@ -210,7 +210,7 @@ class Training:
 
     @property
     def sink_obstacle(self) -> str | None:
-        """Why the steps of a sink are not run on the device alone; None if they are, or none was asked for."""
+        """Why the host drives each step although the recipe asks for sinks; None if it does not, or without sinks."""
         if self.sink is not None:
             return self.sink.obstacle
         if self.recipe.sink == "auto":
@@ -246,7 +246,7 @@ class Training:
         return self.fetch_batches()
 
     def fetch_batches(self) -> Iterator[Batch]:
-        """Yield the coming batches, each fetched through the marks that are in place then."""
+        """Yield the coming batches, each fetched through `train_step.marks`, which a profile may replace."""
         batches = self.iterate_batches()
         while True:
             yield self.train_step.marks.fetch(batches)
@@ -334,7 +334,7 @@ class Training:
         self.stopwatch.restart()
 
     def evaluate(self) -> None:
-        """Score the validation images; given up without a trace if the run is interrupted meanwhile."""
+        """Score the validation images; an interruption meanwhile leaves no score and calls no `evaluation`."""
         self.log()
         self.stopwatch.restart()
         self.computation.train(False)
@@ -382,7 +382,7 @@ class Training:
         return saved
 
     def restore(self, saved: checkpoint.Saved) -> None:
-        """Continue from a checkpoint as if nothing had happened."""
+        """Load the state of a checkpoint: the next step is the one after it."""
         snapshot = Snapshot(saved.model(), saved.training_state(), saved.ema() if self.ema else None)
         self.state.restore(snapshot, saved.path)
 
@@ -393,7 +393,7 @@ class Training:
             for stream in (self.train_batches, self.validation):
                 skipped = self.group.gather(list(stream.skipped))
                 stream.skipped[:] = dict.fromkeys(record for records in skipped for record in records)
-        # The last one first, as blocks close: checkpointing, at the end of the list, still speaks to all the others.
+        # In reverse: a checkpoint that Checkpointing saves in `end` reaches the callbacks before it in the list.
         for callback in reversed(self.callbacks):
             callback.end(self, outcome)
         return outcome

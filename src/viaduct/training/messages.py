@@ -3,9 +3,9 @@
     data = encode(({"weight": tensor}, {"step": 3}, None))
     model, state, shadow = decode(data)
 
-torch's own `broadcast_object_list` sends pickles, and whoever can speak to a rank could run code in it. Here plain
-values, tensors and arrays travel, and records of the few kinds that are marked `sendable`; any other is refused when it
-is sent. A message says how long its parts are, and what does not fit is refused when it arrives.
+torch's own `broadcast_object_list` sends pickles: a process that can connect to a rank could run code in it. Here
+numbers, texts, containers, paths, tensors and arrays are sent, and records of classes marked `sendable`; the sender
+refuses any other type. The receiver refuses a message whose length does not fit its contents.
 
     8 bytes: length of the JSON text; the text; the tensors' bytes, one behind the other
 """
@@ -24,8 +24,8 @@ from torch import Tensor
 from viaduct.errors import BadValue, LostRank
 
 Record = TypeVar("Record", bound=type)
-PREFIX = 8  # bytes of the text's length
-DEEPEST = 64
+PREFIX_BYTES = 8  # for the length of the JSON text
+MAX_DEPTH = 64
 DTYPES = {
     str(dtype).removeprefix("torch."): dtype
     for dtype in (
@@ -43,10 +43,10 @@ def sendable(kind: Record) -> Record:
 
 
 def encode(value: Any) -> bytes:
-    """Return the message; a BadValue names the type of what cannot be sent."""
+    """Return a value as a message; raise BadValue with the type of a value that cannot be sent."""
     parts: list[bytes] = []
     text = json.dumps(to_json(value, parts)).encode()
-    return b"".join((len(text).to_bytes(PREFIX, "little"), text, *parts))
+    return b"".join((len(text).to_bytes(PREFIX_BYTES, "little"), text, *parts))
 
 
 def to_json(value: Any, parts: list[bytes]) -> Any:
@@ -92,14 +92,14 @@ def unsendable(kind: str) -> BadValue:
 
 
 def decode(data: memoryview | bytes) -> Any:
-    """Return the value of a message; a LostRank if it is none that a rank of ours has sent."""
+    """Return the value of a message; raise LostRank for bytes that `encode` has not written."""
     view = memoryview(data)
-    length = int.from_bytes(view[:PREFIX], "little")
-    if len(view) < PREFIX or length > len(view) - PREFIX:
+    length = int.from_bytes(view[:PREFIX_BYTES], "little")
+    if len(view) < PREFIX_BYTES or length > len(view) - PREFIX_BYTES:
         raise LostRank(f"a message of {len(view):,} bytes that is cut short came from another rank.")
-    reader = Reader(view[PREFIX + length :])
+    reader = Reader(view[PREFIX_BYTES + length :])
     try:
-        value = reader.value(json.loads(bytes(view[PREFIX : PREFIX + length])), DEEPEST)
+        value = reader.value(json.loads(bytes(view[PREFIX_BYTES : PREFIX_BYTES + length])), MAX_DEPTH)
         if reader.position != len(reader.data):
             raise ValueError("more bytes than tensors")
     except (ValueError, TypeError, KeyError, IndexError, RecursionError, OverflowError) as error:

@@ -25,7 +25,7 @@ Numbers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
 Metric = Callable[[Tensor, Tensor], Any]
 NO_LOGITS: Floats = np.empty((0, 0), np.float32)
-FIRST = 5  # an image whose class is among so many counts for top5
+FIRST = 5  # an image whose class is among its so many largest logits counts for top5
 MOST_CONFUSION = 2000  # classes: a matrix of as many rows and columns has 4 million fields
 
 
@@ -51,7 +51,7 @@ class Score:
 
 
 class Judged(NamedTuple):
-    """Results of some images: summed losses, the class of each, and how many have theirs among the first five."""
+    """Results of some images: their summed loss, the predicted classes, and how many are right in the first five."""
 
     loss: Tensor
     predicted: Tensor
@@ -84,11 +84,11 @@ def evaluate(
     judge: Judge | None = None,
     own: Mapping[str, Metric] | None = None,
 ) -> Score | None:
-    """Return the score over all images; None if `after_batch`, called with the number done, asks to stop.
+    """Return the score over all images; None if `after_batch`, called with batches done and in all, returns False.
 
-    Of several ranks each looks at its share, and all get the score of the whole: sums are added up, not averages.
-    Where the logits are not those of all classes, `judge` knows what to make of them. `own` are the recipe's metrics:
-    each gets the logits and labels of all images, on the CPU and in the order of the set.
+    Of several ranks each scores its share, and all get the score over all images: sums are added up, not averages.
+    `judge` scores logits where a rank does not have those of all classes. `own` are the recipe's metrics: each gets the
+    logits and labels of all images, on the CPU and in the order of the set.
     """
     judge = judge or build_judge(loss, classes)
     began = time.monotonic()
@@ -109,7 +109,7 @@ def evaluate(
 
 
 def measure_own(metrics: Mapping[str, Metric], counts: Counted) -> dict[str, float]:
-    """Return what the recipe's own metrics make of all logits and labels."""
+    """Return the values of the recipe's own metrics; raise MetricFails if one fails or returns no number."""
     found = {}
     for name, metric in metrics.items():
         logits, labels = torch.from_numpy(counts.logits), torch.from_numpy(counts.true)
@@ -145,7 +145,7 @@ class Counted(NamedTuple):
 
 
 class Seen:
-    """Results that one rank has collected so far, left on the device until the end."""
+    """Results that one rank has collected so far; all but logits stay on the device until the end."""
 
     def __init__(self, keep_logits: bool = False) -> None:
         self.keep_logits = keep_logits
@@ -183,7 +183,11 @@ def merge_counts(parts: list[Counted]) -> Counted:
 
 
 def score(counts: Counted, classes: int) -> Score:
-    """Return the figures; a class never seen or never predicted counts 0, as scikit-learn does."""
+    """Return the score of counted images.
+
+    Precision, recall and F1 are means over the classes that occur among labels or predictions. Of a class that occurs
+    on one side only they are 0, as in scikit-learn.
+    """
     label_sets = [counts.true[counts.true == counts.predicted], counts.true, counts.predicted]
     right, per_true, per_predicted = (np.bincount(labels, minlength=classes) for labels in label_sets)
     recall = right / np.maximum(per_true, 1)

@@ -3,7 +3,7 @@
     images = w * images + (1 - w) * images in reverse order; the labels alike
 
 With cutmix (Yun et al. 2019) a box of an image is replaced by its mirror's, and labels are mixed by the box's area.
-With both, half the images are mixed in one way and half in the other, by a draw for each.
+With both, a draw for each image decides between them, with equal chances.
 
 There is one draw w of Beta(a, a) for each image. The draws are a pure function of (seed, step), like the order of the
 images: a resumed run mixes what it would have mixed. They are taken over the whole batch, before it is worked through
@@ -74,8 +74,8 @@ def label_weights(weights: Tensor) -> Tensor:
 
 def mix_images(images_NCHW: Tensor, weights: Tensor) -> Tensor:
     """Return each image mixed with its mirror in the batch."""
-    own = weights.view(-1, 1, 1, 1) if weights.ndim == 1 else spread_rows(weights, *images_NCHW.shape[2:])
-    mixed = torch.lerp(images_NCHW.flip(0), images_NCHW, own.to(images_NCHW.dtype))
+    shares = weights.view(-1, 1, 1, 1) if weights.ndim == 1 else spread_rows(weights, *images_NCHW.shape[2:])
+    mixed = torch.lerp(images_NCHW.flip(0), images_NCHW, shares.to(images_NCHW.dtype))
     return mixed.contiguous(memory_format=torch.channels_last)
 
 

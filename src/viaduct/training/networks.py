@@ -18,7 +18,7 @@ from viaduct.training.recipe_code import call_recipe_part
 
 
 def build_model(recipe: Recipe) -> nn.Module:
-    """Return the fresh network of a recipe: one of ours, or what the user's own function makes."""
+    """Return a recipe's network with initial weights: by its name in `models.build`, or by the user's function."""
     if isinstance(recipe.model, str):
         return models.build(recipe.model, classes=recipe.data.classes, **network_options(recipe))
     built: nn.Module = call_recipe_part("model", recipe.model, recipe.data.classes)
@@ -39,7 +39,10 @@ def network_options(recipe: Recipe) -> dict[str, Any]:
 
 
 def apply_source_settings(recipe: Recipe, *, keep_size: bool = False) -> Recipe:
-    """Return the recipe with `data.preprocess="source"` replaced by what the network's source says of its images."""
+    """Return the recipe with `data.preprocess="source"` replaced by the preprocessing that the network's source states.
+
+    Its image size is taken over, too, unless `keep_size` is set.
+    """
     data = recipe.data
     if not isinstance(data, Records) or data.preprocess != PREFIX:
         return recipe

@@ -1,7 +1,7 @@
-"""What TensorBoard and the live page show beside curves: input images, histograms, the network's graph.
+"""Input images, histograms and the network's graph, for TensorBoard; images and histograms also for the live page.
 
 All of it is optional (`--tensorboard images,histograms,graph,top5`, or `all`). Images and histograms are taken from one
-step an interval (`--tensorboard-every`): that step is not replayed but run kernel by kernel, and computes the same.
+step an interval (`--tensorboard-every`): that step is not replayed but run kernel by kernel.
 They go into the event file, RUN/histograms.jsonl and RUN/images/step-N.png. Gradients are those that the optimizer
 gets: unscaled, averaged over the ranks and clipped.
 """
@@ -50,7 +50,7 @@ class Observer(TensorBoard):
         super().start(training)
         self.histograms = training.run.path / "histograms.jsonl"
         self.images = training.run.path / "images"
-        if self.histograms.is_file():  # of steps that were not saved, and are taken again
+        if self.histograms.is_file():  # drop those of steps that were not saved, and are taken again
             lines = self.histograms.read_text().splitlines()
             kept = [line for line in lines if step_of(line) <= training.step]
             replace_contents(self.histograms, "".join(f"{line}\n" for line in kept).encode())
@@ -81,7 +81,7 @@ class Observer(TensorBoard):
 
 
 def step_of(line: str) -> float:
-    """Return the step of a line of histograms; one that cannot be read is later than all."""
+    """Return the step of a line of histograms; infinity for a line that cannot be read."""
     try:
         return float(json.loads(line)["step"])
     except (ValueError, KeyError, TypeError):
@@ -106,7 +106,7 @@ def histogram_row(tensor: Tensor) -> Tensor:
     values = torch.where(finite, values, low)
     width = (high - low).clamp_min(torch.finfo(torch.float32).tiny)
     bins = ((values - low) / width * BINS).nan_to_num(0.0).clamp(0, BINS - 1).long()
-    bins = torch.where(finite, bins, BINS)  # values that are not finite stand behind the last
+    bins = torch.where(finite, bins, BINS)  # values that are not finite have a bin of their own, which is dropped
     counts = torch.bincount(bins, minlength=BINS + 1)[:BINS].double()
     counted = torch.where(finite, values, 0.0).double()
     sums = [low.double(), high.double(), counts.sum(), counted.sum(), counted.square().sum()]

@@ -92,7 +92,7 @@ def decaying_parameters(model: nn.Module, decay: Decay) -> Iterable[nn.Parameter
 def l2_loss(optimizer: torch.optim.Optimizer, full_norms: FullNorms = lambda parameters, norms: norms) -> Tensor:
     """Return the weight decay as a term of the loss: half the decay times the squared weights.
 
-    Nothing for AdamW, for the LARS that scales the decay and for THOR, which add their decay elsewhere.
+    0 for AdamW, for the form of LARS that scales the decay, and for THOR: their decay is no gradient of a loss term.
     """
     if isinstance(optimizer, torch.optim.AdamW) or not getattr(optimizer, "decay_in_loss", True):
         return torch.zeros(())

@@ -1,7 +1,7 @@
-"""Where a run's words go: standard output and standard error, whose readers may leave before the run does.
+"""Printing of a run to stdout and stderr, whose readers may close them before the run ends.
 
-`viaduct train … | head -2` is a run that nobody watches any more, not one that should end: its lines are in its log
-all the same. A stream that cannot be written to leads nowhere from then on, for everybody in the process.
+`viaduct train … | head -2` does not end the run: its log lines are in RUN/log.txt all the same. A stream that cannot be
+written is redirected to /dev/null, for the whole process.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from viaduct.terminal import escape_controls
 
 
 def print_line(line: str, stream: IO[str] | None = None) -> None:
-    """Print a line, on stdout by default; a stream that cannot be written is given up silently."""
+    """Print a line, on stdout by default; redirect a stream that cannot be written to /dev/null.
+
+    stderr tells why stdout cannot be written, unless its reader has closed it.
+    """
     out = stream if stream is not None else sys.stdout
     try:
         print(escape_controls(line, keep="\n\t"), file=out, flush=True)
@@ -26,7 +29,7 @@ def print_line(line: str, stream: IO[str] | None = None) -> None:
 
 
 def redirect_to_null(stream: IO[str]) -> None:
-    """Send the stream to /dev/null, what is still buffered included: an interpreter that ends flushes its buffers."""
+    """Redirect the stream to /dev/null, with what is still buffered: Python flushes its buffers when it ends."""
     with suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())

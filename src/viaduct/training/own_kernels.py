@@ -1,4 +1,4 @@
-"""Whether a run computes with kernels of our own (`--kernels`), and what stands against them."""
+"""Decides whether a run computes with kernels of our own (`--kernels`), and names the obstacle if it does not."""
 
 from __future__ import annotations
 
@@ -11,35 +11,38 @@ from viaduct.recipes import Recipe, Thor
 from viaduct.training.precision import Plan
 
 
-def obstacle_to_kernels(recipe: Recipe, plan: Plan, device: str, closely: bool, mode: str) -> str | None:
-    """Return why this run cannot use our kernels; None if it can."""
+def find_kernel_obstacle(recipe: Recipe, plan: Plan, device: str, observed: bool, mode: str) -> str | None:
+    """Return why this run cannot use our kernels, None if it can; `observed`: a callback needs every operator."""
     reasons = {
         f"they are for cuda, and this run is on {device}": device != "cuda",
         "they are written in Triton, which is not installed": find_spec("triton") is None,
         f"they compute in bf16 or fp16, and this run in {plan.compute}": plan.compute not in ("bf16", "fp16"),
-        "batch norms of frozen layers rest, which they do not": bool(recipe.init.freeze),
+        "batch norms of frozen layers rest, and these kernels would update their statistics": bool(recipe.init.freeze),
         "THOR looks at the convolutions inside of them": isinstance(recipe.optimizer, Thor),
-        "a dump looks at the operators inside of them": closely,
+        "a dump or another callback looks at the operators inside of them": observed,
         "a network that is compiled whole has no room for them": mode == "graph" and recipe.compile == "whole",
     }
     return next((reason for reason, holds in reasons.items() if holds), None)
 
 
-def kernels_for(recipe: Recipe, plan: Plan, device: str, closely: bool, mode: str) -> bool:
-    """Return True if parts of the network may run on kernels of our own."""
+def kernels_for(recipe: Recipe, plan: Plan, device: str, observed: bool, mode: str) -> bool:
+    """Return True if parts of the network may run on kernels of our own; raise BadValue if `--kernels on` cannot be."""
     if recipe.kernels == "off":
         return False
-    obstacle = obstacle_to_kernels(recipe, plan, device, closely, mode)
+    obstacle = find_kernel_obstacle(recipe, plan, device, observed, mode)
     if obstacle is not None and recipe.kernels == "on":
         raise BadValue(f"--kernels on: {obstacle}.", "With --kernels auto a run has them where it can.")
     return obstacle is None
 
 
 def fuse(network: nn.Module, plan: Plan, must: bool) -> int:
-    """Give the parts that they fit kernels of our own; how many these are."""
+    """Let parts of the network run on kernels of our own, in place; return how many do.
+
+    Raise BadValue if none does and `must` is set.
+    """
     from viaduct.kernels.fuse import fuse as fuse_parts  # here, for it imports Triton
 
-    done = fuse_parts(network, plan.dtype)
-    if must and not done:
+    count = fuse_parts(network, plan.dtype)
+    if must and not count:
         raise BadValue("--kernels on: the network has no part that they fit.", "Leave it at --kernels auto.")
-    return done
+    return count

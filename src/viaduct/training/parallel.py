@@ -2,7 +2,7 @@
 
 A strategy has one interface; the training step, evaluations and checkpoints ask it and do not know which one it is.
 
-    parallel = build_strategy(recipe, model, group, layout)     splits the classifier of a hybrid run in place
+    parallel = build_strategy(recipe, model, group, layout.classifier)     splits the classifier of a hybrid run
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ State = dict[str, Any]
 
 
 class SingleRank:
-    """One rank with everything; also the base of the other strategies."""
+    """Strategy of a run with one rank; also the base of the other strategies."""
 
     name = "data"  # as the summary of a run calls it
-    capture_obstacle: str | None = None
+    capture_obstacle: str | None = None  # why no step can be captured
     judge: Judge | None = None  # scores logits in an evaluation where the rank does not have all of them
 
     def __init__(self, recipe: Recipe, group: Group) -> None:
@@ -42,7 +42,7 @@ class SingleRank:
     # A step
 
     def wrap_network(self, network: nn.Module) -> nn.Module:
-        """Return the network that averages its gradients over the ranks; its weights are the network's own."""
+        """Return a wrapper that averages gradients over the ranks, with the network's weights; else the network."""
         return network
 
     def build_loss(self) -> Callable[[Tensor, Any], Tensor]:

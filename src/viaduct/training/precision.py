@@ -39,8 +39,8 @@ class Plan:
 def plan_for(precision: Precision, device: Device) -> Plan:
     """Resolve a recipe's precision on a device.
 
-    `auto` is bf16 where the hardware computes in it, else fp16 with the recipe's loss scale, as the Ascend 910, the
-    MLU370 and NVIDIA's Volta and Turing do; a level takes fp16, or bf16 where the hardware has no fp16.
+    `auto` is bf16 if the hardware computes in it, else fp16 with the recipe's loss scale (Ascend 910, MLU370, NVIDIA
+    Volta and Turing), else fp32. The levels O1 to O3 take what `reduced_dtype` returns.
     """
     level = precision.compute
     if level == "auto":
@@ -55,7 +55,10 @@ def plan_for(precision: Precision, device: Device) -> Plan:
 
 
 def reduced_dtype(device: Device) -> str:
-    """Return what a level computes in: fp16 where the hardware has it, then bf16, then what is computed in software."""
+    """Return the dtype of the levels O1 to O3: fp16 if the hardware has it, then bf16, then what software computes.
+
+    Raise BadValue if the device computes in neither.
+    """
     able = device.autocast_dtypes()
     if "fp16" in able:
         return "fp16"
@@ -78,8 +81,8 @@ def software_note(plan: Plan, device: Device) -> str | None:
 class LossScale:
     """A factor that keeps small fp16 gradients from vanishing. Fixed, or found by trial.
 
-    A step whose gradients overflow is skipped and counted. The dynamic scale doubles after
-    `scale_grow_every` good steps and halves after `scale_shrink_after` overflows.
+    If it is `watching`, a step whose gradients overflow is skipped and counted. The dynamic scale doubles after
+    `scale_grow_every` good steps in a row, and halves, but not below 1, after `scale_shrink_after` overflows.
     """
 
     def __init__(self, precision: Precision, compute: str) -> None:
@@ -88,14 +91,14 @@ class LossScale:
             wanted = precision.fp16_scale if compute == "fp16" else 1.0
         self.dynamic = wanted == "dynamic"
         self.value = precision.scale_start if self.dynamic else float(wanted)
-        # Whether overflow is looked for: it costs a look at the device in every step.
+        # True if overflow is looked for: the host waits for the device in every step that it drives.
         self.watching = self.dynamic or (compute == "fp16" and precision.drop_overflow)
         self.grow_every, self.shrink_after = precision.scale_grow_every, precision.scale_shrink_after
         self.good = self.overflows = self.skipped = self.streak = 0
 
     @property
     def hopeless(self) -> bool:
-        """Return True if overflow no longer comes from the scale: the weights themselves have gone bad."""
+        """Return True if overflow cannot come from the scale: it is at its minimum of 1, or fixed for 50 overflows."""
         return self.streak > 0 and self.value <= 1.0 if self.dynamic else self.streak >= 50
 
     def update(self, finite: bool) -> None:
@@ -110,7 +113,7 @@ class LossScale:
             self.value, self.overflows = max(self.value / 2, 1.0), 0
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint holds of the scale."""
+        """Return the part of a checkpoint that describes the scale."""
         return {"value": self.value, "good": self.good, "overflows": self.overflows, "skipped": self.skipped}
 
     def restore(self, state: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""`train --profile 100-120`: profiles some steps of a run into RUN/profile, and changes nothing else of it.
+"""`train --profile 100-120`: profiles some steps of a run into RUN/profile.
 
 The files are written when the last of these steps is done; advice and report.html follow at the end of the run. Of
 several ranks each writes a folder of its own, rank_0, rank_1 …, and rank 0 merges them.
@@ -69,7 +69,7 @@ class ProfileRequest:
 
 
 class Profiling(Callback):
-    """Holds a `Collector` of the steps of a window."""
+    """Collects the profile of a window of steps, and writes it."""
 
     every_rank = True
     every_step = False
@@ -78,7 +78,7 @@ class Profiling(Callback):
         """Profile a window of steps into `folder`, else RUN/profile; with `plan`, the first steps of the run."""
         self.request, self.plan = request, plan
         self.given_folder = folder or request.options.output
-        self.window: Window | None = None  # empty where the steps were taken before this process began
+        self.window: Window | None = None  # None if the steps were taken before this process began
         self.collector: Collector | None = None
         self.first = 0  # the step that the collector counts as 0
         self.written = self.published = False
@@ -103,21 +103,24 @@ class Profiling(Callback):
         return None if wanted.last < step else Window(max(wanted.first, step), wanted.last)
 
     def collect(self, training: Training) -> Collector | None:
-        """Open the collector, one step before the window if there is one: the end of that step is measured from."""
+        """Return the collector, opened one step before the window: the first step is measured from that step's end.
+
+        None before that step and after the window.
+        """
         window = self.window
         if window is None or not window.first - 1 <= training.step <= window.last:
             return None
         plan = self.plan or self.make_plan(training, window)
         self.first = training.step
         if training.group.first:
-            with suppress(OSError):  # whoever writes there says what is wrong
+            with suppress(OSError):  # writing the profile will fail, and say why
                 remove_profile(self.folder)  # of an earlier session, which may have had more ranks
         self.collector = Collector(plan, training.torch_device.type, training.group.rank)
         self.watch(training)
         return self.collector
 
     def make_plan(self, training: Training, window: Window) -> Plan:
-        """Return how the window is divided; no evaluation or checkpoint that is planned is recorded with the steps."""
+        """Return how many steps are timed and how many recorded, without planned evaluations and checkpoints."""
         wanted = window.count_recorded() if self.request.options.operators else 0
         recorded = min(wanted, count_undisturbed(training, window.last))
         if recorded < wanted and not recorded:
@@ -125,7 +128,7 @@ class Profiling(Callback):
         return Plan(window.first - training.step, len(window) - recorded, recorded)
 
     def watch(self, training: Training) -> None:
-        """Look into the network, where it runs as it is written: hooks would be compiled or captured."""
+        """Attach hooks to the network, if it is neither compiled nor captured: hooks would become part of the graph."""
         assert self.collector is not None
         options, network = self.request.options, training.computation.network
         if training.mode == "graph" or training.sink is not None:
@@ -182,7 +185,7 @@ class Profiling(Callback):
         except (OSError, ViaductError) as error:
             self.lines.append(f"The profile could not be written: {error}")
         if several and not alone:
-            training.group.gather(str(folder))  # every rank's is there
+            training.group.gather(str(folder))  # wait until every rank has written its folder
             if training.group.first:
                 self.merge(training.group.ranks)
 
@@ -252,7 +255,7 @@ class Profiling(Callback):
 
 @contextmanager
 def keep_profiles(profilings: Sequence[Profiling], training: Training) -> Iterator[None]:
-    """Write what was profiled also of a run that an error ends."""
+    """Write the profile collected so far if an error ends the block, and raise the error."""
     try:
         yield
     except BaseException as error:
@@ -274,7 +277,7 @@ def publish_profile(folder: Path) -> Profile:
 
 
 def count_undisturbed(training: Training, last: int) -> int:
-    """Return how many steps up to `last` follow each other, and the one before, without a planned interruption."""
+    """Return how many steps up to `last` have no planned evaluation or checkpoint among or right before them."""
     intervals = (training.progress.evaluation_every, training.recipe.checkpoint.every_steps)
     return min((last % every for every in intervals if every), default=last)
 
@@ -314,7 +317,7 @@ def add_note(facts: Facts, note: str) -> Facts:
 def fit_storage(
     profile: Profile, events: Sequence[dict[str, Any]], limit: int | None
 ) -> tuple[Profile, Sequence[dict[str, Any]]]:
-    """Leave out the latest events of the trace where it would be larger than storage_limit, and say so."""
+    """Leave out the last events of a trace larger than storage_limit, and add a note about it to the profile."""
     size, kept = 0, len(events)
     for number, event in enumerate(events if limit is not None else ()):
         size += len(json.dumps(event, default=str)) + 2

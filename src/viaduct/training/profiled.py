@@ -37,9 +37,9 @@ from viaduct.training.profile_callback import ProfileRequest, Profiling, keep_pr
 from viaduct.training.rundir import RunDir
 from viaduct.training.session import check_path, explain_limits, load_images
 
-CPU_BATCH = 8  # of each rank, unless a batch was asked for: a processor gets through it in seconds
-FOREVER = 10**9
-RATE = 1e-6  # noise teaches nothing: at the recipe's own rate the weights would run away, and NaN can be slow
+CPU_BATCH = 8  # images of each rank, unless the order sets a batch: a CPU computes a step of it in seconds
+FOREVER = 10**9  # steps
+NOISE_RATE = 1e-6  # on noise the recipe's own learning rate may diverge, and computing with NaN can be slow
 SINK_WARMUP = 6  # steps until a captured step is replayed
 BATCH = "data.global_batch"
 
@@ -104,8 +104,8 @@ def profile_recipe(
 ) -> Profile:
     """Train the steps of `plan`, write the profile folder `out` and return the profile; without advice and page.
 
-    `settings` are fields of the recipe and their texts, as `--set` takes them. `data` may be `synthetic`; None: what
-    the recipe trains on without being told.
+    `settings` are fields of the recipe and their texts, as `--set` takes them. `data` may be `synthetic`; None is for
+    recipes that need no --data.
     """
     order = Order(loaded, out, plan, device, data, settings, command)
     check_path(order.change_recipe().data, data)  # refuses before anything is started
@@ -155,7 +155,7 @@ def read_signal(interrupt: Interrupt) -> int:
 
 
 def take_steps(training: Training, profiling: Profiling) -> None:
-    """Take steps until the plan is fulfilled or somebody interrupts; what was collected is written in any case."""
+    """Take steps until the plan is fulfilled or the run is stopped; write what was collected, even after an error."""
     with training.train_batches, training.validation, keep_profiles([profiling], training):
         training.emit("start")
         batches = training.prepare()
@@ -171,7 +171,7 @@ def take_steps(training: Training, profiling: Profiling) -> None:
 
 
 def prepare_recipe(order: Order, kind: str, ranks: int) -> tuple[Recipe, list[str]]:
-    """Return the recipe without an end, evaluations and checkpoints, and what must be known of the profile."""
+    """Return the recipe without an end, evaluations and checkpoints, and notes about its other changes."""
     recipe, notes = order.change_recipe(), []
     changes: dict[str, Any] = {
         "steps": FOREVER,
@@ -182,7 +182,7 @@ def prepare_recipe(order: Order, kind: str, ranks: int) -> tuple[Recipe, list[st
         source = recipe.data
         changes["data"] = Records(source.global_batch, source.size, classes=source.classes, eval_batch=1)
         if hasattr(recipe.optimizer, "lr"):
-            changes["optimizer"] = replace(recipe.optimizer, lr=RATE)  # type: ignore[type-var]
+            changes["optimizer"] = replace(recipe.optimizer, lr=NOISE_RATE)  # type: ignore[type-var]
         notes.append("The images are noise that is made on the device: no loader was measured.")
     recipe = replace(recipe, **changes)
     most = CPU_BATCH * ranks
@@ -193,7 +193,7 @@ def prepare_recipe(order: Order, kind: str, ranks: int) -> tuple[Recipe, list[st
 
 
 def main() -> None:
-    """Run one rank; its mistakes are told as the command line tells them."""
+    """Run one rank; print its ViaductError as the command line does, and exit with the error's code."""
     try:
         profile_here(Order.decode(Path(sys.argv[1]).read_text()))
     except ViaductError as error:

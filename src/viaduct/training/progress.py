@@ -36,7 +36,7 @@ class Progress:
 
     @property
     def is_complete(self) -> bool:
-        """Return True if the last step was taken and its result was evaluated."""
+        """Return True if the run has reached its last step, or was asked to stop, and that step was evaluated."""
         return (self.step >= self.steps or self.stop_reason is not None) and self.evaluated_at == self.step
 
     # Learning rates
@@ -113,7 +113,7 @@ class Progress:
     # Checkpoints
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint holds of this."""
+        """Return the part of a checkpoint that describes the progress."""
         return {
             "step": self.step,
             "evaluated_at": self.evaluated_at,
@@ -127,7 +127,7 @@ class Progress:
         """Continue from a checkpoint's state."""
         self.step, self.evaluated_at, self.best = state["step"], state["evaluated_at"], state["best"]
         if self.step >= self.steps or self.recipe.evaluation.stop_threshold:
-            self.evaluated_at = -1  # a run that was killed just before its end still owes its final score
+            self.evaluated_at = -1  # evaluate again: the score itself is in no checkpoint
         self.initial_rates = state["initial_rates"]
         self.order_seeds = [(first, seed) for first, seed in state.get("order_seeds", [])]
         self.loss_weights = {**self.loss_weights, **state.get("loss_weights", {})}
@@ -145,7 +145,7 @@ class Stopwatch:
         self._window_start = time.monotonic()
 
     def exclude(self, seconds: float) -> None:
-        """Take time that was no part of the run out of the open window."""
+        """Leave so many seconds, which were no part of the run, out of the open window."""
         self._window_start += seconds
 
     def book(self, activity: str) -> float:

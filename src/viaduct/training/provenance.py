@@ -6,8 +6,8 @@
       "sessions": [{…}, …]          one for each time that the run was started: when, where, with which code and data
     }
 
-Runs that were begun before this was kept have no such record, and resume without one. What is not known is null. What a
-fingerprint was made from stands beside it: it claims no more than was read.
+Runs of versions before this record get one without "init" when they are resumed. What is not known is null. The basis
+of a data fingerprint, the part of the data that was read for it, is recorded beside it.
 """
 
 from __future__ import annotations
@@ -32,23 +32,26 @@ PACKAGE = Path(__file__).parents[1]
 TRAINING_CODE = ("training", "data", "models", "kernels", "devices", "recipes", "weights")
 """Packages whose source decides what a run computes."""
 SUFFIXES = (".py", ".c", ".h", ".cu", ".json")
-MOST_SESSIONS = 32
-MOST_BYTES = 512 << 20
+MAX_SESSIONS = 32
+MAX_PIXEL_BYTES = 512 << 20
 """Images in memory beyond this are fingerprinted by a sample of them."""
-LARGEST_BUILD = 1 << 20
+MAX_BUILD_BYTES = 1 << 20
 
 
 def describe_provenance(
     earlier: Mapping[str, Any] | None, session: dict[str, Any], init: dict[str, Any] | None, resumed: bool
 ) -> dict[str, Any]:
-    """Return the record of a run that begins, or of one that goes on: then its id, origin and sessions are kept."""
+    """Return the record of a new run, or the earlier record of a resumed run with this session added.
+
+    Of more than MAX_SESSIONS sessions the first and the latest are kept.
+    """
     if not resumed:
         return {"id": uuid.uuid4().hex, "init": init, "sessions": [session]}
-    if not earlier:  # begun before this was kept: what came before is not known
+    if not earlier:  # begun by a version without this record
         return {"id": uuid.uuid4().hex, "sessions": [session]}
-    known = earlier.get("sessions")
-    sessions = [*(known if isinstance(known, list) else []), session]
-    return {**earlier, "sessions": [*sessions[:1], *sessions[1:][-MOST_SESSIONS + 1 :]]}
+    recorded = earlier.get("sessions")
+    sessions = [*(recorded if isinstance(recorded, list) else []), session]
+    return {**earlier, "sessions": [*sessions[:1], *sessions[1:][-MAX_SESSIONS + 1 :]]}
 
 
 def describe_session(
@@ -74,14 +77,14 @@ def describe_session(
 
 
 def list_sources() -> list[Path]:
-    """Return the files of viaduct that a training run executes, in a fixed order."""
+    """Return the files of the packages in TRAINING_CODE and viaduct's top-level modules, in a fixed order."""
     folders = [PACKAGE / name for name in TRAINING_CODE]
     found = [path for folder in folders for path in folder.rglob("*") if path.suffix in SUFFIXES]
     return sorted([*found, *PACKAGE.glob("*.py")])
 
 
 def hash_sources() -> str | None:
-    """Return a digest of the source of training, data, models and kernels; None where it cannot be read."""
+    """Return a digest of the files of `list_sources`; None if one cannot be read."""
     digest = hashlib.sha256()
     try:
         for path in list_sources():
@@ -93,7 +96,7 @@ def hash_sources() -> str | None:
 
 
 def count_modified_files() -> int | None:
-    """Return how many of these files differ from git's index; None where there is no repository to ask."""
+    """Return how many files of `list_sources` differ from git's index; None without a readable repository."""
     top = PACKAGE.parents[1]
     try:
         index = open_repository(top).index
@@ -136,7 +139,7 @@ def update_with_images(digest: Any, split: Any) -> str:
 
 
 def update_with_pixels(digest: Any, stored: Any) -> str:
-    stride = max(1, -(-int(stored.nbytes) // MOST_BYTES))
+    stride = max(1, -(-int(stored.nbytes) // MAX_PIXEL_BYTES))
     digest.update(f"{stored.shape}".encode())
     chunk = max(1, (16 << 20) // max(1, int(stored[0].nbytes) if len(stored) else 1))
     for start in range(0, len(stored), chunk * stride):
@@ -153,10 +156,10 @@ def describe_files(files: Iterable[Path]) -> Iterator[str]:
 
 
 def read_build(data: Path | None) -> dict[str, Any] | None:
-    """Return how `viaduct data build` made the records, where it has left word of it."""
+    """Return how `viaduct data build` made the records, from its build.json; None without a readable one."""
     file = None if data is None else data / "build.json"
     try:
-        if file is None or file.stat().st_size > LARGEST_BUILD:
+        if file is None or file.stat().st_size > MAX_BUILD_BYTES:
             return None
         record = parse_object(file.read_bytes())
     except (OSError, Damaged):
@@ -168,7 +171,7 @@ def read_build(data: Path | None) -> dict[str, Any] | None:
 
 
 def describe_init(source: str) -> dict[str, Any] | None:
-    """Return which file gives a run its first weights; call it when they have been read, for a checksum of them."""
+    """Return the file with a run's first weights, its SHA-256, and the run that it belongs to; None for no source."""
     if not source:
         return None
     from viaduct.weights.stored import open_weights
@@ -185,7 +188,7 @@ def describe_init(source: str) -> dict[str, Any] | None:
 
 
 def describe_donor(file: Path) -> dict[str, Any]:
-    """Return the run that a file of weights lies in: RUN/model.safetensors or RUN/checkpoints/step-N/…"""
+    """Return the run that a file of weights lies in, by recipe.json one or three folders above the file."""
     for folder in (file.parent, file.parent.parent.parent):
         if (folder / "recipe.json").is_file():
             try:

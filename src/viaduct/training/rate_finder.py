@@ -1,7 +1,7 @@
 """Learning-rate range test: steps with a rate that rises exponentially, until the loss diverges.
 
-Nothing of a run is read or written: the network begins as the recipe's would, is trained for some hundred steps in a
-temporary folder and thrown away. What the losses say is read by `viaduct.runs.rate_range`.
+No run is read or written: the network begins with the recipe's initial weights, is trained for up to STEPS steps in a
+temporary folder and thrown away. `viaduct.runs.rate_range` evaluates the losses.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from viaduct.training.transfer import load_initial_weights
 
 STEPS = 200
 DIVERGED = 4.0
-"""A mean loss this many times the lowest one has diverged, whatever comes after it."""
-MEMORY = 0.9
-"""Share that the mean keeps of what it was, in each step; only for the decision to end."""
+"""A running mean of the loss this many times its lowest value has diverged: the test ends."""
+MEAN_DECAY = 0.9
+"""Of the running mean, which only decides when the test ends."""
 RANGES: dict[type, tuple[float, float]] = {AdamW: (1e-7, 1.0), Lars: (1e-3, 100.0)}
 USUAL_RANGE = (1e-5, 10.0)
 
@@ -55,7 +55,7 @@ def measure_rates(request: Request, steps: int = STEPS) -> Measured:
     images = load_images(request.loaded.recipe.data, request.data)
     with tempfile.TemporaryDirectory(prefix="viaduct-rates-") as folder, Interrupt() as interrupt:
         run = RunDir(Path(folder))
-        recipe = rising(request.loaded.recipe, steps)
+        recipe = prepare_recipe(request.loaded.recipe, steps)
         with explain_limits(run, recipe):
             training = Training(recipe, run, images, device, torch_device, callbacks=[])
             with training.train_batches, training.validation:
@@ -64,8 +64,8 @@ def measure_rates(request: Request, steps: int = STEPS) -> Measured:
                 return take_steps(training, steps, low, high, lambda: interrupt.received is not None)
 
 
-def rising(recipe: Recipe, steps: int) -> Recipe:
-    """Return the recipe without its own schedule, evaluations and sinks: every step returns its loss."""
+def prepare_recipe(recipe: Recipe, steps: int) -> Recipe:
+    """Return the recipe with a constant schedule, and without sinks, callbacks and averaged weights."""
     constant: Callable[[int, int], float] = lambda step, steps: 1.0  # noqa: E731
     log = Log(every_steps=steps + 1)
     init = replace(recipe.init, schedule="restart")
@@ -77,8 +77,8 @@ def take_steps(training: Training, steps: int, low: float, high: float, is_inter
     losses: list[float] = []
     batches = training.iterate_batches()
     training.set_training_mode()
-    parts: list[Any] = training.optimizer.param_groups
-    scales = [float(part["lr"]) for part in parts]
+    groups: list[Any] = training.optimizer.param_groups
+    scales = [float(group["lr"]) for group in groups]
     relative = [scale / scales[0] if scales[0] > 0 else 1.0 for scale in scales]
     while len(losses) < steps and not is_interrupted():
         rate = rate_at(len(losses), steps, low, high)
@@ -93,10 +93,10 @@ def take_steps(training: Training, steps: int, low: float, high: float, is_inter
 
 
 def has_diverged(losses: list[float]) -> bool:
-    """Return True once the mean loss is not finite, or several times the lowest one."""
+    """Return True if the running mean of the losses was ever not finite, or is DIVERGED times its lowest value."""
     mean, lowest = losses[0], math.inf
     for count, loss in enumerate(losses):
-        mean = MEMORY * mean + (1 - MEMORY) * loss if count else loss
+        mean = MEAN_DECAY * mean + (1 - MEAN_DECAY) * loss if count else loss
         if not math.isfinite(mean):
             return True
         lowest = min(lowest, mean)

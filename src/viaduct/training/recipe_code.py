@@ -1,7 +1,7 @@
-"""Parts of a recipe that its author wrote: what is wrong with them is told in two lines, with the place in the file.
+"""Errors in functions that a recipe's author wrote, reported in a few lines with the place in the author's file.
 
-`made_by("optimizer", recipe.optimizer, parameters)` is what such a function makes. What a network, a loss or an
-optimizer cannot do shows only in a step: each runs within `explain_recipe_errors(recipe, step)`.
+`call_recipe_part("optimizer", recipe.optimizer, parameters)` calls such a function and checks what it returns. Many
+errors of a network, a loss or an optimizer show only in a step: it runs within `explain_recipe_errors(recipe, step)`.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ KINDS: dict[str, tuple[type, str]] = {
     "model": (nn.Module, "torch.nn.Module"),
     "optimizer": (torch.optim.Optimizer, "torch.optim.Optimizer"),
 }
-ONE_VALUE = "more than 1 value per channel"  # of a batch norm: the batch is too small, whoever wrote the network
+ONE_VALUE = "more than 1 value per channel"  # torch's message for a batch that is too small for a batch norm
 
 
-def call_recipe_part(what: str, function: Callable[..., Any], *given: Any) -> Any:
-    """Return what a part of the recipe builds from its arguments."""
+def call_recipe_part(what: str, function: Callable[..., Any], *args: Any) -> Any:
+    """Return the network or optimizer that a function of the recipe builds; raise BadValue for another type."""
     with explain_part_errors(what, function):
-        made = function(*given)
+        built = function(*args)
     kind, name = KINDS[what]
-    if not isinstance(made, kind):
-        raise BadValue(f"the recipe's {what} made a {type(made).__name__}, not a {name}.")
-    return made
+    if not isinstance(built, kind):
+        raise BadValue(f"the recipe's {what} made a {type(built).__name__}, not a {name}.")
+    return built
 
 
 @contextmanager
 def explain_part_errors(what: str, function: Any) -> Iterator[None]:
-    """Explain what goes wrong in the author's function for a part of the recipe."""
+    """Turn an error of the author's function for a part of the recipe into a BadValue, except lack of memory."""
     try:
         yield
     except ViaductError:
@@ -55,32 +55,32 @@ def explain_part_errors(what: str, function: Any) -> Iterator[None]:
 
 @contextmanager
 def explain_recipe_errors(recipe: Recipe, step: int | None) -> Iterator[None]:
-    """Explain what the recipe's own parts do wrong in a step, the first being 0, or (None) in an evaluation.
+    """Turn errors of the author's parts in a step, counted from 0, or (step None) in an evaluation into BadValue.
 
-    In the first step everything that fails is put down to them. Later only what happened in their code, in a layer of
-    their network or in their optimizer is: the rest is a bug of ours, and keeps its traceback.
+    In the first step every error is attributed to them. Later only an error in their code, in a layer of their network
+    or in their optimizer is; any other is a bug of ours, and keeps its traceback. Lack of memory, a batch too small for
+    a batch norm and a lost rank are passed on unchanged.
     """
-    own = {part: made for part in PARTS if callable(made := getattr(recipe, part))}
+    own_parts = {part: value for part in PARTS if callable(value := getattr(recipe, part))}
     try:
         yield
     except ViaductError:
         raise
     except (Exception, SystemExit) as error:
-        if not own or lacks_memory(error) or ONE_VALUE in str(error):
+        if not own_parts or lacks_memory(error) or ONE_VALUE in str(error):
             raise
-        if isinstance(error, RuntimeError) and is_lost_connection(
-            error
-        ):  # another rank is gone, which a layer was the first to see
-            raise
-        evidence = [*describe_failing_layer(error, own.get("model")), *find_author_line(error, list(own.values()))]
-        if step != 0 and not evidence and not (is_in_optimizer(error) and "optimizer" in own):
+        if isinstance(error, RuntimeError) and is_lost_connection(error):
+            raise  # a layer may be the first to notice that another rank is gone
+        layer = describe_failing_layer(error, own_parts.get("model"))
+        evidence = [*layer, *find_author_line(error, list(own_parts.values()))]
+        if step != 0 and not evidence and not (is_in_optimizer(error) and "optimizer" in own_parts):
             raise
         source = recipe.data
         when = "the evaluation" if step is None else "the first step" if step == 0 else f"step {step + 1}"
         raise BadValue(
             f"{when} of {source.global_batch} images of {source.size} pixels fails: {first_line(error)}",
             *evidence,
-            f"Parts that the recipe brings along: {', '.join(own)}.",
+            f"Parts that the recipe brings along: {', '.join(own_parts)}.",
         ) from error
 
 
@@ -101,7 +101,7 @@ def describe_failing_layer(error: BaseException, model: Callable[..., Any] | Non
 
 
 def describe_builder(model: Callable[..., Any]) -> str:
-    """Return where the network is built: a layer that is only listed there has no line of its own in a traceback."""
+    """Return where the network is built: the traceback has no line of the author for layers that torch calls."""
     code = code_of(model)
     return f"; the network is made in {code.co_filename}, line {code.co_firstlineno}" if code else ""
 
@@ -136,6 +136,6 @@ def find_author_line(error: BaseException, functions: list[Callable[..., Any]]) 
 
 
 def code_of(function: Any) -> CodeType | None:
-    """Return the code object of a function, or of a class's __init__."""
+    """Return the code object of a function, a functools.partial's function, or a class's __init__; None without one."""
     begins = vars(function).get("__init__") if isinstance(function, type) else function
     return getattr(getattr(begins, "func", begins), "__code__", None)  # func: of a functools.partial

@@ -1,11 +1,11 @@
-"""The recipe file of the user's own that a run keeps, with the modules beside it that the recipe imports.
+"""A run's copy of the user's recipe file, and of the modules that the recipe imports from its own folder.
 
-RUN/recipe.py                   the file
-RUN/recipe_modules/layers.py    a module from the same folder, of those that were imported
-RUN/recipe.json                 "files": each of them with its SHA-256
+RUN/recipe.py                   copy of the recipe file
+RUN/recipe_modules/layers.py    copy of a module from the recipe file's folder, if the recipe has imported it
+RUN/recipe.json                 "files": the SHA-256 of each copy
 
-Evaluating or continuing a run executes these copies and no other file: recipe.json may come from anybody, and a path in
-it is never followed. A copy that is a link out of the run, or whose bytes are not those of the checksum, is refused.
+`load_copy` executes these copies; it never follows a path in recipe.json, which may come from anybody. It refuses a
+copy that is a link out of the run, and a copy whose bytes do not have the recorded checksum.
 """
 
 from __future__ import annotations
@@ -29,11 +29,14 @@ from viaduct.terminal import escape_controls
 from viaduct.training.output_streams import print_line
 
 RECIPE, MODULES = "recipe.py", "recipe_modules"
-LONGEST = 16 << 20  # bytes of one source file
+MAX_SOURCE_BYTES = 16 << 20
 
 
 def keep_copy(run: Path, file: Path) -> dict[str, str]:
-    """Copy a recipe file and the modules that it imported from its folder into the run; return their checksums."""
+    """Copy a recipe file and the modules that it imported from its folder into the run.
+
+    Return the SHA-256 of each copy by its path in the run.
+    """
     shutil.rmtree(run / MODULES, ignore_errors=True)
     sources = {RECIPE: file, **{f"{MODULES}/{name}": path for name, path in imported_beside(file).items()}}
     checksums = {}
@@ -47,26 +50,29 @@ def keep_copy(run: Path, file: Path) -> dict[str, str]:
 
 
 def imported_beside(file: Path) -> dict[str, Path]:
-    """Return the modules of the recipe's folder that are loaded now, by their path in it."""
+    """Return the files of the recipe's folder that are loaded as modules now, by their path relative to the folder.
+
+    A recipe file that is installed in site-packages has none: the modules beside it are installed packages.
+    """
     folder = file.parent
     if folder.name in ("site-packages", "dist-packages"):
         return {}
-    tops = {entry.name.removesuffix(".py") for entry in folder.iterdir()} - {"viaduct"}
-    found = {}
+    top_names = {entry.name.removesuffix(".py") for entry in folder.iterdir()} - {"viaduct"}
+    sources = {}
     for name, module in list(sys.modules.items()):
         origin = getattr(module, "__file__", None)
-        if name.partition(".")[0] not in tops or not isinstance(origin, str):
+        if name.partition(".")[0] not in top_names or not isinstance(origin, str):
             continue
         stem = name.replace(".", "/")
         for relative in (f"{stem}.py", f"{stem}/__init__.py"):
             path = folder / relative
             if path != file and path.is_file() and os.path.samefile(path, origin):
-                found[relative] = path
-    return found
+                sources[relative] = path
+    return sources
 
 
 def changed_files(run: Path, checksums: Mapping[str, str], file: Path) -> Iterator[Path]:
-    """Yield the originals that are there and are not what the run has copies of."""
+    """Yield the original files whose bytes differ from the run's copy; a missing original or copy is passed over."""
     for name in [RECIPE, *checksums]:
         original = file if name == RECIPE else file.parent / name.removeprefix(f"{MODULES}/")
         if original.is_file() and (run / name).is_file() and original.read_bytes() != (run / name).read_bytes():
@@ -74,13 +80,17 @@ def changed_files(run: Path, checksums: Mapping[str, str], file: Path) -> Iterat
 
 
 def load_copy(run: Path, record: Mapping[str, Any]) -> Loaded:
-    """Execute the run's copy of its recipe, which is said to the user, and return the recipe."""
+    """Execute the run's copy of its recipe and return the recipe; rank 0 prints which file is executed.
+
+    Raise BadRun if recipe.json lists files that no run keeps, or if a copy is missing, too large, changed or a link.
+    """
     checksums = read_checksums(run, record)
     sources = {name: read_inside(run, name, checksums.get(name)) for name in [RECIPE, *checksums]}
-    modules = Modules(run, {name: source for name, source in sources.items() if name != RECIPE})
+    modules = CopiedModules(run, {name: source for name, source in sources.items() if name != RECIPE})
     if os.environ.get("RANK", "0") == "0":
-        beside = f", with {len(modules.files)} of {run / MODULES}" if modules.files else ""
-        print_line(f"Executing {run / RECIPE}, the recipe that this run keeps{beside}.", sys.stderr)
+        count = len(modules.loaders)
+        beside = f", with {count} module{'s' * (count > 1)} from {run / MODULES}" if count else ""
+        print_line(f"Executing {run / RECIPE}, the run's copy of its recipe{beside}.", sys.stderr)
     path = (run / RECIPE).resolve()
     name = f"viaduct_recipe_{hashlib.sha256(os.fsencode(path)).hexdigest()[:12]}"
     with modules.importable():
@@ -88,43 +98,53 @@ def load_copy(run: Path, record: Mapping[str, Any]) -> Loaded:
 
 
 def read_checksums(run: Path, record: Mapping[str, Any]) -> dict[str, str]:
-    """Return what recipe.json says of the copies; runs that were begun before it did have one file and no checksum."""
+    """Return the checksums of the copies from recipe.json, by the copies' paths in the run.
+
+    Empty for runs of earlier versions, which copied recipe.py alone and recorded no checksum. Raise BadRun if the
+    entry is malformed, or has a path that `keep_copy` does not write.
+    """
     checksums = record.get("files", {})
     if not isinstance(checksums, dict) or not all(
         isinstance(name, str) and isinstance(checksum, str) for name, checksum in checksums.items()
     ):
-        raise BadRun(f"{run / 'recipe.json'} is damaged: its list of files is not one.")
+        raise BadRun(f'{run / "recipe.json"} is damaged: its "files" must map file names to checksums.')
     for name in checksums:
         parts = name.split("/")
-        named = name == RECIPE or (
+        is_allowed = name == RECIPE or (
             len(parts) > 1
             and parts[0] == MODULES
             and name.endswith(".py")
             and all(part.removesuffix(".py").isidentifier() for part in parts[1:])
         )
-        if not named:
+        if not is_allowed:
             raise BadRun(
                 f"{run / 'recipe.json'} names a file that no run keeps: {escape_controls(name)[:80]!r}.",
-                f"Only {RECIPE} and modules in {MODULES}/ of the run itself are ever executed.",
+                f"Only the run's own {RECIPE} and the modules in its {MODULES}/ are executed.",
             )
     return checksums
 
 
 def read_inside(run: Path, name: str, checksum: str | None) -> bytes:
-    """Return the bytes of a file of the run, which is no link out of it and has not changed."""
+    """Return the bytes of a file of the run.
+
+    Raise BadRun if it leads out of the run by a link, is missing, is larger than MAX_SOURCE_BYTES, or does not have
+    the checksum. Without a checksum (None) a changed file is not noticed.
+    """
     path = run / name
     if not path.resolve().is_relative_to(run.resolve()):
         raise BadRun(
             f"{path} is a link to {path.resolve()}, outside of the run; it is not executed.",
-            "A run executes its own copy of a recipe only: put the file itself there.",
+            "A run executes only files inside its directory: replace the link by the file itself.",
         )
     if not path.is_file():
         raise BadRun(
-            f"{path} is missing: the run was trained with a recipe file of its own.",
+            f"{path} is missing: the run was trained with a user's recipe file, and this is the run's copy of it.",
             f"`viaduct train FILE --run {run}` and `viaduct evaluate {run} --recipe FILE` take the original.",
         )
-    if path.stat().st_size > LONGEST:
-        raise BadRun(f"{path} has {path.stat().st_size:,} bytes; no recipe has so many.")
+    if path.stat().st_size > MAX_SOURCE_BYTES:
+        raise BadRun(
+            f"{path} has {path.stat().st_size:,} bytes; a source file of a recipe may have {MAX_SOURCE_BYTES:,}."
+        )
     content = path.read_bytes()
     if checksum is not None and hashlib.sha256(content).hexdigest() != checksum:
         raise BadRun(
@@ -135,7 +155,7 @@ def read_inside(run: Path, name: str, checksum: str | None) -> bytes:
 
 
 class FixedSource(importlib.abc.SourceLoader):
-    """Loads a module from bytes that were checked; compiled files beside it are neither read nor written."""
+    """Loads a module from bytes that are already read and checked; .pyc files are neither read nor written."""
 
     def __init__(self, path: str, source: bytes) -> None:
         self.path, self.source = path, source
@@ -145,20 +165,20 @@ class FixedSource(importlib.abc.SourceLoader):
 
     def get_data(self, path: str | bytes) -> bytes:
         if os.fsdecode(path) != self.path:
-            raise OSError(f"{os.fsdecode(path)} is not read")
+            raise OSError(f"{os.fsdecode(path)} is not read")  # Python then compiles the source
         return self.source
 
 
-class Modules(importlib.abc.MetaPathFinder):
-    """The copied modules, importable under the names that they had beside the recipe."""
+class CopiedModules(importlib.abc.MetaPathFinder):
+    """Finder of the copied modules, under the names that they had beside the recipe file."""
 
     def __init__(self, run: Path, sources: Mapping[str, bytes]) -> None:
-        self.files: dict[str, FixedSource] = {}
+        self.loaders: dict[str, FixedSource] = {}  # by module name
         self.packages: set[str] = set()
         for relative, source in sources.items():
             stem = relative.removeprefix(f"{MODULES}/").removesuffix(".py")
             name = stem.removesuffix("/__init__").replace("/", ".")
-            self.files[name] = FixedSource(str((run / relative).resolve()), source)
+            self.loaders[name] = FixedSource(str((run / relative).resolve()), source)
             if stem.endswith("/__init__"):
                 self.packages.add(name)
             while "." in name:
@@ -168,28 +188,32 @@ class Modules(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: object = None, target: object = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if fullname in self.files:
-            loader = self.files[fullname]
+        if fullname in self.loaders:
+            loader = self.loaders[fullname]
             spec = importlib.util.spec_from_file_location(fullname, loader.path, loader=loader)
         elif fullname in self.packages:  # a folder without __init__.py
             spec = importlib.machinery.ModuleSpec(fullname, None, is_package=True)
         else:
             return None
         if spec is not None and fullname in self.packages:
-            spec.submodule_search_locations = []  # what is not in the list is not looked for in the folder
+            spec.submodule_search_locations = []  # a submodule without a checked copy is not searched on the disk
         return spec
 
     @contextmanager
     def importable(self) -> Iterator[None]:
-        """Let the recipe import them, also later; modules of the same names that others have loaded stay theirs."""
-        if not self.files:
+        """Let imports within the block find the copies, even where a module of the same name is loaded already.
+
+        Afterwards sys.modules has those earlier modules again. The finder stays in sys.meta_path, so that functions
+        of the recipe that import when they are called find the copies too.
+        """
+        if not self.loaders:
             yield
             return
-        others: dict[str, ModuleType] = {}
-        for name in {*self.files, *self.packages} & set(sys.modules):
-            others[name] = sys.modules.pop(name)
+        earlier: dict[str, ModuleType] = {}
+        for name in {*self.loaders, *self.packages} & set(sys.modules):
+            earlier[name] = sys.modules.pop(name)
         sys.meta_path.insert(0, self)
         try:
             yield
         finally:
-            sys.modules.update(others)
+            sys.modules.update(earlier)

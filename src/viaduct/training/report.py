@@ -1,4 +1,4 @@
-"""The page of a run: whether it was stopped and where, what it reached, how it got there, what it still gets wrong."""
+"""The report of a run: where it was stopped if it was, its scores and curves, and images it classifies wrongly."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def reached_end(training: Training, stopped: str) -> bool:
 
 
 def early_end(training: Training, stopped: str) -> list[Callout]:
-    """Say first that a run has not done all that its recipe asks for, where it ended and why."""
+    """Return a callout that says where and why a run ended before its recipe's end; none if it did not."""
     if reached_end(training, stopped):
         return []
     where = f"after step {training.step:,} of {training.steps:,}"
@@ -103,14 +103,14 @@ def early_end(training: Training, stopped: str) -> list[Callout]:
 
 
 def warn_of_noise(training: Training) -> list[Callout]:
-    """Say that the accuracies of a run on noise are none."""
+    """Return a callout that says that accuracies on noise mean nothing; none for real images."""
     if not isinstance(training.images, SyntheticSet):
         return []
     return [Callout("warn", NOISE)]
 
 
 def warn_of_averages(training: Training, summary: dict[str, Any]) -> list[Callout]:
-    """Say that the running averages of the batch norms spoil the evaluation, where that was measured."""
+    """Return a callout that says that the batch norms' running averages have not settled, if that was measured."""
     found = summary.get("batch_norm")
     if not found or not found["unsettled"]:
         return []
@@ -124,13 +124,13 @@ def warn_of_averages(training: Training, summary: dict[str, Any]) -> list[Callou
 
 
 def names(training: Training) -> list[str]:
-    known = list(training.images.names)
-    return known + [str(label) for label in range(len(known), training.recipe.data.classes)]
+    class_names = list(training.images.names)
+    return class_names + [str(label) for label in range(len(class_names), training.recipe.data.classes)]
 
 
 def name_of(training: Training, label: int) -> str:
-    known = training.images.names
-    return known[label] if label < len(known) else str(label)
+    class_names = training.images.names
+    return class_names[label] if label < len(class_names) else str(label)
 
 
 def tiles(loaded: Loaded, training: Training, summary: dict[str, Any], at_end: bool) -> list[Tile]:
@@ -169,18 +169,19 @@ def skipped_records(training: Training) -> Section:
 
 
 def balance(training: Training) -> Section:
-    strength, known = training.recipe.data.balance, names(training)
+    strength, class_names = training.recipe.data.balance, names(training)
     classes, counts, quotas = class_quotas(training.images.train.labels, strength)
+    listed = [class_names[label] if label < len(class_names) else str(label) for label in classes.tolist()]
     rows = [
-        [known[label] if label < len(known) else str(label), int(count), round(float(quota), 1), float(quota / count)]
-        for label, count, quota in zip(classes.tolist(), counts, quotas, strict=True)
+        [name, int(count), round(float(quota), 1), float(quota / count)]
+        for name, count, quota in zip(listed, counts, quotas, strict=True)
     ]
     lead = f"Strength {strength:g}: what an epoch sees of each class."
     return Section("Balance", lead, [Table(("class", "images", "seen in an epoch", "times"), rows)])
 
 
 def profile_section(training: Training) -> Section | None:
-    """Return where the profile of some steps lies; None where there is none."""
+    """Return a section with the path of the run's profile; None if there is none."""
     own = training.run.path / FOLDER
     published = [profiling for profiling in training.callbacks if isinstance(profiling, Profiling)]
     folders = [profiling.folder for profiling in published if profiling.published] or [own]
@@ -192,7 +193,7 @@ def profile_section(training: Training) -> Section | None:
 
 
 def restarts(training: Training) -> Section:
-    """Return which steps were repeated after ranks were lost."""
+    """Return a table of the steps that were repeated after ranks were lost."""
     rows = [
         [f"{restart['first']}–{restart['last']}", restart["step"], restart["ranks"]]
         for restart in training.run.restarts()

@@ -1,8 +1,8 @@
-"""A run directory read again and again while a process trains in it: only what was added is read.
+"""Reading a run directory repeatedly while a process trains in it: of files that grow only the added lines are read.
 
     reader = RunReader(Path("runs/try1"))
     contents = reader.read()            # logs, evaluations, histograms, images; cheap where nothing has changed
-    contents.version                    # changes whenever a file has changed
+    contents.version                    # changes when one of SIGNED_FILES or the list of images changes
 
 Needs no torch and no `Training`: the run may be another process's, may not have begun, and its last line may be half
 written.
@@ -36,14 +36,14 @@ IMAGE = re.compile(r"step-([0-9]{8,18})\.png", re.ASCII)
 """A sheet of input images in RUN/images: the step in at least eight digits."""
 KEPT_HISTOGRAMS = 8
 """Steps whose histograms are shown; twice as many are held in memory."""
-TAIL = 64  # bytes before the place where reading goes on: if they differ, the file is another one
-EACH_STEP = {"losses"}  # fields of a log line with a value for each of its steps: not held
-LONGEST_LINE = 64 << 20
-LARGEST = 1e300  # beyond it the width of an axis overflows
+TAIL_BYTES = 64  # before the offset where reading goes on: if they differ, the file was replaced
+EACH_STEP = {"losses"}  # fields of a log line with a value for each of its steps: not kept in memory
+MAX_LINE_BYTES = 64 << 20
+MAX_AXIS_VALUE = 1e300  # beyond it the width of an axis overflows
 HISTOGRAM = {"min": float, "max": float, "counts": list}
 KINDS = ("parameters", "gradients")
-LARGEST_COUNT = 1 << 62
-SIGNED = ("recipe.json", "metrics.jsonl", "histograms.jsonl")
+MAX_COUNT = 1 << 62
+SIGNED_FILES = ("recipe.json", "metrics.jsonl", "histograms.jsonl")
 
 
 @dataclass(frozen=True)
@@ -84,9 +84,9 @@ class RunContents:
 
 @dataclass
 class GrowingFile:
-    """A file of lines that another process adds to; `take` gets each new line that is whole.
+    """A file of lines that another process appends to; `take` gets each new line that is complete.
 
-    `reset` is called before the first line, and again where the file has been replaced: its lines come anew.
+    `reset` is called before the first line, and when the file was replaced or removed: then its lines come again.
     """
 
     path: Path
@@ -105,13 +105,13 @@ class GrowingFile:
         with file:
             facts = os.fstat(file.fileno())
             identity = (facts.st_dev, facts.st_ino)
-            file.seek(max(0, self.offset - TAIL))
+            file.seek(max(0, self.offset - TAIL_BYTES))
             if identity != self.identity or facts.st_size < self.offset or file.read(len(self.tail)) != self.tail:
                 self._restart(identity)
                 file.seek(0)
-            while (line := file.readline(LONGEST_LINE)).endswith(b"\n"):
+            while (line := file.readline(MAX_LINE_BYTES)).endswith(b"\n"):
                 self.offset += len(line)
-                self.tail = (self.tail + line)[-TAIL:]
+                self.tail = (self.tail + line)[-TAIL_BYTES:]
                 self.take(line)
 
     def _restart(self, identity: tuple[int, int]) -> None:
@@ -145,10 +145,10 @@ class RunReader:
         self._contents: RunContents | None = None
 
     def read(self) -> RunContents:
-        """Return what the directory holds; the same object as before where no file has changed."""
+        """Return what the directory holds; the same object as before if the version has not changed."""
         images = self._list_images()
         signature = (
-            *(sign(self.path / name) for name in ("recipe.json", "metrics.jsonl", "histograms.jsonl")),
+            *(sign(self.path / name) for name in SIGNED_FILES),
             *images,
         )
         if self._contents is None or signature != self._signature:
@@ -214,7 +214,7 @@ def step_of_image(name: str) -> int:
 
 
 def sign(path: Path) -> tuple[int, int, int] | None:
-    """Return what tells a file from its earlier state."""
+    """Return inode, size and modification time of a file, by which a change is noticed; None if it cannot be read."""
     try:
         facts = path.stat()
     except OSError:
@@ -250,7 +250,7 @@ def read_histogram(step: int, part: Any) -> Histogram | None:
     if not isinstance(part, dict) or not has_fields(part, HISTOGRAM):
         return None
     low, high, counts = float(part["min"]), float(part["max"]), part["counts"]
-    is_drawable = -LARGEST < low <= high < LARGEST and len(counts) > 0
-    if not is_drawable or not all(type(count) in (int, float) and 0 <= count < LARGEST_COUNT for count in counts):
+    is_drawable = -MAX_AXIS_VALUE < low <= high < MAX_AXIS_VALUE and len(counts) > 0
+    if not is_drawable or not all(type(count) in (int, float) and 0 <= count < MAX_COUNT for count in counts):
         return None
     return Histogram(step, low, high, [int(count) for count in counts])

@@ -2,17 +2,22 @@
 
 RUN/recipe.json        the resolved recipe, where it came from, the data and the device; code, machine and first weights
 RUN/recipe.py          a copy of the user's own recipe file, if it was one
-RUN/recipe_modules/    what that file imports from its own folder
+RUN/recipe_modules/    copies of the modules that this file imports from its own folder
 RUN/labels.json        names of the classes, in the order of the network's outputs
-RUN/metrics.jsonl      one record per log line, evaluation and checkpoint
-RUN/log.txt            what was printed
-RUN/event_log.txt      with the log format events: its lines alone
-RUN/events.*           the same for TensorBoard
+RUN/metrics.jsonl      one record per log line, evaluation, checkpoint, and restart after a lost rank
+RUN/log.txt            log lines, and reports about lost ranks
+RUN/log.json, event_log.txt     with the log format dll or events: its lines alone
+RUN/events.*           losses, accuracies and rates for TensorBoard
+RUN/histograms.jsonl, images/   with --tensorboard histograms or images
+RUN/tracking.json      with --track: the trackers' ids of the run
+RUN/dump/, profile/    with --dump or --profile
 RUN/checkpoints/       step-N/
+RUN/.lock              held, with the process id, while a process trains here
 RUN/.reached           the last step that several ranks have done, to say which are done again after a rank was lost
-RUN/ending.json        how the last session ended before the last step; not there while it runs, or where it was killed
-RUN/model.safetensors, summary.json, report.html     when it has finished
-RUN/ema.safetensors    then too, where the recipe averages its weights: the shadow, which is what was evaluated
+RUN/ending.json        how the last session ended before the last step; not there while it runs, or if it was killed
+RUN/report.html        when the run has finished or was stopped
+RUN/model.safetensors, summary.json     when the run has finished
+RUN/ema.safetensors    when it has finished, if the recipe averages its weights: the averages, which were evaluated
 """
 
 from __future__ import annotations
@@ -44,7 +49,7 @@ from viaduct.terminal import escape_controls
 from viaduct.training.checkpoint import replace_contents
 from viaduct.training.recipe_copy import RECIPE, changed_files, keep_copy, load_copy, read_checksums
 
-# Fields that a resumed run may change: how long, what is watched on the way, and where the host looks.
+# Fields that a resumed run may change: its length, what is observed on the way, and the sinks.
 FREE = ("epochs", "steps", "evaluation", "checkpoint", "log", "callbacks", "metrics", "expects", "sink")
 MARK_BYTES = 8
 LOCK_ATTEMPTS, LOCK_PAUSE_S = 5, 0.02
@@ -78,7 +83,7 @@ class RunDir:
         return (self.path / "recipe.json").is_file()
 
     def read_recipe(self) -> dict[str, Any]:
-        """Return recipe.json, as written when the run began."""
+        """Return recipe.json, as written when the last session began."""
         return read_recipe_record(self.path)
 
     def summary(self) -> dict[str, Any] | None:
@@ -86,7 +91,7 @@ class RunDir:
         return read_summary(self.path)
 
     def recipe(self, file: Path | None = None) -> Loaded:
-        """Load the run's recipe: one of ours, the run's own copy, or the file that the user names."""
+        """Load the recipe with the run's recorded values: from `file`, the run's copy, or one of ours by its name."""
         record = self.read_recipe()
         if file is not None:
             base = load_file(file)
@@ -109,7 +114,7 @@ class RunDir:
         return Loaded(record["name"], recipe, base.docstring, base.file)
 
     def record_start(self, loaded: Loaded, record: dict[str, Any], anew: bool = True) -> None:
-        """Write recipe.json and the copy of the recipe file."""
+        """Write recipe.json, and copy the recipe file if the run begins (`anew`) or has no copy."""
         self.path.mkdir(parents=True, exist_ok=True)
         copied = self.path / RECIPE
         if loaded.file is not None and loaded.file != copied.resolve() and (anew or not copied.exists()):
@@ -126,13 +131,13 @@ class RunDir:
         write_json(self.path / LABELS, {"labels": list(labels)})
 
     def refuse_special_files(self) -> None:
-        """Stop if what the run adds to is no file: a pipe would be waited for, a device never fill."""
+        """Raise BadRun if a file that the run appends to is a pipe, which would block, or another special file."""
         for path in (self.metrics, self.path / "log.txt", self.path / "event_log.txt", self.path / MARK):
             if path.exists() and not path.is_file():
                 raise BadRun(f"{path} is not a file, but a folder, a pipe or a device.", "Move it away.")
 
     def refuse_another(self, loaded: Loaded, anew: bool = False) -> None:
-        """Stop if the run that is here was begun with another recipe, or (unless it begins anew) with other values."""
+        """Raise BadRun if this run was begun with another recipe or, unless it begins anew, with other values."""
         record = self.read_recipe()
         if record["name"] != loaded.name:
             raise BadRun(
@@ -204,7 +209,7 @@ class RunDir:
             replace_contents(self.metrics, "".join(line + "\n" for line in kept).encode())
 
     def records(self, kind: str) -> list[dict[str, Any]]:
-        # The last of a step counts: a run stopped just before its end evaluates that step again.
+        # The last record of a step counts: a run stopped just before its end evaluates that step again.
         return list({record["step"]: record for record in read_metrics(self.path, kind)}.values())
 
     def restarts(self) -> list[dict[str, Any]]:
@@ -220,14 +225,14 @@ class RunDir:
         return step if step < LATEST_STEP else 0
 
     def note_restart(self, step: int, reached: int, ranks: int) -> None:
-        """Put down that the steps after `step` are done again."""
+        """Record that the steps from `step` + 1 to `reached` are done again."""
         fields = {"kind": "restart", "step": step, "first": step + 1, "last": reached, "ranks": ranks}
         with self.metrics.open("a") as file:
             file.write(json.dumps(fields | {"time": time.time()}) + "\n")
 
 
 def take_lock(lock: IO[str]) -> None:
-    """Lock a run's file; raise OSError if another process holds it for longer than `viaduct runs` does."""
+    """Lock a run's file; raise OSError if another process keeps it locked; `viaduct runs` does so for a moment."""
     for _ in range(LOCK_ATTEMPTS - 1):
         try:
             return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -6,7 +6,7 @@
 The formulas, with their check values, are section 12 of the network facts: `Steps` is TF official's, `BookCosine` the
 book's, `Cosine` the usual half period, `ThorDecay` section 14's, `MindsporePolynomial` section 11's; the others carry
 the name of their network or optimizer. The optimizer's rate is the peak for the recipe's own batch: it does not follow
-`--batch`. Only `LarsPolynomial` looks at the batch, as its reference does.
+`--batch`. Only the peak of `LarsPolynomial` depends on the batch, as in its reference.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from viaduct.recipes import (
 )
 from viaduct.recipes._parts import CosineWarmupDecay
 
-LIST_THEM = "`viaduct train --list` shows the recipes."
+LIST_HINT = "`viaduct train --list` shows the recipes."
 IMAGENET_IMAGES, CIFAR10_IMAGES = 1_281_167, 50_000
 
 
@@ -71,7 +71,7 @@ def learning_rate(recipe: Recipe | str, step: int, images: int | None = None) ->
     if isinstance(recipe, str):
         recipe = load(recipe).recipe
     if not isinstance(recipe, Recipe):
-        raise BadValue(f"the recipe is {recipe!r}; it must be a Recipe or the name of one.", LIST_THEM)
+        raise BadValue(f"the recipe is {recipe!r}; it must be a Recipe or the name of one.", LIST_HINT)
     step = check_count(step, "step")
     images = training_images(recipe.data) if images is None else check_count(images, "images")
     if images < recipe.data.global_batch:
@@ -91,7 +91,10 @@ def check_count(value: Any, name: str) -> int:
 
 
 def training_images(data: Source) -> int:
-    """Return the number of training images of the dataset that the source was written for."""
+    """Return the number of training images of the source's dataset; records are taken for ImageNet.
+
+    Raise BadValue for a source whose number is known only once it is read.
+    """
     match data:
         case Cifar10():
             return CIFAR10_IMAGES
@@ -119,8 +122,8 @@ def rate_factor(recipe: Recipe, step: int, pace: Pace) -> float:
         return cosine_warmup_decay(recipe.schedule, step, pace, peak_rate(recipe))
     if isinstance(recipe.schedule, LarsPolynomial):  # its descent counts in parts of a step
         return lars(recipe.schedule, step, pace, recipe.steps or recipe.epochs * pace.images / pace.global_batch)
-    own: Any = recipe.schedule
-    return float(own(step, pace.steps))
+    users_function: Any = recipe.schedule
+    return float(users_function(step, pace.steps))
 
 
 def piecewise(schedule: Steps, step: int, pace: Pace) -> float:
@@ -166,7 +169,7 @@ def book_cosine(schedule: BookCosine, step: int, pace: Pace) -> float:
     if decay <= 0:
         return 1.0
     linear = (pace.steps - step) / decay
-    # The step is counted from 0, not from the end of the warm-up: so the listing has it.
+    # The step is counted from 0, not from the end of the warm-up, as in the listing.
     return linear * 0.5 * (1 + math.cos(2 * math.pi * 0.47 * step / decay)) + 1e-5
 
 

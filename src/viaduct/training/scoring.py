@@ -1,4 +1,4 @@
-"""Scoring weights after the fact: the checkpoints of a run, or weights from elsewhere with a recipe."""
+"""Scoring trained weights: the checkpoints of a run, or weights from elsewhere with a recipe."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ def score_weights(
 ) -> list[dict[str, Any]]:
     """Return one row for weights that no run of ours trained; with `every`, one for each file of a folder.
 
-    `loaded` says the network and how its images are prepared. `ema`: averages of the weights or the weights; None:
-    averages where the recipe has them and they are there.
+    `loaded` has the network and the preparation of its images. `ema` chooses averages of the weights (True) or the
+    weights (False); None: averages if the recipe has them and they are stored.
     """
     check_saving(recompute, save, every)
     recipe = loaded.recipe
@@ -118,16 +118,16 @@ def score_all(
     recomputing: Recomputing,
     ema: bool | None = None,
 ) -> list[dict[str, Any]]:
-    room, torch_device = devices.pick(device, group.local_rank)
-    room.allow_tf32(recipe.precision.tf32)
+    device_module, torch_device = devices.pick(device, group.local_rank)
+    device_module.allow_tf32(recipe.precision.tf32)
     path = data or stored_data(stored)
     if path == SYNTHETIC and group.first:
         print("Measured on noise (--data synthetic): the figures say nothing about the network.", file=sys.stderr)
     images = load_images(recipe.data, path)
     model = place_model(build_model(recipe), torch_device)
     freeze(model, recipe.init.freeze)
-    plan, graph = plan_for(recipe.precision, room), recipe.mode == "graph" and not recomputing.batches
-    if (note := software_note(plan, room)) and group.first:
+    plan, graph = plan_for(recipe.precision, device_module), recipe.mode == "graph" and not recomputing.batches
+    if (note := software_note(plan, device_module)) and group.first:
         print(note, file=sys.stderr)
     computation = Computation(model, plan, torch_device, graph, False, compile=recipe.compile)
     share = {"share": Share(group.rank, group.ranks, neighbours=group.local_ranks)} if group.ranks > 1 else {}
@@ -154,12 +154,12 @@ def score_all(
 def renew_statistics(
     computation: Computation, stream: Stream, recomputing: Recomputing, recipe: Recipe, group: Group, step: int | None
 ) -> None:
-    """Compute the batch norms' running averages anew, and keep the weights with them where that was asked for."""
+    """Recompute the batch norms' running averages; rank 0 writes the weights with them if a file was given."""
     recompute_statistics(computation, training_batches(stream), recomputing.batches)
     if recomputing.save is not None and group.first:
         facts = {"model": describe_model(recipe), "classes": recipe.data.classes, "global_step": step or 0}
-        words = {"format": "pt", **{name: str(fact) for name, fact in facts.items()}}
-        write_safetensors(recomputing.save, checkpoint.on_host(computation.master.state_dict()), words)
+        metadata = {"format": "pt", **{name: str(fact) for name, fact in facts.items()}}
+        write_safetensors(recomputing.save, checkpoint.on_host(computation.master.state_dict()), metadata)
         print(f"{recomputing.save}: the weights of step {step or 0:,} with recomputed averages.", file=sys.stderr)
 
 
@@ -196,7 +196,7 @@ def rows(
 
 
 def find_epoch(row: dict[str, Any], recipe: Recipe, images: Dataset) -> float | None:
-    """Return the epoch of a row; of weights from elsewhere by their step, if there are images to train on."""
+    """Return the epoch of a row; without one, compute it from the step, if the dataset has training images."""
     if row["epoch"] is not None or row["step"] is None or not getattr(images, "has_train", True):
         return row["epoch"]  # type: ignore[no-any-return]
     return float(row["step"]) * recipe.data.global_batch / max(1, len(images.train))

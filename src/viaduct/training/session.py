@@ -1,4 +1,4 @@
-"""From a recipe, a place and a device to a finished run: begin or resume, train, hand over."""
+"""Train a recipe in a run directory on a device: begin or resume the run, train, write its final files."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ RATE_PAGE = "rate_finder.html"  # of `--lr find`, which comes before a run
 
 @dataclass(frozen=True)
 class Request:
-    """Everything about a run that is not the recipe."""
+    """A request to train: the loaded recipe, the run directory, and the options that no recipe holds."""
 
     loaded: Loaded
     run: RunDir
@@ -83,7 +83,7 @@ class Request:
     command: str
     dump: DumpOptions | None = None
     watch: int | None = None
-    """Port of the live page, 0: any that is free; None: no page."""
+    """Port of the live page; 0: any free port; None: no page."""
     profile: ProfileRequest | None = None
     bank: Location | None = None
     """Where tuned operators are looked up; None: nowhere."""
@@ -91,7 +91,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a session ended."""
+    """How a session ended; step and steps are 0 if the run had finished before the session."""
 
     finished: bool
     signal: int | None = None
@@ -102,7 +102,10 @@ class Outcome:
 
 
 def run_training(request: Request) -> Outcome:
-    """Train; everything that can be refused is refused before anything is written."""
+    """Train on this rank and return how the session ended.
+
+    A request that cannot be fulfilled is refused before recipe.json is written or changed.
+    """
     with join_ranks(request.device, request.loaded.recipe.parallel.hang_seconds) as group:
         if request.dump is not None:
             request.dump.refuse(request.loaded.recipe, group.ranks)
@@ -157,7 +160,7 @@ def describe_end(request: Request, group: Group, outcome: Outcome) -> Ending:
 
 
 def refuse_ranks(request: Request, ranks: int) -> None:
-    """Refuse a request as so many ranks would; for the process that starts them."""
+    """Refuse a dump, profile, batch or --data that so many ranks would refuse, before they are started."""
     recipe = request.loaded.recipe
     if request.dump is not None:
         request.dump.refuse(recipe, ranks)
@@ -235,7 +238,7 @@ def run_rank(request: Request, group: Group, page: LivePage | None = None) -> Ou
 
 
 def use_bank(request: Request, training: Training, resumed: bool) -> None:
-    """Put tuned operators to work: those that the run was begun with, or what the bank has for one that begins."""
+    """Apply tuned operators: to a resumed run those that it was begun with, to a new run those of the bank."""
     stored = request.run.read_recipe() if resumed else {}
     if request.bank is None and stored.get("tuning") is None:
         return
@@ -251,10 +254,10 @@ def use_bank(request: Request, training: Training, resumed: bool) -> None:
 
 @contextlib.contextmanager
 def report_failure(request: Request, training: Training) -> Iterator[None]:
-    """Write the report of a run that diverges or meets unreadable data."""
+    """Write the report when a ViaductError, such as a diverged loss or unreadable data, ends the run."""
     try:
         yield
-    except LostRank:  # whoever started the ranks is about to start them again
+    except LostRank:  # the process that started the ranks may start them again
         raise
     except ViaductError as error:
         report_stop(request, training, error.what)
@@ -262,7 +265,7 @@ def report_failure(request: Request, training: Training) -> Iterator[None]:
 
 
 def report_stop(request: Request, training: Training, reason: str) -> None:
-    """Write the page of a run that was stopped; what was reached is told even where the page cannot be written."""
+    """Write the report of a stopped run, on rank 0; print a note with its path, or why it could not be written."""
     if not training.group.first or request.loaded.recipe.evaluation.eval_only or not request.run.begun:
         return
     try:
@@ -279,12 +282,16 @@ def name_signal(number: int) -> str:
 
 
 def fit_and_save(training: Training) -> str:
-    """Train; before an image that cannot be read, save what was learned: the weights have not seen it yet."""
+    """Train; save a checkpoint if an image cannot be read or a metric of the recipe fails, and raise the error.
+
+    The weights have not seen that image yet. Nothing is saved if this session has not taken a step, or with several
+    ranks.
+    """
     began = training.step
     try:
         return training.fit()
     except (BadData, MetricFails):
-        # Of several ranks, the others would wait for this one.
+        # All ranks take part in saving; the other ranks have not failed here.
         if training.step > began and training.group.ranks == 1:
             training.finish("interrupted")
             print_note(f"Stopped after step {training.step} of {training.steps}. Continue with:")
@@ -293,7 +300,7 @@ def fit_and_save(training: Training) -> str:
 
 
 def start(request: Request, training: Training, saved: checkpoint.Saved | None) -> None:
-    """Restore the run, or load its initial weights; then record what this run is."""
+    """Restore the run, or load its initial weights; then write recipe.json, unless the run is only evaluated."""
     recipe, group = request.loaded.recipe, training.group
     if saved is not None:
         refuse_other_images(request, training)
@@ -308,7 +315,7 @@ def start(request: Request, training: Training, saved: checkpoint.Saved | None) 
 
 
 def refuse_fewer_steps(request: Request, training: Training) -> None:
-    """Refuse fewer steps than are done already: the run was to be longer."""
+    """Refuse a number of steps that the run has already passed."""
     if training.step > training.steps and not request.loaded.recipe.evaluation.eval_only:
         raise BadRun(
             f"{training.step:,} steps are done already in {str(request.run.path)!r}, more than the "
@@ -318,7 +325,10 @@ def refuse_fewer_steps(request: Request, training: Training) -> None:
 
 
 def refuse_other_images(request: Request, training: Training) -> None:
-    """Refuse other images on resume: the sample order and the length of an epoch follow from them."""
+    """Refuse to resume with images whose number or labels have changed: sample order and epochs follow from them.
+
+    Pixels are not compared.
+    """
     before, now = request.run.read_recipe().get("pictures"), fingerprint(training.images)
     for split in now:
         if before is not None and before[split] != now[split]:
@@ -337,18 +347,18 @@ def fingerprint(images: Dataset) -> dict[str, dict[str, int]]:
 
 
 def find_image_shape(images: Dataset) -> list[int] | None:
-    """Return height and width of images that are stored in memory; None of encoded ones: each has its own."""
+    """Return height and width of images that are held in memory; None for encoded images, which may differ in size."""
     stored = getattr(images.train, "images", None)
     return None if stored is None else [int(side) for side in stored.shape[1:3]]
 
 
 def repeat_ranks_flag(group: Group) -> str:
-    """Return the --ranks flag of ranks on one machine; across machines `viaduct launch` is repeated."""
+    """Return the --ranks flag for several ranks on one machine, else nothing: `viaduct launch` needs no flag."""
     return f" --ranks {group.ranks}" if 1 < group.ranks == group.local_ranks else ""
 
 
 def start_watchdog(training: Training) -> contextlib.AbstractContextManager[None]:
-    """Watch the ranks; what the watchdog finds goes to stderr and the run's log."""
+    """Return the watchdog of the ranks; it writes its lines to stderr and to RUN/log.txt."""
 
     def note(line: str) -> None:
         print_note(line)
@@ -358,8 +368,11 @@ def start_watchdog(training: Training) -> contextlib.AbstractContextManager[None
 
 
 def build_callbacks(recipe: Recipe, group: Group) -> list[Callback]:
-    """Return the loop's callbacks around the recipe's. A bad loss is stopped before it is recorded as progress;
-    a checkpoint is written after all others have seen the step."""
+    """Return the loop's callbacks and, among them, the recipe's, in the order in which they are called.
+
+    NanStop comes first: it ends the run before another callback records a bad loss. Checkpointing comes last: the
+    other callbacks have seen the step before it is saved.
+    """
     mark = [] if group.local_rank is None else [StepMark()]
     trackers = build_trackers(recipe) if group.first else []
     watchers = [*mark, MetricsFile(), build_board(recipe), *trackers, *build_log_callbacks(recipe), StopAtThreshold()]
@@ -373,7 +386,7 @@ def build_log_callbacks(recipe: Recipe) -> list[Callback]:
 
 @contextlib.contextmanager
 def explain_limits(run: RunDir, recipe: Recipe) -> Iterator[None]:
-    """Explain a full disk, lack of memory, and a batch too small to be normalised."""
+    """Turn a full disk, lack of memory, and a batch too small for batch norm into errors with a hint."""
     try:
         yield
     except OSError as error:
@@ -400,7 +413,7 @@ def explain_limits(run: RunDir, recipe: Recipe) -> Iterator[None]:
 
 
 def refuse_or_find_finished(request: Request) -> bool:
-    """Return True if there is nothing left to do; raise where the directory is not this run's."""
+    """Return True if the run has nothing left to do; raise BadRun if the directory cannot take the requested run."""
     run = request.run
     if run.path.exists() and not run.path.is_dir():
         raise BadRun(f"{str(run.path)!r} is a file, not a run's directory.", "Choose another place with --run.")
@@ -419,12 +432,12 @@ def refuse_or_find_finished(request: Request) -> bool:
     if request.loaded.recipe.evaluation.eval_only:
         return False
     summary = run.summary()
-    is_complete = run.model.is_file() and run.report.is_file()  # what was removed since is written again
+    is_complete = run.model.is_file() and run.report.is_file()  # a removed file is written again
     return summary is not None and is_complete and is_long_enough(summary, request.loaded.recipe)
 
 
 def has_no_checkpoint(request: Request) -> bool:
-    """Return True if the run ended before its first checkpoint, and may begin again with other values."""
+    """Return True if the run has no checkpoint and --resume is auto: it may begin again with other values."""
     return request.resume == "auto" and not checkpoint.checkpoints(request.run.checkpoints)
 
 
@@ -460,7 +473,10 @@ def check_path(data: Source, path: Path | None) -> None:
 
 
 def find_start(request: Request) -> checkpoint.Saved | None:
-    """Return the newest complete checkpoint; newer damaged ones are named."""
+    """Return the newest intact checkpoint, None for a new run; print a note about each newer damaged one.
+
+    Raise BadRun if all checkpoints are damaged, or if there is none and the request needs one.
+    """
     checkpoint.sweep(request.run.checkpoints)
     saved, damaged = checkpoint.newest_whole(request.run.checkpoints)
     for damage in damaged:
@@ -471,7 +487,7 @@ def find_start(request: Request) -> checkpoint.Saved | None:
 
 
 def record_start(request: Request, training: Training, resumed: bool) -> None:
-    """Write recipe.json and print what this run is."""
+    """Write recipe.json and labels.json, drop metrics of later steps, and print what is about to be trained."""
     run, loaded = request.run, request.loaded
     reached = run.read_reached_step()
     run.forget_after(training.step)
@@ -509,7 +525,7 @@ def record_start(request: Request, training: Training, resumed: bool) -> None:
 
 
 def trace_provenance(request: Request, training: Training, resumed: bool) -> dict[str, Any]:
-    """Return where this run comes from; of a run that goes on, with what was known of it before."""
+    """Return the provenance of this session, added to that of the run's earlier sessions."""
     run, group = request.run, training.group
     session = describe_session(
         training.step, group.ranks, machine(training.device), commit(), training.images, request.data
@@ -520,7 +536,7 @@ def trace_provenance(request: Request, training: Training, resumed: bool) -> dic
 
 
 def describe_noise(training: Training) -> str:
-    """Return a note about training on noise, and about a folder of that name that may have been meant."""
+    """Return a note about training on noise, and about a folder called `synthetic` here, which may have been meant."""
     note = f"Training on noise: losses and accuracies say nothing; {len(training.images.validation):,} images of it are"
     folder = SYNTHETIC.resolve()
     meant = f" The folder of that name here would be --data {folder}." if folder.is_dir() else ""
@@ -528,7 +544,7 @@ def describe_noise(training: Training) -> str:
 
 
 def describe_unused_outputs(data: Source, path: Path | None, training: Training) -> str:
-    """Return a note where records do not name their classes and have far fewer labels than the network has outputs."""
+    """Return a note if records without labels.txt leave two or more of the network's last outputs without a label."""
     if not isinstance(data, Records) or path is None or data.stated_classes(path) is not None:
         return ""
     highest = int(training.images.train.labels.max())
@@ -549,17 +565,20 @@ def describe_execution(training: Training) -> Iterator[str]:
 
 
 def report_redone_steps(training: Training, reached: int) -> None:
-    """Name the steps that a lost rank makes necessary again."""
+    """Record and print which steps are repeated, because they were not saved before a rank was lost."""
     training.run.note_restart(training.step, reached, training.group.ranks)
     first = training.step + 1
     steps = f"steps {first}-{reached} were" if reached > first else f"step {first} was"
-    line = f"{steps} done before and not saved: done twice."
-    print_note(line[0].upper() + line[1:])
-    append(training.run.path / "log.txt", line[0].upper() + line[1:])
+    line = f"{steps.capitalize()} done before and not saved: done twice."
+    print_note(line)
+    append(training.run.path / "log.txt", line)
 
 
 def hand_over(request: Request, training: Training) -> None:
-    """Write the finished run's own files; the summary last, for it says that the others are complete."""
+    """Write the final weights, the report and the summary of a finished run.
+
+    The summary comes last: a run that has one counts as finished.
+    """
     run = request.run
     for name in (checkpoint.MODEL, checkpoint.EMA):
         final = run.checkpoints / f"step-{training.step}" / name
@@ -577,7 +596,10 @@ def hand_over(request: Request, training: Training) -> None:
 
 
 def suspect_averages(training: Training) -> Averages | None:
-    """Measure, where validation is far behind training, whether the batch norms' averages are the reason."""
+    """Measure what the batch norms' running averages cost in accuracy, if validation is far behind training.
+
+    Return None if there is no such gap, or if it could not be measured.
+    """
     logs, score = training.run.records("log"), training.score
     if not logs or score is None or isinstance(training.images, SyntheticSet):
         return None
@@ -588,10 +610,10 @@ def suspect_averages(training: Training) -> Averages | None:
         return None
     try:
         return check_averages(training.recipe, saved, training.images, training.device, training.torch_device)
-    except BadData:  # an image that this epoch had not met
+    except BadData:  # an image that cannot be read, and that training had not met yet
         return None
     except RuntimeError as error:
-        if lacks_memory(error):  # for a second network; the run itself has finished
+        if lacks_memory(error):  # the measurement needs a second network; the run itself has finished
             return None
         raise
 

@@ -1,8 +1,8 @@
-"""A mistake of oneDNN's, avoided: in bf16 and fp16 on the CPU, the gradient of a strided convolution's weights is left
-partly unwritten where the image is a single pixel, and holds what was in memory before, now and then NaN.
+"""A workaround for a bug of oneDNN in strided convolutions of single pixels, in bf16 and fp16 on the CPU.
 
-Seen with torch 2.13 for 3x3 kernels with stride 2; a ResNet for large images meets it when fed small ones. Such a
-convolution is done in fp32, where the gradient is whole.
+Where the input is a single pixel, oneDNN leaves the gradient of the weights partly unwritten: it holds what was in
+memory before, now and then NaN. Seen with torch 2.13 for 3x3 kernels with stride 2; a ResNet for large images meets it
+when fed small ones. Here such a convolution is computed in fp32, by the one cell of the kernel that meets the pixel.
 """
 
 from __future__ import annotations
@@ -19,20 +19,22 @@ Forward = Any  # a layer's own forward pass
 
 
 def guard_single_pixels(network: nn.Module) -> None:
+    """Let the strided convolutions of a network compute single pixels in fp32, in place."""
     for layer in network.modules():
         if isinstance(layer, nn.Conv2d) and max(layer.stride) > 1 and max(layer.kernel_size) > 1:
             layer.forward = partial(_forward, layer, layer.forward)  # type: ignore[method-assign]
 
 
-def _forward(layer: nn.Conv2d, usual: Forward, x_NCHW: Tensor) -> Tensor:
-    if tuple(x_NCHW.shape[2:]) != (1, 1) or not meets_once(layer):
-        made: Tensor = usual(x_NCHW)
-        return made
+def _forward(layer: nn.Conv2d, original: Forward, x_NCHW: Tensor) -> Tensor:
+    if tuple(x_NCHW.shape[2:]) != (1, 1) or not uses_one_cell(layer):
+        output: Tensor = original(x_NCHW)
+        return output
     down, across = compute_padding(layer)  # the one cell of the kernel that meets the pixel
     weight = layer.weight[:, :, down : down + 1, across : across + 1]
+    bias = None if layer.bias is None else layer.bias.float()
     with torch.autocast(x_NCHW.device.type, enabled=False):
-        full = torch.conv2d(x_NCHW.float(), weight.float(), None, groups=layer.groups)
-    return full.to(torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else x_NCHW.dtype)
+        output = torch.conv2d(x_NCHW.float(), weight.float(), bias, groups=layer.groups)
+    return output.to(torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else x_NCHW.dtype)
 
 
 def compute_padding(layer: nn.Conv2d) -> tuple[int, int]:
@@ -44,9 +46,11 @@ def compute_padding(layer: nn.Conv2d) -> tuple[int, int]:
     return top, left
 
 
-def meets_once(layer: nn.Conv2d) -> bool:
-    """Return True if the output is a single pixel too, so that one cell of the kernel meets the input."""
+def uses_one_cell(layer: nn.Conv2d) -> bool:
+    """Return True if the output for a single pixel is one pixel too, to which one cell of the kernel contributes."""
     if isinstance(layer, SameConv2d):
         return True
+    if layer.padding_mode != "zeros" or isinstance(layer.padding, str):  # the padding is not zeros, or is none
+        return False
     sizes = zip(layer.kernel_size, layer.stride, compute_padding(layer), strict=True)
     return layer.dilation == (1, 1) and all(0 <= 1 + 2 * cells - size < stride for size, stride, cells in sizes)

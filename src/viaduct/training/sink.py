@@ -1,15 +1,15 @@
 """A sink: N steps on the device without returning to the host (`--sink N`, the seeds' iterations_per_loop).
 
 A step is captured once as a graph of kernels and replayed; meanwhile the host makes the next batch, on a stream of its
-own, and waits for nothing. What the steps have found is read once, at the end of the sink. A sink ends where somebody
-looks: at a multiple of N, an evaluation, a checkpoint, the end of the run; an interruption ends it early.
+own. It is at most two steps ahead of the device. Losses and hits are read after the sink. A sink ends at a multiple of
+N, at an evaluation, at a checkpoint that is due by steps, and at the end of the run; an interruption ends it early.
 
     sink = build_sink(training)
     sink.run_steps(batches)
 
-With `--sink auto`, the default, a sink lasts about a second and ends at every log line, which comes as often as
-without sinks; where no step can be captured there are none. With `--sink N` the host then drives each step, with the
-same sinks. `obstacle` is the reason.
+With `--sink auto`, the default, a sink lasts about a second and ends at every log line and every epoch; log lines come
+as often as without sinks. If no step can be captured, `--sink auto` has no sinks; with `--sink N` the host drives each
+step and log lines still come once a sink. `Sink.obstacle` is the reason.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from viaduct.training.loop import Training
 
 Work = Callable[[], None]
-WARM_UP_STEPS = 2  # that run as they will be captured, before they are: libraries settle what they do the first time
-AHEAD = 2  # steps that the host may be ahead: one runs, the next one's images are being made
-FIRST_LENGTH, LONGEST = 10, 1000  # steps of an automatic sink: before a step's time is known, and at most
-SECONDS = 1.0  # that an automatic sink should take
-MODULE_PARTS = frozenset(vars(nn.Module()))  # what torch itself keeps in each module
+WARM_UP_STEPS = 2  # before the capture, run in the same way: libraries set themselves up the first time
+AHEAD = 2  # steps that the host may be ahead: one runs, the images of the next are being made
+FIRST_LENGTH, MAX_LENGTH = 10, 1000  # steps of an automatic sink: before a step's time is known, and at most
+TARGET_SECONDS = 1.0  # of an automatic sink
+MODULE_ATTRIBUTES = frozenset(vars(nn.Module()))  # containers that torch itself keeps in each module
 PLAIN_VALUES = (bool, int, float, str, type(None))
 
 
@@ -74,7 +74,7 @@ class Sink:
         """Make sinks of `length` steps; None: of about a second, measured while the run goes on."""
         self.step, self.host, self.progress, self.recipe = step, host, step.progress, step.recipe
         self.automatic = length is None
-        self.longest = length or min(self.recipe.log.every_steps, LONGEST)
+        self.longest = length or min(self.recipe.log.every_steps, MAX_LENGTH)
         self.length = length or min(FIRST_LENGTH, self.longest)
         self.obstacle = obstacle
         kind = step.computation.device.type
@@ -94,20 +94,20 @@ class Sink:
     def find_end(self) -> int:
         """Return the step at which this sink ends."""
         progress, rules = self.progress, self.recipe
-        own = (rules.log.every_steps, progress.pace.steps_per_epoch) if self.automatic else (self.length,)
-        intervals = (*own, progress.evaluation_every, rules.checkpoint.every_steps)
+        sink_ends = (rules.log.every_steps, progress.pace.steps_per_epoch) if self.automatic else (self.length,)
+        intervals = (*sink_ends, progress.evaluation_every, rules.checkpoint.every_steps)
         ends = [next_multiple(progress.step, steps) for steps in intervals if steps]
         return min(progress.steps, progress.step + self.length, *ends)
 
     def is_log_due(self) -> bool:
-        """Return True if a log line belongs to the end of this sink: of an automatic one as without sinks."""
+        """Return True if a log line is due after this sink: always with `--sink N`, else every `log.every_steps`."""
         return not self.automatic or self.progress.step % self.recipe.log.every_steps == 0
 
     def run_steps(self, batches: Iterator[Batch]) -> None:
-        """Take the steps of one sink; none of their results has been read then."""
+        """Take the steps of one sink; their losses and hits stay on the device."""
         progress, first, end = self.progress, self.progress.step, self.find_end()
         self.ready = self.ready or bool(progress.step and self.step.optimizer.state)
-        began, settled = time.monotonic(), self.replay is not None
+        began, was_captured = time.monotonic(), self.replay is not None
         while progress.step < end and not self.host.is_stopping():
             count = self.count_device_steps(end)
             if count:
@@ -116,15 +116,15 @@ class Sink:
                 self.run_on_host(batches)
             if progress.step < end:
                 self.host.exchange_requests()
-        if self.automatic and settled and progress.step > first:
+        if self.automatic and was_captured and progress.step > first:
             self.adapt_length((time.monotonic() - began) / (progress.step - first))
 
     def adapt_length(self, step_seconds: float) -> None:
         """Choose the length of the next sinks from the time of a step."""
-        self.length = max(1, min(self.longest, round(SECONDS / max(step_seconds, 1e-9))))
+        self.length = max(1, min(self.longest, round(TARGET_SECONDS / max(step_seconds, 1e-9))))
 
     def count_device_steps(self, end: int) -> int:
-        """Return how many of the coming steps need no host."""
+        """Return how many of the coming steps run on the device alone; 0: the host drives the next one."""
         if self.obstacle is not None or not self.ready:
             return 0
         return self.step.support.count_device_steps(end - self.progress.step)
@@ -137,7 +137,10 @@ class Sink:
         self.ready = scale.skipped == skipped or self.ready
 
     def run_on_device(self, batches: Iterator[Batch], count: int) -> None:
-        """Take so many steps on the device, or as many as can be until something stops them."""
+        """Take `count` steps on the device, or fewer if the run is stopped or a step cannot be captured.
+
+        The batch of a step that cannot be captured is used by a step that the host drives.
+        """
         progress, done = self.progress, 0
         batch = self.feed.take_batch(batches)
         step = self.device_step = self.device_step or DeviceStep(self.step, batch, self.longest)
@@ -154,15 +157,18 @@ class Sink:
                 if last or self.host.is_stopping():
                     break
                 batch = self.feed.take_batch(batches)
-        finally:  # also after an image that cannot be read: the steps before it are done, and are kept
+        finally:  # even after an image that cannot be read: the steps before it are done and count
             step.finish(done)
             # The rate that a checkpoint keeps is that of the last step.
             self.step.set_rates(progress.step - 1, round_rates=self.obstacle is None)
-        if self.obstacle is not None:  # found with the last batch: it is the host's, and so are all that follow
+        if self.obstacle is not None:  # the batch that was fetched last has not been used yet
             self.host.run_step(batch)
 
     def run_device_step(self, step: DeviceStep, batch: Batch) -> bool:
-        """Take one step: replayed, or one of the first, which run as they will be captured. False: it cannot be."""
+        """Take one step on the device and return True; return False if no step can be captured.
+
+        The first steps, and those whose gradients callbacks look at, run uncaptured on another stream.
+        """
         number, marks = self.progress.step + 1, self.step.marks
         self.step.pulse.at("a sink", number)
         step.load(batch)
@@ -202,14 +208,14 @@ class Sink:
         self.replay = None
 
     def refuse_host_state(self, before: dict[str, Any]) -> None:
-        """Capture no step that changes something in Python: a replay runs no Python."""
+        """Fall back to the host if a step has changed something in Python: a replay runs no Python."""
         after = read_host_state(self.step)
         changed = [name for name in after if name not in before or before[name] != after[name]]
         if changed:
             self.fall_back(f"each step changes {changed[0]} on the host, which a replay would not")
 
     def give_up(self, error: RuntimeError) -> None:
-        """Let the host drive after a capture that failed: only trying shows what cannot be captured."""
+        """Let the host drive all further steps after a capture that failed."""
         self.step.optimizer.zero_grad(set_to_none=True)
         self.fall_back(f"a step of it cannot be captured ({first_line(cause_of(error))})")
 
@@ -229,7 +235,7 @@ class Capture:
     def __call__(self, work: Work) -> Work:
         make: Any = self.device.graph_capture()
         vendor = getattr(torch, self.kind)
-        # Threads that make the next batches may pin memory meanwhile; only what this thread does is watched.
+        # Loader threads may pin memory meanwhile, which the default mode would refuse.
         options = {"capture_error_mode": "thread_local"} if self.kind == "cuda" else {}
         graph, before = make(), vendor.current_stream()
         try:
@@ -247,8 +253,10 @@ class Capture:
 
 @contextmanager
 def pause_garbage_collection() -> Iterator[None]:
-    """Collect nothing meanwhile: an older graph would be destroyed, which no device allows while it captures another
-    (pytorch/pytorch#161037)."""
+    """Collect garbage before the block and none within it.
+
+    Collecting an older graph while another is captured is an error (pytorch/pytorch#161037).
+    """
     collecting = gc.isenabled()
     gc.collect()
     gc.disable()
@@ -260,7 +268,7 @@ def pause_garbage_collection() -> Iterator[None]:
 
 
 def renew_generator(vendor: Any) -> None:
-    """Give the device's generator a copy of its state: the old one would wait for a graph that did not come."""
+    """Give the device's generator a copy of its state: a failed capture leaves the old one tied to its graph."""
     generators = getattr(vendor, "default_generators", ())
     if not generators or not hasattr(generators[0], "graphsafe_set_state"):
         return
@@ -277,21 +285,21 @@ class Feed:
         self.vendor: Any = getattr(torch, kind) if kind != "cpu" else None
         self.side: Any = self.vendor.Stream() if self.vendor else None
         self.batch: Batch | None = None
-        self.made: Any = None  # the event after which the batch is there
-        self.usual: Any = None  # the event after which is there what the usual stream made of an epoch
-        self.running: deque[Any] = deque()
+        self.batch_ready: Any = None  # event: the side stream has made `batch`
+        self.fetched: Any = None  # event: the current stream has made a batch, and what its epoch keeps on the device
+        self.running: deque[Any] = deque()  # events: the ends of steps that were given to the device
 
     def take_batch(self, batches: Iterator[Batch]) -> Batch:
         """Return the batch of the coming step, ready for the stream that steps run on."""
         batch, self.batch = self.batch, None
         if batch is None:
             batch = next(batches)
-            self.usual = self.record_event()
+            self.fetched = self.record_event()
             return batch
         stream = self.vendor.current_stream()
-        stream.wait_event(self.made)
+        stream.wait_event(self.batch_ready)
         for tensor in (batch.images, batch.labels):
-            tensor.record_stream(stream)  # its memory is not used again before that stream has read it
+            tensor.record_stream(stream)  # its memory is not reused before that stream has read it
         return batch
 
     def mark_step(self) -> None:
@@ -300,7 +308,7 @@ class Feed:
             self.running.append(self.record_event())
 
     def record_event(self) -> Any:
-        """Return an event after all that the current stream was given so far."""
+        """Return an event that follows all work given to the current stream; None without streams."""
         if not self.vendor:
             return None
         event = self.vendor.Event()
@@ -308,19 +316,19 @@ class Feed:
         return event
 
     def prepare(self, batches: Iterator[Batch]) -> None:
-        """Begin to make the next batch, but never farther ahead than memory is meant for."""
+        """Begin to make the next batch; wait first if the host is AHEAD steps ahead of the device."""
         if not self.vendor:
             return
         if len(self.running) >= AHEAD:
             self.running.popleft().synchronize()
-        if self.usual is not None:
-            self.side.wait_event(self.usual)
-            self.usual = None
+        if self.fetched is not None:
+            self.side.wait_event(self.fetched)
+            self.fetched = None
         with self.vendor.stream(self.side):
-            self.batch, self.made = next(batches), self.record_event()
+            self.batch, self.batch_ready = next(batches), self.record_event()
 
     def run_on_side_stream(self, work: Work) -> None:
-        """Run some work on another stream than the usual one, as while it is captured."""
+        """Run some work on another stream than the current one, as a capture does; directly without streams."""
         if self.vendor:
             run_on_stream(self.vendor, self.side, work)
         else:
@@ -328,16 +336,16 @@ class Feed:
 
 
 def run_on_stream(vendor: Any, side: Any, work: Work) -> None:
-    """Run some work on a stream, after what the current one was given, which then waits for it."""
-    usual = vendor.current_stream()
-    side.wait_stream(usual)
+    """Run some work on a side stream; it follows the current stream's work, and that stream waits for it."""
+    current = vendor.current_stream()
+    side.wait_stream(current)
     with vendor.stream(side):
         work()
-    usual.wait_stream(side)
+    current.wait_stream(side)
 
 
 def cause_of(error: BaseException) -> BaseException:
-    """Return what was raised first: the end of a capture that has failed raises once more, and says less."""
+    """Return the error that was raised first: ending a failed capture raises a second, less specific one."""
     while error.__context__ is not None:
         error = error.__context__
     return error
@@ -349,7 +357,7 @@ def next_multiple(step: int, interval: int) -> int:
 
 
 def build_sink(training: Training) -> Sink | None:
-    """Return what takes this run's steps; None if the host takes them one by one."""
+    """Return the sink of this run; None if the loop takes the steps one by one."""
     length = training.recipe.sink
     automatic = length == "auto"
     if not length or training.needs_every_step or (automatic and automatic_obstacle(training) is not None):
@@ -359,15 +367,18 @@ def build_sink(training: Training) -> Sink | None:
 
 
 def describe_sink(training: Training) -> str | None:
-    """Return a line for the user where steps that could be captured, or were to be, are driven by the host."""
-    asked = training.recipe.sink
+    """Return a line for the user on why the host drives each step; None if it does not.
+
+    Also None with `--sink 0`, and with `--sink auto` on a device that captures no graphs.
+    """
+    requested = training.recipe.sink
     if training.sink is not None:
         return training.sink.describe_obstacle()
-    if not asked or (asked == "auto" and training.device.graph_capture() is None):
+    if not requested or (requested == "auto" and training.device.graph_capture() is None):
         return None
     if training.needs_every_step:
-        return f"--sink {asked}: not in this run, whose every step is looked at."
-    return f"--sink {asked}: the host drives each step, because {automatic_obstacle(training)}."
+        return f"--sink {requested}: not in this run, whose every step is looked at."
+    return f"--sink {requested}: the host drives each step, because {automatic_obstacle(training)}."
 
 
 def automatic_obstacle(training: Training) -> str | None:
@@ -399,16 +410,19 @@ def find_obstacle(training: Training) -> str | None:
 
 
 def read_host_state(step: TrainingStep) -> dict[str, Any]:
-    """Return what a step could change in Python: plain attributes of the network and the loss, random states."""
-    found: dict[str, Any] = {}
-    parts = step.computation.network.named_modules(prefix="network")
-    for prefix, owner in [*parts, ("loss", step.loss)]:
+    """Return what a step could change in Python: attributes of the network's modules and of the loss, random states.
+
+    Of attributes that are containers only the size is read.
+    """
+    attributes: dict[str, Any] = {}
+    modules = step.computation.network.named_modules(prefix="network")
+    for prefix, owner in [*modules, ("loss", step.loss)]:
         for name, value in getattr(owner, "__dict__", {}).items():
             if isinstance(value, PLAIN_VALUES):
-                found[f"{prefix}.{name}"] = value
-            elif isinstance(value, list | dict | set | deque) and name not in MODULE_PARTS:
-                found[f"the size of {prefix}.{name}"] = len(value)
+                attributes[f"{prefix}.{name}"] = value
+            elif isinstance(value, list | dict | set | deque) and name not in MODULE_ATTRIBUTES:
+                attributes[f"the size of {prefix}.{name}"] = len(value)
     states = read_random_states()
     if step.computation.device.type == "cpu":
-        del states[TORCH]  # which are the device's own there
-    return found | states
+        del states[TORCH]  # on the CPU it is the device's own random state
+    return attributes | states

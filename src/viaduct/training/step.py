@@ -80,7 +80,7 @@ class TrainingStep:
         self.optimize(batch)
 
     def optimize(self, batch: Batch) -> None:
-        """Mix the batch, run the step on the host, and keep its loss and hits."""
+        """Mix the batch, run the step driven by the host, and append its loss and hits to `results`."""
         images, targets = self.mix_batch(batch)
         observed = batch if self.is_observed(self.progress.step + 1) else None
         # Left on the device: reading them here would make the host wait for every step.
@@ -125,7 +125,7 @@ class TrainingStep:
         return torch.stack(losses).mean(), torch.stack(hits).sum(0)
 
     def compute_loss(self, logits: Tensor, auxiliary: list[Tensor], labels: Any) -> Tensor:
-        """Return the loss with that of the auxiliary heads, without weight decay."""
+        """Return the weighted sum of the main loss and those of the auxiliary heads, without weight decay."""
         weights = self.progress.loss_weights
         extra = [weights["auxiliary"] * self.loss(heads, labels) for heads in auxiliary]
         main = self.loss(logits, labels)
@@ -167,7 +167,10 @@ class TrainingStep:
                 set_progress(self.progress.step / self.progress.steps)
 
     def read_results(self) -> tuple[list[float], list[int]]:
-        """Return losses, as means over the ranks, and summed hits of the steps since the last call; waits for them."""
+        """Return the loss of each step since the last call, a mean over the ranks, and the hits summed over all.
+
+        Waits for the device.
+        """
         losses = torch.stack([loss.double() for loss, _ in self.results])
         hits = torch.stack([hits for _, hits in self.results]).sum(0)
         self.results.clear()
@@ -176,7 +179,7 @@ class TrainingStep:
 
 
 class HostUpdate:
-    """Update with a loss scale, rates and averages that Python knows."""
+    """Update whose loss scale, learning rates and averaging decay come from Python."""
 
     def __init__(self, step: TrainingStep) -> None:
         self.step = step

@@ -1,4 +1,4 @@
-"""Time points of a training step, for whoever takes a profile (`profiled.py`); by default nobody does.
+"""Time points of a training step, for a profile (`profile_marks.ProfileMarks`); by default none is recorded.
 
 The loop calls these at the places that docs/profile.md defines: `begin_forward` before the network runs on a batch that
 is on the device, `end_backward` once the gradients are computed, `end_step` after the update. A step that is worked
@@ -17,7 +17,7 @@ from viaduct.data.batches import Batch
 
 
 class StepMarks:
-    """Takes no time."""
+    """Default marks, which record nothing."""
 
     def fetch(self, batches: Iterator[Batch]) -> Batch:
         """Return the next batch; the host waits for it here."""
@@ -34,5 +34,5 @@ class StepMarks:
 
     @contextmanager
     def pause(self) -> Iterator[None]:
-        """Take no marks meanwhile: a step is captured, not taken."""
+        """Record no time points within the block: a step is captured there, not taken."""
         yield

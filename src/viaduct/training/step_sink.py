@@ -6,7 +6,8 @@
 
 Each call takes the step once. The first calls run it as it is written, on a stream of their own as a capture demands;
 then it is captured, and further calls copy their inputs to where the graph reads them and replay it. A replay runs no
-Python. The host waits for the device after every `steps` calls; a device without graphs runs the step itself each time.
+Python. The host waits for the device after every `steps` calls. `find_obstacle` names the cases in which no step is
+captured, such as a device without graphs: then each call runs the step itself.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from viaduct.random_states import read_random_states
 from viaduct.training.sink import Capture, Work, cause_of, run_on_stream
 
 LOGGER = logging.getLogger("viaduct")
-WARM_UP_CALLS = 3  # that run as they will be captured: libraries and optimizers settle what they do the first time
+WARM_UP_CALLS = 3  # before the capture, on a side stream like it: libraries and optimizers set themselves up
 
 
 class StepSink:
-    """Context of a step; its value is called with the step's inputs."""
+    """Context manager that returns itself; each call with the step's inputs takes the step once."""
 
     def __init__(self, step: Callable[..., Any], steps: int) -> None:
         if not callable(step):
@@ -62,7 +63,7 @@ class StepSink:
         self.buffers = []
 
     def __call__(self, *inputs: Tensor) -> Any:
-        """Take the step once; what it returns is good until the next call."""
+        """Take the step once and return its outputs, detached; the next call may overwrite them."""
         if not self.is_open:
             raise BadValue("viaduct.sink: called outside of its `with`.", "with viaduct.sink(step) as run: run(images)")
         if self.is_running:
@@ -70,16 +71,16 @@ class StepSink:
         self.is_running = True
         try:
             self.check_inputs(inputs)
-            made = self.run_directly(inputs) if self.obstacle is not None else self.run_captured(inputs)
+            outputs = self.run_directly(inputs) if self.obstacle is not None else self.run_captured(inputs)
         finally:
             self.is_running = False
         self.calls += 1
         if self.device is not None and self.calls % self.steps == 0:
             self.device.synchronize()
-        return made
+        return outputs
 
     def check_inputs(self, inputs: tuple[Any, ...]) -> None:
-        """Refuse inputs that differ from those of the first call, by which the step is prepared."""
+        """Refuse inputs that are no tensors, require gradients, or differ from the first call's in shape or type."""
         for number, value in enumerate(inputs, 1):
             if not isinstance(value, Tensor):
                 raise BadValue(
@@ -94,15 +95,15 @@ class StepSink:
             self.expected = found
         elif len(found) != len(self.expected):
             raise BadValue(f"viaduct.sink: {len(found)} inputs, and the first call had {len(self.expected)}.")
-        for number, (own, first) in enumerate(zip(found, self.expected, strict=True), 1):
-            if own != first:
+        for number, (now, first) in enumerate(zip(found, self.expected, strict=True), 1):
+            if now != first:
                 raise BadValue(
-                    f"viaduct.sink: input {number} is {describe(own)}, and was {describe(first)} in the first call.",
+                    f"viaduct.sink: input {number} is {describe(now)}, and was {describe(first)} in the first call.",
                     "A graph is captured for one shape, dtype and device; leave out a last, smaller batch.",
                 )
 
     def prepare(self, inputs: tuple[Tensor, ...]) -> None:
-        """Find the device of the step, and whether it can be captured there."""
+        """Find the device of the step; allocate a stream and input buffers if the step can be captured there."""
         kinds = sorted({value.device.type for value in inputs})
         if len(kinds) == 1 and kinds[0] in devices.names():
             self.device = devices.get(kinds[0])
@@ -129,7 +130,7 @@ class StepSink:
             buffer.copy_(value)
 
     def run_captured(self, inputs: tuple[Tensor, ...]) -> Any:
-        """Take the step as one of the first calls, or replay it."""
+        """Take the step uncaptured in the first calls; then capture it once, and replay it."""
         self.load(inputs)
         if self.calls < WARM_UP_CALLS:
             states = read_random_states()
@@ -163,7 +164,7 @@ class StepSink:
         except Exception as error:
             cause = cause_of(error)
             if isinstance(cause, BadValue) or not isinstance(cause, RuntimeError):
-                raise cause from None  # the step's own
+                raise cause from None  # an error of the step itself
             raise BadValue(
                 f"viaduct.sink: the step cannot be captured ({first_line(cause)}).",
                 "A captured step must not ask the device for a number (.item(), a tensor in an `if`, GradScaler.step), "
@@ -193,16 +194,16 @@ def refuse_random_numbers(before: dict[str, object]) -> None:
         )
 
 
-def detach_outputs(made: Any) -> Any:
-    """Return what a step made, without the graph of its gradients."""
-    if made is None:
+def detach_outputs(outputs: Any) -> Any:
+    """Return a step's outputs detached from the autograd graph; lists become tuples."""
+    if outputs is None:
         return None
-    if isinstance(made, Tensor):
-        return made.detach()
-    if isinstance(made, tuple | list):
-        return tuple(detach_outputs(part) for part in made)
+    if isinstance(outputs, Tensor):
+        return outputs.detach()
+    if isinstance(outputs, tuple | list):
+        return tuple(detach_outputs(part) for part in outputs)
     raise BadValue(
-        f"viaduct.sink: the step returned {type(made).__name__}; it must return tensors, tuples of them, or None.",
+        f"viaduct.sink: the step returned {type(outputs).__name__}; it must return tensors, tuples of them, or None.",
         "A replay computes tensors only: return the loss, not loss.item().",
     )
 

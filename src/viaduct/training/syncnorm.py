@@ -1,11 +1,11 @@
 """Batch norm over all ranks: mean and variance are those of the whole global batch.
 
-    synchronise(model, "cpu")     in place; names, parameters and buffers stay what they are
+    synchronise_norms(model, "cpu")     in place; names, parameters and buffers stay the same
 
-torch's own refuses tensors on the CPU, so there is one here. Each rank sends (count, mean, sum of squared distances)
-of every channel, in one message; they are merged after Chan, Golub and LeVeque 1979, which loses no digits where the
-mean is large. Backward the two sums that every input's gradient needs are added up, in one message too. On
-accelerators torch's own does the work, under our class: what asks for `nn.BatchNorm2d` must still find one.
+torch's SyncBatchNorm refuses tensors on the CPU, so there is one here. Each rank sends (count, mean, sum of squared
+deviations) of every channel, in one message; they are merged after Chan, Golub and LeVeque 1979, which stays accurate
+where the mean is large. In the backward pass the two sums that the input's gradient needs are added up, in one message
+too. On accelerators SyncBatchNorm does the work, in a class that is an `nn.BatchNorm2d` for `isinstance`, too.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ class Normalise(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Any) -> Any:
         normed, scale, weight = ctx.saved_tensors
         gradient = exact(gradients[0])
-        own = torch.stack(
+        local_sums = torch.stack(
             [
                 gradient.sum(list_reduced_dimensions(gradient)),
                 (gradient * normed).sum(list_reduced_dimensions(gradient)),
             ]
         )
-        sums = own.clone()
+        sums = local_sums.clone()
         distributed.all_reduce(sums)
-        plain, tilted = (sums / ctx.total).unbind()
-        back = gradient - broadcast_channels(plain, gradient) - normed * broadcast_channels(tilted, gradient)
+        mean, slope = (sums / ctx.total).unbind()
+        back = gradient - broadcast_channels(mean, gradient) - normed * broadcast_channels(slope, gradient)
         back = back * broadcast_channels(scale if weight is None else scale * exact(weight), gradient)
-        # The weight's and the bias's own gradients are averaged later, with those of all the others.
-        of_weight = None if weight is None else own[1].to(weight.dtype)
-        of_bias = own[0].to(weight.dtype if weight is not None else own.dtype) if ctx.with_bias else None
+        # Gradients of weight and bias are this rank's: DistributedDataParallel averages them with all others.
+        of_weight = None if weight is None else local_sums[1].to(weight.dtype)
+        of_bias = local_sums[0].to(weight.dtype if weight is not None else local_sums.dtype) if ctx.with_bias else None
         return back.to(gradients[0].dtype), of_weight, of_bias, None
 
 
@@ -73,7 +73,7 @@ def merge_statistics(x: Tensor) -> tuple[float, Tensor, Tensor]:
 
 
 def exact(x: Tensor) -> Tensor:
-    """Return the tensor in fp32, or fp64 if it is that already."""
+    """Return the tensor in fp32; an fp64 tensor stays fp64."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
@@ -88,7 +88,7 @@ def broadcast_channels(channels: Tensor, x: Tensor) -> Tensor:
 
 
 class OverRanks(_BatchNorm):
-    """A batch norm of this kind computes over all ranks in training, and as ever in evaluation."""
+    """Batch norm that normalises over all ranks in training, and by its running statistics in evaluation."""
 
     @disable_dynamo  # a compiled network calls it between its parts
     def forward(self, input: Tensor) -> Tensor:
@@ -138,7 +138,10 @@ ON_DEVICE = {nn.BatchNorm1d: DeviceNorm1d, nn.BatchNorm2d: DeviceNorm2d, nn.Batc
 
 
 def synchronise_norms(model: nn.Module, device: str) -> None:
-    """Let every batch norm of the model, which is on that kind of device, compute over all ranks."""
+    """Let every batch norm of a model on that kind of device compute over all ranks, in place.
+
+    Raise BadValue for a subclass of torch's batch norms, which may compute something else.
+    """
     kinds: dict[Any, Any] = ON_CPU if device == "cpu" else ON_DEVICE
     for name, module in model.named_modules():
         if not isinstance(module, _BatchNorm) or isinstance(module, OverRanks | nn.SyncBatchNorm):

@@ -13,12 +13,14 @@ The GPU's averages patches and gradients over the batch first. A dense layer has
 last factor. A and G are cut into diagonal blocks, each inverted by Cholesky; one that is not positive definite
 keeps its old inverse. A grouped convolution is preconditioned group by group.
 
-    while optimizer.refreshing: with optimizer.watching(network, scale): forward and backward, not compiled
+    if optimizer.refreshing:
+        with optimizer.watching(network, scale):
+            forward and backward, not compiled
     optimizer.step()
 
-With several parts per step (`accumulate`) the last part is the one that is watched. With several ranks each
-inverts its own factors, and the inverses are averaged. A step that is skipped for overflow is not counted: its
-refresh is made up for in the next one.
+With several parts per step (`accumulate`) only the last part is watched. With several ranks each inverts its own
+factors, and the inverses are averaged. A step that is skipped for overflow is not counted: the next step refreshes in
+its place.
 """
 
 from __future__ import annotations
@@ -93,8 +95,8 @@ class ThorOptimizer(SGD):
         self.steps = 0
         self.layers = find_layers(model, part.block)
         self.stacks = stack_layers(self.layers)
-        found = {layer.name: inverses for stack in self.stacks for layer, inverses in stack.inverses()}
-        self.inverses = {layer.name: found[layer.name] for layer in self.layers}
+        by_name = {layer.name: inverses for stack in self.stacks for layer, inverses in stack.inverses()}
+        self.inverses = {layer.name: by_name[layer.name] for layer in self.layers}
         self.watch: Watch | None = None
         self.traces = TraceRule(part) if part.trace_rule else None
 
@@ -109,7 +111,10 @@ class ThorOptimizer(SGD):
 
     @contextmanager
     def watching(self, network: nn.Module, scale: float) -> Iterator[None]:
-        """Observe the network's passes meanwhile; it holds the layers under the names of the model."""
+        """Collect the factors of the layers within the block, except of layers that the trace rule has frozen.
+
+        `network` may be a cast copy of the model: its parameters are found by name.
+        """
         frozen = self.traces.frozen_names() if self.traces else set()
         weights = {id(network.get_parameter(layer.name)): layer for layer in self.layers if layer.name not in frozen}
         self.watch = Watch(weights, self.part.form, scale)
@@ -129,7 +134,7 @@ class ThorOptimizer(SGD):
         self.steps += 1
 
     def refresh(self, factors: dict[str, tuple[Factor, Factor]]) -> None:
-        """Invert the factors of this batch and keep the inverses."""
+        """Replace the stored inverses by those of this batch's factors, as far as the trace rule allows."""
         both = [factor for name in factors for factor in factors[name]]
         old = [inverse for name in factors for inverse in self.inverses[name]]
         new = invert(
@@ -182,11 +187,12 @@ def average(inverses: list[Tensor], buckets: list[list[int]]) -> None:
 
 
 class TraceRule:
-    """Rule for keeping inverses: it compares how much tr(A) * tr(G) has changed since they were last computed.
+    """Rule that decides which layers take new inverses in a refresh, by the relative change of tr(A) * tr(G).
 
-    More than `trace_renew`: it does. Below `trace_freeze`: it never does again, and is not watched any more.
-    Between them: it keeps the old ones until the next refresh. Decided on the device; which layers are frozen
-    is read once in a refresh, the only time the host waits.
+    The change is measured since the layer last took new inverses. Above `trace_renew` it takes the new ones. Below
+    `trace_freeze` it keeps the old ones for good and is not watched any more. Between the two it keeps the old ones
+    until the next refresh. The device decides; the host reads which layers are frozen once in a refresh, and waits
+    only there.
     """
 
     def __init__(self, part: Thor) -> None:

@@ -1,7 +1,7 @@
 """Trackers of experiments as callbacks: `--track mlflow`, `--track wandb`, several separated by commas.
 
 Packages are optional and imported when a run begins; where their records go is their own setting (MLFLOW_TRACKING_URI,
-WANDB_MODE, …). RUN/tracking.json keeps a tracker's name of the run, so that a resumed run goes on in the same place.
+WANDB_MODE, …). RUN/tracking.json keeps the tracker's id of the run, so that a resumed run continues the same record.
 TensorBoard's events are written into every run; `--track tensorboard` is accepted and adds nothing.
 """
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from viaduct.training.metrics import Score
 
 FILE = "tracking.json"
-LONGEST = 500  # characters of a parameter's value, as MLflow has it
+MAX_VALUE_CHARACTERS = 500  # of a parameter, MLflow's limit
 LOGGED = ("loss", "total_loss", "top1", "lr", "images_per_s", "loss_scale")
 
 
@@ -87,11 +87,11 @@ class Tracking(Callback):
 
     def start(self, training: Training) -> None:
         file = training.run.path / FILE
-        known = read_json_object(file) if file.is_file() else {}
+        ids = read_json_object(file) if file.is_file() else {}
         path, parameters = training.run.path, flatten(to_record(training.recipe))
-        earlier = known.get(self.name) if training.step else None
-        known[self.name] = self.client.start_run(path.resolve().name, earlier, parameters)
-        write_json(file, known)
+        earlier = ids.get(self.name) if training.step else None
+        ids[self.name] = self.client.start_run(path.resolve().name, earlier, parameters)
+        write_json(file, ids)
 
     def log(self, training: Training, record: LogRecord) -> None:
         values = {f"train/{key}": float(value) for key, value in asdict(record).items() if key in LOGGED}
@@ -128,5 +128,5 @@ def flatten(record: dict[str, Any], prefix: str = "") -> dict[str, str]:
         if isinstance(value, dict) and "is" in value:
             found |= flatten(value, f"{prefix}{key}.")
         elif key != "is":
-            found[prefix + key] = str(value)[:LONGEST]
+            found[prefix + key] = str(value)[:MAX_VALUE_CHARACTERS]
     return found

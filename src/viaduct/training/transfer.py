@@ -1,9 +1,10 @@
 """Beginning a run with weights that were trained elsewhere: a TensorFlow or MindSpore checkpoint, a file, another run.
 
-Everything that the network has must be there in the right shape, or be left out by name (`init.exclude`). With
-`init.schedule` "continue" the run goes on from the step of those weights, with the state of their optimizer where it
-is there and of the same kind; with "restart" it begins at step 0. Read once: a run that has a checkpoint of its own
-continues from that.
+Every tensor of the network must be there in the right shape, or be left out by name (`init.exclude`). Exceptions are
+counters of batch norms, an auxiliary head that only one side has, and the classifier of a network of another package.
+With `init.schedule` "continue" the run continues at the step of those weights, with the state of their optimizer if it
+is stored and of the same kind; with "restart" it begins at step 0. A run that has a checkpoint of its own continues
+from that, and does not read these weights again.
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ if TYPE_CHECKING:
     from viaduct.training.loop import Training
 
 AUX, COUNTER = "aux.", "num_batches_tracked"
-# TensorFlow's slots, and what the optimizers here call the same: momentum, or RMSProp's two averages.
+# TensorFlow's slots, and the names of the same tensors in our optimizers: momentum, or RMSProp's two averages.
 MOMENTUM = ({"Momentum": "momentum_buffer"}, {"LARSOptimizer": "momentum_buffer"})
 RMSPROP = ({"RMSProp": "square_average", "RMSProp_1": "momentum_buffer"},)
 SLOTS_OF = {"SGD": MOMENTUM, "LarsOptimizer": MOMENTUM, "ThorOptimizer": MOMENTUM, "TfRmsProp": RMSPROP}
 
-State = dict[str, dict[str, Any]]  # parameter -> what its optimizer keeps of it
+State = dict[str, dict[str, Any]]  # optimizer state by the parameter's name
 
 
 @dataclass
@@ -50,10 +51,10 @@ class Donor:
     tensors: dict[str, Tensor]
     excluded: set[str]
     step: int | None
-    trained: dict[str, str] = field(default_factory=dict)  # its global batch and precision, where known
+    trained: dict[str, str] = field(default_factory=dict)  # settings of their training, such as the global batch
     notes: list[str] = field(default_factory=list)
-    warnings: tuple[str, ...] = ()  # damage that was gone around
-    state: Callable[[], tuple[State, str]] = lambda: ({}, "")  # the optimizer's state, and why it is not there
+    warnings: tuple[str, ...] = ()  # about damaged files that were passed over
+    state: Callable[[], tuple[State, str]] = lambda: ({}, "")  # the optimizer's state, or why there is none
 
 
 def load_initial_weights(training: Training) -> list[str]:
@@ -69,12 +70,13 @@ def load_initial_weights(training: Training) -> list[str]:
     training.computation.publish_statistics()
     names = [name for name in own if not name.endswith(COUNTER)]
     taken = sum(name in donor.tensors for name in names)
-    lines = [*donor.warnings, f"Weights from {source}: {taken} of {len(names)} tensors{without(donor.excluded)}."]
+    excluded = describe_excluded(donor.excluded)
+    lines = [*donor.warnings, f"Weights from {source}: {taken} of {len(names)} tensors{excluded}."]
     lines += [f"Note: {note}." for note in donor.notes]
     return lines + (continue_from(donor, source, training) if init.schedule == "continue" else [])
 
 
-def without(excluded: set[str]) -> str:
+def describe_excluded(excluded: set[str]) -> str:
     """Return the excluded tensors in words."""
     return f", without {some(sorted(excluded))}" if excluded else ""
 
@@ -134,7 +136,7 @@ def from_foreign_names(checkpoint: Checkpoint, training: Training, excluded: set
 
 
 def whole_model(training: Training) -> nn.Module:
-    """Return the network with its full classifier, though without values where other ranks have a part of it."""
+    """Return the network with its full classifier; without values (on the meta device) if the ranks split it."""
     from viaduct.training.networks import build_model
 
     if training.parallel.has_full_model():
@@ -144,7 +146,10 @@ def whole_model(training: Training) -> nn.Module:
 
 
 def fitting(stored: Stored, shapes: dict[str, tuple[int, ...]], excluded: set[str]) -> tuple[list[str], list[str]]:
-    """Return the tensors to load, and notes; an auxiliary head that only one side has is skipped."""
+    """Return the names of the tensors to load, and notes; an auxiliary head that only one side has is skipped.
+
+    Raise BadData if the tensors are not those of this network.
+    """
     here = {name: shape for name, shape in shapes.items() if name not in excluded}
     there = {name: shape for name, shape in stored.shapes.items() if name not in excluded}
     notes = []
@@ -210,11 +215,14 @@ def continue_from(donor: Donor, source: Path, training: Training) -> list[str]:
     state, reason = donor.state()
     taken = load_state(training, {name: kept for name, kept in state.items() if name not in donor.excluded})
     optimizer = f"with the optimizer's state of {taken} parameters" if taken else f"with a fresh optimizer ({reason})"
-    return [f"Continuing at step {donor.step:,}, {optimizer}.", *warnings(donor, source, training.recipe)]
+    return [f"Continuing at step {donor.step:,}, {optimizer}.", *list_warnings(donor, source, training.recipe)]
 
 
-def warnings(donor: Donor, source: Path, recipe: Recipe) -> list[str]:
-    """Return a warning for each of batch, ranks and precision that differs from the checkpoint's (seed 004)."""
+def list_warnings(donor: Donor, source: Path, recipe: Recipe) -> list[str]:
+    """Return a warning for global batch and precision if they differ from the weights' training (seed 004).
+
+    If nothing is known of that training, return one warning that says so.
+    """
     now = {"global_batch": str(recipe.data.global_batch), "precision": recipe.precision.compute}
     lines = [
         f"Warning: {source} was trained with {name.replace('_', ' ')} {before}, this run has {now[name]}; "
@@ -229,12 +237,12 @@ def warnings(donor: Donor, source: Path, recipe: Recipe) -> list[str]:
 
 
 def load_state(training: Training, state: State) -> int:
-    """Load optimizer state by parameter; returns for how many parameters."""
+    """Load optimizer state by parameter; return how many parameters have got one of their shape."""
     optimizer, take_rows_of = training.optimizer, training.parallel.take_rows_of
     names = {id(value): name for name, value in training.model.named_parameters()}
     record = optimizer.state_dict()
     order = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    found = {
+    state_by_index = {
         index: {
             key: take_rows_of(("optimizer", index, key), value) if isinstance(value, Tensor) else value
             for key, value in state.get(names[id(parameter)], {}).items()
@@ -243,7 +251,7 @@ def load_state(training: Training, state: State) -> int:
     }
     record["state"] = {
         index: {key: match_layout(value, order[index]) for key, value in kept.items()}
-        for index, kept in found.items()
+        for index, kept in state_by_index.items()
         if fits(kept, order[index])
     }
     optimizer.load_state_dict(record)
@@ -264,7 +272,7 @@ def match_layout(value: Any, parameter: Tensor) -> Any:
 
 
 def state_of_slots(slots: Slots, training: Training) -> tuple[State, str]:
-    """Return TensorFlow's slots as the state of this run's optimizer, or why there is none."""
+    """Return TensorFlow's slots as the state of this run's optimizer, and why it is empty if it is."""
     if not slots:
         return {}, "no state of one is stored there"
     kind = type(training.optimizer).__name__
@@ -276,7 +284,7 @@ def state_of_slots(slots: Slots, training: Training) -> tuple[State, str]:
 
 
 def read_slots_file(file: Path) -> Slots:
-    """Return what `viaduct weights import --slots` wrote beside the weights."""
+    """Return the slots that `viaduct weights import --slots` wrote beside the weights; empty without that file."""
     slots: Slots = {}
     if file.is_file():
         with open_weights(file) as stored:
@@ -287,7 +295,7 @@ def read_slots_file(file: Path) -> Slots:
 
 
 def state_of_run(folder: Path, training: Training) -> tuple[State, str]:
-    """Return the optimizer state of a run's checkpoint by parameter, or why there is none."""
+    """Return the optimizer state of a run's checkpoint by parameter, and why it is empty if it is."""
     from viaduct.training.networks import build_model
     from viaduct.training.optim import build_optimizer
 
@@ -306,7 +314,7 @@ def state_of_run(folder: Path, training: Training) -> tuple[State, str]:
 
 
 def refuse_damaged(saved: checkpoint.Saved) -> None:
-    """Raise if the optimizer's state is damaged; the weights were verified when they were opened."""
+    """Raise BadRun if a file of the checkpoint is damaged: here its optimizer state is needed, too."""
     damage = saved.damage()
     if damage is not None:
         hint = "Name an older checkpoint of the run, or begin with a fresh optimizer: --init-schedule restart."

@@ -2,7 +2,7 @@
 
     report = tune_recipe(TuneRequest(loaded, location, mode="RL,GA", budget_s=600), tell=print)
 
-What was found of an operator is in the bank as soon as its search has ended. Training uses it only after the whole step
+The best variant of an operator is in the bank as soon as its search has ended. Training uses it only after a whole step
 was measured to be faster with the choices of the bank.
 """
 
@@ -43,7 +43,7 @@ OBSERVING_LIMIT_S = 900.0
 VERDICT_LIMIT_S = 1800.0
 VERDICT_SHARE = 0.3
 """Largest share of the budget that is kept for measuring the whole step."""
-VERDICT_MARGIN = 0.01
+VERDICT_MARGIN = 0.01  # share of the step's time that the choices must save to be installed
 COMPILER_S = 90.0
 """Seconds that an operator must have before compiled variants are tried: each takes tens of seconds to compile."""
 NO_GAIN = "not installed: no gain in the whole step"
@@ -88,7 +88,10 @@ class TuneReport:
 
 
 def tune_recipe(request: TuneRequest, tell: Callable[[str], None]) -> TuneReport:
-    """Tune; everything that can be refused is refused before anything is written."""
+    """Tune the operators of a recipe and return the result; an interruption keeps what was measured so far.
+
+    The mode, the device, --data and the bank's location are checked before anything is written.
+    """
     began = time.monotonic()
     make_searcher(request.mode, Space([Parameter("x", (1,))], default={"x": 1}), 1)  # refuses an unknown mode
     kind = devices.pick(request.device)[1].type
@@ -123,7 +126,7 @@ def tune_recipe(request: TuneRequest, tell: Callable[[str], None]) -> TuneReport
 
 
 def make_order(request: TuneRequest) -> Order:
-    """Return what the worker is to run; the recipe's own batch is said, for profiling takes a small one on the CPU."""
+    """Return the worker's order, with the recipe's batch: without one a CPU gets a small batch."""
     plan = Plan(0, 1, 0)
     order = Order(request.loaded, Path(), plan, request.device, request.data, list(request.settings))
     batch = str(order.change_recipe().data.global_batch)
@@ -132,7 +135,7 @@ def make_order(request: TuneRequest) -> Order:
 
 
 def open_bank(bank: Bank, fingerprint: Fingerprint, tell: Callable[[str], None]) -> None:
-    """Set a damaged file aside, and say what the bank has for other devices only."""
+    """Rename a damaged file of the bank, or tell the user if the bank has entries for other devices only."""
     try:
         stored = bank.read(fingerprint)
     except DamagedBank as error:
@@ -145,7 +148,7 @@ def open_bank(bank: Bank, fingerprint: Fingerprint, tell: Callable[[str], None])
 
 
 def read_built_in(fingerprint: Fingerprint) -> Stored:
-    """Return what is shipped for this device and software; a damaged file of it is our fault and raises."""
+    """Return the shipped entries for this device and software; raise DamagedBank if that file is damaged."""
     return Bank(BUILT_IN).read(fingerprint)
 
 
@@ -182,7 +185,7 @@ class Session:
         )
 
     def conduct(self) -> None:
-        """Go from the first step to the verdict."""
+        """Observe a step, search its operators, and measure the whole step with the choices."""
         began = time.monotonic()
         self.tell(f"{self.request.loaded.name} on {self.report.fingerprint.describe()}")
         observed = self.request_answer({"do": "observe"}, OBSERVING_LIMIT_S, "observing a step")
@@ -205,7 +208,7 @@ class Session:
         self.judge(decode_signature(observed["threads"]))
 
     def request_answer(self, request: dict[str, Any], seconds: float, doing: str) -> dict[str, Any]:
-        """Ask the worker for something that must work; a failure is an error with what the worker said."""
+        """Return the worker's answer to a request; raise ViaductError with its message if it fails."""
         try:
             answer = self.worker.send_request(request, seconds)
         except WorkerFailed as error:
@@ -230,7 +233,10 @@ class Session:
         return [operator for operator in found if operator.space.size > 1]
 
     def search_all(self, operators: list[Operator]) -> None:
-        """Search each operator, the largest share of the step first; time that is left over goes to those after it."""
+        """Search each operator, the largest share of the step first, the number of threads last.
+
+        Time that a search does not use goes to the operators after it. Operators in the bank are not searched again.
+        """
         wanted, outcomes = [], self.report.outcomes
         for operator in operators:
             hit = self.tuner.find_hit(operator.signature)
@@ -260,7 +266,7 @@ class Session:
         return min(VERDICT_SHARE * self.request.budget_s, 60 * self.report.step_us / 1e6)
 
     def refuse_too_small(self, starting: float) -> None:
-        """Refuse a budget in which no variant was measured; what was measured is in the journal."""
+        """Raise BadValue if no variant was measured within the budget, ViaductError if no operator can be measured."""
         if any(outcome.entry is not None for outcome in self.report.outcomes):
             return
         if all("could not be measured" in outcome.note for outcome in self.report.outcomes):
@@ -271,14 +277,18 @@ class Session:
         )
 
     def judge(self, step: Signature) -> None:
-        """Measure the whole step without and with the choices, and install them if it is faster."""
+        """Measure the whole step without and with the choices, and record the verdict in the bank.
+
+        The choices are installed if the step is faster by VERDICT_MARGIN. An undecided or failed measurement records
+        nothing; a verdict on the same choices is not measured again.
+        """
         choices = collect_choices(self.report.outcomes)
         stored = self.bank.read(self.report.fingerprint)
         if not choices:
             self.report.lines.append("No gain: the default is best for every operator that was searched.")
             return
         earlier = stored.verdicts.get(step.key)
-        if earlier is not None and plain(earlier.choices) == plain(choices) and not self.request.repeat:
+        if earlier is not None and copy_choices(earlier.choices) == copy_choices(choices) and not self.request.repeat:
             self.report.verdict = earlier
             self.report.lines.append("The whole step was measured with these choices before; it is not repeated.")
             return
@@ -286,7 +296,7 @@ class Session:
         seconds = max(5.0, min(60.0, self.end - time.monotonic()))
         try:
             answer = self.worker.send_request(
-                {"do": "judge", "choices": plain(choices), "seconds": seconds}, VERDICT_LIMIT_S
+                {"do": "judge", "choices": copy_choices(choices), "seconds": seconds}, VERDICT_LIMIT_S
             )
         except WorkerFailed as error:
             answer = {"error": str(error)}
@@ -321,7 +331,7 @@ class Session:
                 outcome.entry = changed.entries.get(outcome.entry.signature.key, outcome.entry)
 
 
-def plain(choices: Any) -> dict[str, dict[str, Any]]:
+def copy_choices(choices: Any) -> dict[str, dict[str, Any]]:
     return {key: dict(choice) for key, choice in choices.items()}
 
 
@@ -340,7 +350,11 @@ def install(stored: Stored, verdict: Verdict) -> Stored:
 
 
 def choose_for_training(stored: Stored, step_key: str) -> dict[str, Choice]:
-    """Return the choices that training applies: those of a step that gained by them, else all that are installed."""
+    """Return the choices that training applies.
+
+    These are the choices of this step's verdict if they were a gain, none if they were not, and without a verdict all
+    installed entries.
+    """
     verdict = stored.verdicts.get(step_key)
     if verdict is not None:
         return dict(verdict.choices) if verdict.is_gain else {}

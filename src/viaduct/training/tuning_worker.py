@@ -1,7 +1,7 @@
 """The tuner's worker for a recipe: `python -m viaduct.training.tuning_worker ORDER`.
 
-Beside single operators it measures whole steps: which operators a step runs, how many threads suit it, and what the
-choices of a bank make of it.
+Besides single operators it measures whole steps: which operators a step runs, which number of threads is fastest, and
+whether a step is faster with the choices of a bank.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ class RecipeStep:
 
     @cached_property
     def training(self) -> Training:
-        own, torch_device = devices.pick(self.order.device)
+        device, torch_device = devices.pick(self.order.device)
         recipe, _ = prepare_recipe(self.order, torch_device.type, 1)
         run = RunDir(Path(self.folder.name))
         with explain_limits(run, recipe):
             images = load_images(recipe.data, self.order.data)
-            return Training(recipe, run, images, own, torch_device, callbacks=[])
+            return Training(recipe, run, images, device, torch_device, callbacks=[])
 
     @cached_property
     def batches(self) -> Iterator[Batch]:
@@ -61,7 +61,7 @@ class RecipeStep:
 
     @cached_property
     def calls(self) -> list[Call]:
-        """The tunable modules that a step calls; none where something stands against tuning them."""
+        """Calls of tunable modules in a step; none if `find_module_obstacle` names a reason."""
         for _ in range(WARM_UP_STEPS):
             self.take_step()
         if find_module_obstacle(self.training):
@@ -156,24 +156,24 @@ class ThreadCounts:
         return make_threads_space(torch.get_num_threads())
 
     def make_work(self, signature: Signature, point: Choice, device: str, exact: bool = False) -> Work:
-        wanted, usual = int(point["threads"]), torch.get_num_threads()
+        wanted, default = int(point["threads"]), torch.get_num_threads()
 
         def run() -> None:
             torch.set_num_threads(wanted)
             try:
                 self.step.take_step()
             finally:
-                torch.set_num_threads(usual)
+                torch.set_num_threads(default)
 
         def read_values() -> list[tuple[str, torch.Tensor]]:
             training, step = self.step.training, self.step.training.train_step
             batch = next(training.train_batches.epoch(0, start=0))
             torch.manual_seed(1)
-            torch.set_num_threads(usual if exact else wanted)
+            torch.set_num_threads(default if exact else wanted)
             try:
                 loss, _ = step.run_passes(*step.mix_batch(batch), training.scale.value)
             finally:
-                torch.set_num_threads(usual)
+                torch.set_num_threads(default)
                 training.optimizer.zero_grad(set_to_none=True)
             return [("loss", loss.detach().double())]
 
@@ -181,7 +181,7 @@ class ThreadCounts:
 
 
 def make_threads_space(most: int) -> Space:
-    """Return 1, 2, 4 … and the number that torch chose, which is the default."""
+    """Return the space of thread counts: powers of 2 up to `most`, and `most`, which is the default."""
     values = sorted({*(2**power for power in range(most.bit_length())), most} & set(range(1, most + 1)))
     return Space([Parameter("threads", tuple(values))], default={"threads": most})
 
@@ -212,7 +212,7 @@ def find_module_obstacle(training: Training) -> str | None:
     if isinstance(training.recipe.optimizer, Thor):
         return "THOR looks at the convolutions themselves"
     if training.needs_every_step:
-        return "a dump looks into every part of the network"
+        return "a dump or another callback looks into every part of the network"
     if training.group.ranks > 1:
         return "choices are measured with one rank"
     return None

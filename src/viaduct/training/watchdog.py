@@ -1,13 +1,13 @@
-"""A rank that stops coming forward is noticed, named and shown where it stands; then the run ends, to be begun again.
+"""Notices a rank that makes no progress, names it and prints its stack; then ends the run, so that it is started again.
 
-All ranks pass the same places in the same order, and count them (`Pulse`). A thread in each rank tells the others how
-far it is, through the store at which the ranks met. A rank that has stood still for `hang_seconds` looks who is behind:
-the others wait for that one. The rank that is behind writes the stacks of its threads; rank 0 says who it is, and
-repeats where it stands. All then exit with code 75, which makes torchrun's agent start them again. Ranks whose launcher
-was killed end as if they had been asked to: with a checkpoint.
+All ranks pass the same points of a step in the same order, and count them (`Pulse`). A thread in each rank publishes
+its count in the rendezvous store. A rank without progress for `hang_seconds` compares the counts: the ranks with the
+lowest count are behind, and the others wait for them. A rank that is behind prints the stacks of its threads; rank 0
+names it, and repeats the stack of its main thread. All then exit with code 75, which makes torchrun's agent start them
+again. A rank whose launcher was killed sends itself SIGTERM: it ends with a checkpoint.
 
-Looking begins with the end of the first step, which may compile for minutes; until then, the time limit of the messages
-between ranks holds.
+A hang is looked for once the first step has ended, which may compile for minutes; until then, the time limit of the
+messages between ranks holds.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from viaduct.cluster.environment import LAUNCHER
 from viaduct.errors import LostRank
 from viaduct.training.distributed import ADDRESS, Group, name_job_prefix
 
-WAIT_FOR_STACK = 5.0  # seconds that the others give the rank behind to say where it stands
-SECONDS_FOR_STORE = 10.0
+WAIT_FOR_STACK_S = 5.0  # that the others give the ranks behind to publish their stacks
+STORE_TIMEOUT_S = 10.0
 
 
 class Pulse:
@@ -65,13 +65,13 @@ NO_SIGN = Sign(0, "the start", 0)
 
 
 class Watchdog:
-    """Watches one rank, with an eye on the others."""
+    """Publishes the position of one rank, and ends the process if it makes no progress."""
 
     def __init__(self, group: Group, pulse: Pulse, hang_seconds: float, note: Callable[[str], None]) -> None:
         self.group, self.pulse, self.hang_seconds, self.note = group, pulse, hang_seconds, note
         self.every = min(hang_seconds / 8, 5.0)
         self.store = open_store()
-        # Only a launcher that is our parent: a script between us may end before we do, and mean no harm.
+        # Only a launcher that is this process's parent: a script between them may end before the run does.
         self.launcher = os.getppid() if os.environ.get(LAUNCHER) == str(os.getppid()) else None
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="viaduct-watchdog", daemon=True)
@@ -86,12 +86,12 @@ class Watchdog:
 
     def _watch(self) -> None:
         while not self._ended.wait(self.every):
-            # Python is stuck as a whole if this is not renewed: then the stacks are written from outside of it.
-            faulthandler.dump_traceback_later(2 * self.hang_seconds + WAIT_FOR_STACK, exit=True)
+            # If the GIL is stuck, this is not renewed: a thread in C then prints the stacks and ends the process.
+            faulthandler.dump_traceback_later(2 * self.hang_seconds + WAIT_FOR_STACK_S, exit=True)
             if self.launcher is not None and os.getppid() != self.launcher:
                 self.launcher = None
                 os.kill(os.getpid(), signal.SIGTERM)
-            with contextlib.suppress(RuntimeError):  # a store that is gone is for the others to notice
+            with contextlib.suppress(RuntimeError):  # a lost store shows in the messages between the ranks
                 self._publish()
             if self.pulse.steady and time.monotonic() - self.pulse.since > self.hang_seconds:
                 self._give_up()
@@ -102,7 +102,7 @@ class Watchdog:
 
     def _give_up(self) -> None:
         try:
-            time.sleep(2 * self.every)  # what the others say of themselves may be so old
+            time.sleep(2 * self.every)  # so that the positions of the others are not older than this hang
             signs = self._signs()
             behind = find_ranks_behind(signs)
             if self.group.rank in behind:
@@ -110,16 +110,16 @@ class Watchdog:
             if self.group.first:
                 self._explain(signs, behind)
             elif self.group.rank not in behind:
-                time.sleep(WAIT_FOR_STACK)  # rank 0 speaks; whoever exits first makes the agent end the others
+                time.sleep(WAIT_FOR_STACK_S)  # until rank 0 has printed: the agent ends all ranks when one exits
         except RuntimeError as error:
-            print(f"rank {self.group.rank}: hangs, and the meeting place is gone: {error}", file=sys.stderr)
+            print(f"rank {self.group.rank}: hangs, and the rendezvous store is lost: {error}", file=sys.stderr)
         sys.stderr.flush()
         os._exit(LostRank.exit_code)
 
     def _signs(self) -> dict[int, Sign]:
         keys = {rank: f"sign/{rank}" for rank in range(self.group.ranks)}
-        said = {rank: self.store.get(key) for rank, key in keys.items() if self.store.check([key])}
-        return {rank: Sign(**json.loads(said[rank])) if rank in said else NO_SIGN for rank in keys}
+        published = {rank: self.store.get(key) for rank, key in keys.items() if self.store.check([key])}
+        return {rank: Sign(**json.loads(published[rank])) if rank in published else NO_SIGN for rank in keys}
 
     def _show_stack(self) -> None:
         main = sys._current_frames().get(threading.main_thread().ident or 0)
@@ -134,8 +134,8 @@ class Watchdog:
             self.note(line)
 
     def _stacks(self, ranks: list[int]) -> dict[int, str]:
-        """Return where each of these ranks is, as far as it can still say so."""
-        until = time.monotonic() + WAIT_FOR_STACK
+        """Return the stacks that these ranks publish within WAIT_FOR_STACK_S."""
+        until = time.monotonic() + WAIT_FOR_STACK_S
         keys = {rank: f"stack/{rank}" for rank in ranks}
         while time.monotonic() < until and not self.store.check(list(keys.values())):
             time.sleep(0.1)
@@ -143,7 +143,7 @@ class Watchdog:
 
 
 def find_ranks_behind(signs: dict[int, Sign]) -> list[int]:
-    """Return the ranks that have passed fewer points than the others; none if all are equal."""
+    """Return the ranks that have passed the fewest points; none if all have passed equally many."""
     counts = {rank: sign.count for rank, sign in signs.items()}
     least, most = min(counts.values()), max(counts.values())
     return [rank for rank, count in counts.items() if count == least] if least < most else []
@@ -162,11 +162,11 @@ def explanation(signs: dict[int, Sign], behind: list[int], stacks: dict[int, str
 
 
 def open_store() -> Any:
-    """Open a separate connection to the rendezvous store: the first one may be in use when the run hangs."""
+    """Return a separate connection to the rendezvous store: the first one may be in use when the run hangs."""
     host, port = (os.environ[name] for name in ADDRESS)
-    timeout = timedelta(seconds=SECONDS_FOR_STORE)
+    timeout = timedelta(seconds=STORE_TIMEOUT_S)
     store = distributed.TCPStore(host, int(port), is_master=False, wait_for_workers=False, timeout=timeout)  # type: ignore[attr-defined]
-    # Each start of the ranks has signs of its own.
+    # Keys of an earlier start of the ranks must not be read.
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     return distributed.PrefixStore(f"viaduct/{name_job_prefix()}/watchdog/{attempt}", store)  # type: ignore[attr-defined]
 

@@ -65,7 +65,7 @@ class Case:
 
 
 def compute_error(actual: Tensor, expected: Tensor) -> float:
-    """Return the relative error in the Euclidean norm; infinite for another shape or values that are not finite."""
+    """Return the relative error in the Euclidean norm; infinite if `actual` has another shape or is not finite."""
     actual, expected = actual.detach().double(), expected.detach().double()
     if actual.shape != expected.shape or not bool(actual.isfinite().all()):
         return float("inf")

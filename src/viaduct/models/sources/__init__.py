@@ -66,7 +66,7 @@ def list_names(source: str, pattern: str = "*") -> list[str]:
 
 
 def split_name(name: str) -> tuple[Any, str]:
-    """Return the module of a source and the name within it; the module and function of an own one stay together."""
+    """Return the module of a source and the network's name in it; for a user's function, package.module:function."""
     source, _, entry = name.partition(":")
     if not source or not entry:
         raise BadValue(f"{name!r} names no network.", "Write timm:NAME, torchvision:NAME or package.module:function.")
@@ -81,7 +81,7 @@ def import_source(source: str) -> Any:
 
 
 def import_package(package: str) -> Any:
-    """Import an optional package; say how to install it, or why it cannot be imported."""
+    """Import an optional package; raise BadValue with how to install it, or why it cannot be imported."""
     try:
         return importlib.import_module(package)
     except ModuleNotFoundError as error:
@@ -108,7 +108,7 @@ def refuse_missing_classifier(name: str, network: nn.Module, classes: int) -> No
 
 
 def find_classifier(network: nn.Module, classes: int | None = None) -> str | None:
-    """Return the name of the last layer, convolution or linear, that has an output for each class."""
+    """Return the name of the last linear or convolution layer with as many outputs as classes; None: any number."""
     from torch import nn
 
     found = None

@@ -20,7 +20,7 @@ CLASS_PARAMETERS = ("num_classes", "classes")
 
 
 def build(name: str, classes: int, **options: Any) -> Any:
-    """Return what the function makes."""
+    """Return the network that the function makes; raise BadValue if it fails or makes something else."""
     from torch import nn
 
     function = find_function(name)
@@ -68,8 +68,8 @@ def find_function(name: str) -> Callable[..., Any]:
         raise UnknownName(f"function of {module_name}", attribute, known)
     if not callable(function):
         raise BadValue(f"{name} is a {type(function).__name__}, not a function that makes a network.")
-    made: Callable[..., Any] = function
-    return made
+    network_function: Callable[..., Any] = function
+    return network_function
 
 
 def find_class_parameter(name: str, function: Callable[..., Any], options: dict[str, Any]) -> str:
