@@ -51,8 +51,12 @@ def list_models(filter=""):
     return sorted(MODELS) + ["headless"]
 
 
+def list_pretrained(filter=""):
+    return ["tiny_vit.first_in1k"]
+
+
 def is_model(name):
-    return name in list_models()
+    return name.partition(".")[0] in list_models()
 
 
 def create_model(name, pretrained=False, num_classes=1000):

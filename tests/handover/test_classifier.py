@@ -145,7 +145,7 @@ def test_damage_to_what_only_training_needs_costs_no_weights(
     assert open_run(run, step=step).step == 12
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"{file} ")
-    assert line.endswith("Training cannot continue from step 12; its weights are undamaged and are used.")
+    assert line.endswith("Training cannot continue from step 12; model.safetensors is undamaged and is used.")
 
 
 def test_every_checkpoint_with_undamaged_weights_is_scored(run: Path, damage: Callable[[int, str], Path]) -> None:

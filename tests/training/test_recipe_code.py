@@ -13,6 +13,8 @@ from torch import Tensor, nn
 
 from training.tiny_runs import RECIPE, trained, training
 from viaduct.errors import BadValue
+from viaduct.training.callbacks import Callback
+from viaduct.training.loop import Training
 from viaduct.training.recipe_code import explain_recipe_errors
 from viaduct.training.rundir import RunDir
 
@@ -168,3 +170,25 @@ def test_a_lost_rank_is_not_the_mistake_of_the_layer_that_saw_it_first() -> None
     network = nn.Sequential(Synchronised())
     with pytest.raises(RuntimeError, match="reset by peer"), explain_recipe_errors(replace(RECIPE, model=network), 0):
         network(torch.zeros(1))
+
+
+class Failing(Callback):
+    """A callback of the recipe's own with a mistake in one event."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def step(self, training: Training) -> None:
+        raise self.error
+
+
+@pytest.mark.parametrize("error", [KeyError("cb"), SystemExit(0)])
+def test_a_failing_callback_is_named_with_its_line(error: BaseException, run: RunDir) -> None:
+    with pytest.raises(BadValue, match=r"the recipe's callback Failing\.step fails") as caught:
+        trained(RECIPE, run, Failing(error))
+    assert "raise self.error" in str(caught.value)
+
+
+def test_what_is_no_callback_is_refused(run: RunDir) -> None:
+    with pytest.raises(BadValue, match=r"callbacks has 5; it must be objects of"):
+        trained(RECIPE, run, 5)

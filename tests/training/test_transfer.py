@@ -346,3 +346,13 @@ def test_a_run_from_before_there_was_init_goes_on(tmp_path: Path) -> None:
 def test_the_report_has_the_names_of_the_new_data(donor: RunDir, tmp_path: Path) -> None:
     conduct(replace(STATEFUL, steps=PER_EPOCH, init=Init(str(donor.path), exclude="5")), tmp_path / "tuned")
     assert "grey" in (tmp_path / "tuned" / "report.html").read_text()
+
+
+def test_averages_beside_the_weights_are_mentioned(run: RunDir, tmp_path: Path) -> None:
+    state = normed(CLASSES).state_dict()
+    torch.save({"state_dict": state, "state_dict_ema": state}, tmp_path / "both.pth")
+    _, lines = begun(STATEFUL, run, tmp_path / "both.pth")
+    assert any("averaged weights, too, under 'state_dict_ema'" in line for line in lines)
+    torch.save({"state_dict": state}, tmp_path / "alone.pth")
+    _, lines = begun(STATEFUL, run, tmp_path / "alone.pth")
+    assert not any("averaged" in line for line in lines)

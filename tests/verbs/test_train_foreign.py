@@ -67,3 +67,83 @@ def test_an_unknown_network_is_a_message_and_nothing_is_written(photos: Path, tm
 def test_networks_of_a_source_are_listed() -> None:
     listed = viaduct("models", "--source", "timm", "tiny_v*")
     assert listed.stdout.split() == ["timm:tiny_vit", "timm:tiny_vit_32"]
+
+
+OWN = """
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self, classes):
+        super().__init__()
+        self.fc = nn.Linear(3, classes)
+
+    def forward(self, x):
+        return RESULT
+
+
+def make(classes):
+    return Net(classes)
+
+
+def leave(classes):
+    raise SystemExit(0)
+"""
+GOOD = "self.fc(torch.relu(x.mean((2, 3))))"
+SHORT = (*BASE, "--set", "data.size=32")
+
+
+def write_module(folder: Path, result: str) -> None:
+    (folder / "own_network.py").write_text(OWN.replace("RESULT", result))
+
+
+@pytest.mark.parametrize(
+    ("model", "result", "fragments"),
+    [
+        ("timm:tiny_vit", GOOD, ["fails", "timm:tiny_vit is made for images of 32 pixels: --set data.size=32"]),
+        ("own_network:make", '{"logits": self.fc(x.mean((2, 3)))}', ["the first step", "model (own_network:make)"]),
+        ("own_network:leave", GOOD, ["own_network:leave fails: SystemExit"]),
+        ("timm:tiny_vit.nosuch", GOOD, ["no weights of timm's tiny_vit called 'nosuch'", "first_in1k"]),
+    ],
+)
+def test_a_network_that_fails_is_a_message(
+    model: str, result: str, fragments: list[str], photos: Path, tmp_path: Path
+) -> None:
+    write_module(tmp_path, result)
+    size = ("--set", "data.size=7") if model.startswith("timm") else ("--set", "data.size=32")
+    failed = viaduct("train", "--model", model, "--data", str(photos), *BASE, *size, "--steps", "1", "--run", "r")
+    assert failed.returncode == 2, failed.stderr
+    assert "Traceback" not in failed.stderr
+    for fragment in fragments:
+        assert fragment in failed.stderr
+
+
+def test_a_changed_module_is_not_continued_and_evaluated_with_a_note(photos: Path, tmp_path: Path) -> None:
+    write_module(tmp_path, GOOD)
+    words = ("train", "--model", "own_network:make", "--data", str(photos), *SHORT, "--run", "r")
+    assert viaduct(*words, "--steps", "2").returncode == 0
+    unchanged = viaduct("evaluate", "r", "--device", "cpu")
+    assert "has changed" not in unchanged.stderr
+    write_module(tmp_path, GOOD.replace("relu", "tanh"))
+    evaluated = viaduct("evaluate", "r", "--device", "cpu")
+    assert evaluated.returncode == 0
+    assert "own_network.py has changed since this run was begun" in evaluated.stderr
+    continued = viaduct(*words, "--steps", "4")
+    assert continued.returncode == 2
+    assert "own_network.py has changed since 'r' was begun with its network" in continued.stderr
+
+
+def test_weights_that_are_not_finite_are_neither_begun_with_nor_scored(photos: Path, tmp_path: Path) -> None:
+    state = models.build("timm:tiny_vit", classes=2).state_dict()
+    state["head.fc.bias"][0] = float("nan")
+    save_file(state, tmp_path / "broken.safetensors")
+    recipe = ("--data", str(photos), "--set", "model=timm:tiny_vit", "--set", "data.size=32", "--set", "data.classes=2")
+    begin = ("train", "--model", "timm:tiny_vit", "--data", str(photos), *SHORT, "--run", "r")
+    for words in (
+        (*begin, "--init", "broken.safetensors"),
+        ("evaluate", "broken.safetensors", "--recipe", "finetune", *recipe, "--device", "cpu"),
+    ):
+        refused = viaduct(*words)
+        assert refused.returncode == 2, refused.stderr
+        assert "hold values that are not finite: head.fc.bias" in refused.stderr

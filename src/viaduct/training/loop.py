@@ -38,7 +38,7 @@ from viaduct.training.parallel import build_strategy
 from viaduct.training.precision import Computation, LossScale, plan_for, software_note
 from viaduct.training.progress import Progress, Stopwatch
 from viaduct.training.random_state import seed_run
-from viaduct.training.recipe_code import explain_recipe_errors
+from viaduct.training.recipe_code import check_callbacks, explain_callback_errors, explain_recipe_errors
 from viaduct.training.rundir import RunDir
 from viaduct.training.schedule import find_pace
 from viaduct.training.sink import automatic_obstacle, build_sink
@@ -65,6 +65,7 @@ class Training:
         group: Group = ALONE,
     ) -> None:
         recipe = apply_source_settings(recipe, keep_size=True)
+        check_callbacks(callbacks)
         self.recipe, self.run, self.images, self.device, self.torch_device = recipe, run, images, device, torch_device
         self.group, self.agreement = group, Agreement(group, interrupted)
         self.interrupted = self.agreement.signal
@@ -407,4 +408,5 @@ class Training:
         """Call this event of every callback."""
         for callback in self.callbacks:
             self._every_rank_called = callback.every_rank
-            getattr(callback, event)(self, *details)
+            with explain_callback_errors(callback, event):
+                getattr(callback, event)(self, *details)

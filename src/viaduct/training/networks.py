@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import inspect
+from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 
 import torch
@@ -54,6 +58,24 @@ def apply_source_settings(recipe: Recipe, *, keep_size: bool = False) -> Recipe:
     views = SourceViews(settings.interpolation, settings.crop_share, settings.mean, settings.deviation)
     size = data.size if keep_size else settings.size
     return replace(recipe, data=replace(data, preprocess=views.name, size=size))
+
+
+def describe_model_file(recipe: Recipe) -> dict[str, str] | None:
+    """Return path and SHA-256 of the file with the function `package.module:function`; None for other networks."""
+    if not isinstance(recipe.model, str) or not sources.is_function(recipe.model):
+        return None
+    file = inspect.getsourcefile(inspect.unwrap(sources.find_function(recipe.model)))
+    if file is None or not Path(file).is_file():
+        return None
+    return {"file": str(Path(file).resolve()), "sha256": hashlib.sha256(Path(file).read_bytes()).hexdigest()}
+
+
+def changed_model_file(record: Mapping[str, Any], recipe: Recipe) -> Path | None:
+    """Return the file of the network's function if its bytes are not those that a run's recipe.json records."""
+    before, now = record.get("model_file"), describe_model_file(recipe)
+    if not isinstance(before, dict) or now is None or before.get("sha256") == now["sha256"]:
+        return None
+    return Path(now["file"])
 
 
 def place_model(model: nn.Module, device: torch.device) -> nn.Module:

@@ -7,7 +7,7 @@ errors of a network, a loss or an optimizer show only in a step: it runs within 
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import CodeType, FrameType
 from typing import Any
@@ -17,6 +17,7 @@ from torch import nn
 
 from viaduct.devices.base import first_line
 from viaduct.errors import BadValue, ViaductError, lacks_memory
+from viaduct.models import sources
 from viaduct.recipes import Recipe
 from viaduct.training.distributed import is_lost_connection
 
@@ -53,6 +54,29 @@ def explain_part_errors(what: str, function: Any) -> Iterator[None]:
         ) from error
 
 
+def check_callbacks(callbacks: Iterable[object]) -> None:
+    """Refuse what is no Callback among the recipe's callbacks."""
+    from viaduct.training.callbacks import Callback
+
+    for callback in callbacks:
+        if not isinstance(callback, Callback):
+            raise BadValue(
+                f"callbacks has {callback!r}; it must be objects of viaduct.training.callbacks.Callback.",
+                "A class is given as an object: callbacks=(MyCallback(),)",
+            )
+
+
+@contextmanager
+def explain_callback_errors(callback: Any, event: str) -> Iterator[None]:
+    """Turn what a callback of the recipe's own raises into a BadValue with the line; ours keep their tracebacks."""
+    kind = type(callback)
+    if kind.__module__.partition(".")[0] == "viaduct":
+        yield
+        return
+    with explain_part_errors(f"callback {kind.__name__}.{event}", getattr(kind, event)):
+        yield
+
+
 @contextmanager
 def explain_recipe_errors(recipe: Recipe, step: int | None) -> Iterator[None]:
     """Turn errors of the author's parts in a step, counted from 0, or (step None) in an evaluation into BadValue.
@@ -62,6 +86,8 @@ def explain_recipe_errors(recipe: Recipe, step: int | None) -> Iterator[None]:
     a batch norm and a lost rank are passed on unchanged.
     """
     own_parts = {part: value for part in PARTS if callable(value := getattr(recipe, part))}
+    if sources.is_foreign(recipe.model):
+        own_parts["model"] = recipe.model
     try:
         yield
     except ViaductError:
@@ -72,7 +98,7 @@ def explain_recipe_errors(recipe: Recipe, step: int | None) -> Iterator[None]:
         if isinstance(error, RuntimeError) and is_lost_connection(error):
             raise  # a layer may be the first to notice that another rank is gone
         layer = describe_failing_layer(error, own_parts.get("model"))
-        evidence = [*layer, *find_author_line(error, list(own_parts.values()))]
+        evidence = [*layer, *find_author_line(error, list_functions(own_parts))]
         if step != 0 and not evidence and not (is_in_optimizer(error) and "optimizer" in own_parts):
             raise
         source = recipe.data
@@ -80,11 +106,36 @@ def explain_recipe_errors(recipe: Recipe, step: int | None) -> Iterator[None]:
         raise BadValue(
             f"{when} of {source.global_batch} images of {source.size} pixels fails: {first_line(error)}",
             *evidence,
-            f"Parts that the recipe brings along: {', '.join(own_parts)}.",
+            *suggest_size(recipe),
+            f"Parts that the recipe brings along: {', '.join(describe_part(*part) for part in own_parts.items())}.",
         ) from error
 
 
-def describe_failing_layer(error: BaseException, model: Callable[..., Any] | None) -> list[str]:
+def list_functions(own_parts: Mapping[str, Any]) -> list[Callable[..., Any]]:
+    """Return the functions of the parts; of a network `package.module:function` its function."""
+    named = [value for value in own_parts.values() if isinstance(value, str) and sources.is_function(value)]
+    functions = [value for value in own_parts.values() if callable(value)]
+    return [*functions, *(sources.find_function(name) for name in named)]
+
+
+def describe_part(name: str, value: Any) -> str:
+    """Return a part's name, with the network's where it is given by name."""
+    return f"{name} ({value})" if isinstance(value, str) else name
+
+
+def suggest_size(recipe: Recipe) -> list[str]:
+    """Return the image size that a network of timm or torchvision is made for, if the recipe has another one."""
+    if not sources.is_foreign(recipe.model) or sources.is_function(str(recipe.model)):
+        return []
+    size = sources.read_input(str(recipe.model)).size
+    return (
+        []
+        if size == recipe.data.size
+        else [f"{recipe.model} is made for images of {size} pixels: --set data.size={size}"]
+    )
+
+
+def describe_failing_layer(error: BaseException, model: Callable[..., Any] | str | None) -> list[str]:
     """Return the name and inputs of the innermost layer of the author's network that raised the error."""
     calls = [frame.f_locals for frame in list_frames(error) if isinstance(frame.f_locals.get("self"), nn.Module)]
     if model is None or not calls:
@@ -100,7 +151,7 @@ def describe_failing_layer(error: BaseException, model: Callable[..., Any] | Non
     return [line + describe_builder(model)]
 
 
-def describe_builder(model: Callable[..., Any]) -> str:
+def describe_builder(model: Callable[..., Any] | str) -> str:
     """Return where the network is built: the traceback has no line of the author for layers that torch calls."""
     code = code_of(model)
     return f"; the network is made in {code.co_filename}, line {code.co_firstlineno}" if code else ""

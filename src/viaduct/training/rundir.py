@@ -47,6 +47,7 @@ from viaduct.run_files import (
 )
 from viaduct.terminal import escape_controls
 from viaduct.training.checkpoint import replace_contents
+from viaduct.training.networks import changed_model_file
 from viaduct.training.recipe_copy import RECIPE, changed_files, keep_copy, load_copy, read_checksums
 
 # Fields that a resumed run may change: its length, what is observed on the way, and the sinks.
@@ -153,6 +154,11 @@ class RunDir:
             raise BadRun(
                 f"{changed_file} has changed since {str(self.path)!r} was begun with it.",
                 f"`viaduct train --run {self.path}` continues with its own copy; for a new run give another --run.",
+            )
+        if changed_module := changed_model_file(record, loaded.recipe):
+            raise BadRun(
+                f"{changed_module} has changed since {str(self.path)!r} was begun with its network.",
+                "Bring the file back as it was, or give another --run for a new run.",
             )
         begun_with = add_new_fields(record["recipe"], loaded.recipe)
         changed = {

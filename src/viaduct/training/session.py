@@ -52,6 +52,7 @@ from viaduct.training.interrupt import Interrupt
 from viaduct.training.live import Ending, LivePage
 from viaduct.training.logs import append, lines_for
 from viaduct.training.loop import FINISHED, Training
+from viaduct.training.networks import describe_model_file
 from viaduct.training.observing import build_board
 from viaduct.training.output_streams import print_line
 from viaduct.training.profile_callback import ProfileRequest, Profiling, keep_profiles
@@ -502,6 +503,7 @@ def record_start(request: Request, training: Training, resumed: bool) -> None:
         "image_shape": find_image_shape(training.images),
         "provenance": trace_provenance(request, training, resumed),
         "tuning": training.tuned,
+        "model_file": describe_model_file(loaded.recipe),
     }
     remove_ending(run)
     run.record_start(loaded, record, anew=training.step == 0)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import sys
 from itertools import islice
+from pathlib import Path
 
 from torch import nn
 
 from viaduct.errors import BadRun
 from viaduct.recipes import Recipe
+from viaduct.run_files import read_recipe_record
 from viaduct.training import checkpoint
 from viaduct.training.distributed import Group
+from viaduct.training.networks import changed_model_file
 from viaduct.training.rundir import RunDir
+from viaduct.training.transfer import refuse_not_finite
 from viaduct.training.weight_files import WeightsFile
 
 Weights = checkpoint.Saved | WeightsFile
@@ -54,7 +58,7 @@ def choose_step(run: RunDir, recipe: Recipe, step: int, found: list[checkpoint.S
         raise BadRun(f"{str(run.path)!r} has no checkpoint of step {step}.", f"There are: {there}.")
     damage = find_damage(matching[0], recipe)
     if damage is None:
-        mention_damaged_state(matching[0])
+        mention_damaged_state(matching[0], checkpoint.EMA if recipe.ema else checkpoint.MODEL)
         return matching[0]
     others = [str(saved.step) for saved in found if saved != matching[0] and find_damage(saved, recipe) is None]
     hint = f"Undamaged are those of the steps {', '.join(others)}." if others else "No other one is undamaged."
@@ -65,7 +69,7 @@ def is_usable(saved: checkpoint.Saved, recipe: Recipe) -> bool:
     """Return True if the weights can be read; say on stderr what is damaged."""
     damage = find_damage(saved, recipe)
     if damage is None:
-        mention_damaged_state(saved)
+        mention_damaged_state(saved, checkpoint.EMA if recipe.ema else checkpoint.MODEL)
     else:
         print(f"Skipping a damaged checkpoint: {damage}.", file=sys.stderr)
     return damage is None
@@ -76,12 +80,12 @@ def find_damage(saved: checkpoint.Saved, recipe: Recipe) -> str | None:
     return saved.damage_of((checkpoint.EMA if recipe.ema else checkpoint.MODEL,))
 
 
-def mention_damaged_state(saved: checkpoint.Saved) -> None:
-    """Say on stderr if a checkpoint whose weights can be used is damaged in what only training needs."""
+def mention_damaged_state(saved: checkpoint.Saved, used: str) -> None:
+    """Say on stderr if a checkpoint is damaged in another file than the one whose weights are used."""
     damage = saved.damage()
     if damage is not None:
         print(
-            f"{damage}. Training cannot continue from step {saved.step}; its weights are undamaged and are used.",
+            f"{damage}. Training cannot continue from step {saved.step}; {used} is undamaged and is used.",
             file=sys.stderr,
         )
 
@@ -94,6 +98,19 @@ def load_weights(
         step, notes = saved.put_into(model, ema)
         for note in notes if group.first else []:
             print(f"{saved.path}: {note}.", file=sys.stderr)
+        refuse_not_finite(model.state_dict(), saved.path)
         return step, None
+    if group.first and (changed := find_changed_model_file(saved.path, recipe)):
+        print(
+            f"Note: {changed} has changed since this run was begun: its network may compute something else.",
+            file=sys.stderr,
+        )
     checkpoint.load_model(model, saved.ema() if recipe.ema else saved.model(), saved.path)
+    refuse_not_finite(model.state_dict(), saved.path)
     return saved.step, saved.manifest().get("epoch", 0.0)
+
+
+def find_changed_model_file(path: Path, recipe: Recipe) -> Path | None:
+    """Return the file of the network's function if it is not the one that the run above this path was begun with."""
+    run = next((folder for folder in (path, *path.parents) if (folder / "recipe.json").is_file()), None)
+    return None if run is None else changed_model_file(read_recipe_record(run), recipe)

@@ -9,7 +9,7 @@ from that, and does not read these weights again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +30,9 @@ from viaduct.weights.importing import Checkpoint, Slots, read_values, some
 from viaduct.weights.maps import foreign_names
 from viaduct.weights.mindspore import MindsporeNames
 from viaduct.weights.stored import Stored, open_weights
+from viaduct.weights.torch_files import find_averages
 from viaduct.weights.torch_import import rename_stored
+from viaduct.weights.torch_names import describe_differences
 
 if TYPE_CHECKING:
     from viaduct.training.loop import Training
@@ -89,20 +91,45 @@ def read_donor(source: Path, training: Training) -> Donor:
     with open_weights(source) as stored:
         if isinstance(stored.reader, Bundle | MindsporeNames):
             return from_foreign_names(stored.reader, training, matching(exclude, shapes, "--init-exclude", foreign))
+        remarks: list[str] = []
         if stored.kind != "run":
-            stored = rename_stored(stored, whole_model(training))
+            renamed = rename_stored(stored, whole_model(training))
+            remarks = describe_foreign_weights(stored, renamed, whole_model(training))
+            stored = renamed
         excluded = matching(exclude, {**shapes, **stored.shapes}, "--init-exclude", foreign)
         classifier = find_new_classifier(training.recipe, stored, shapes, excluded)
         excluded |= classifier
         taken, notes = fitting(stored, shapes, excluded)
-        notes += describe_new_classifier(classifier, stored, shapes)
+        notes += [*describe_new_classifier(classifier, stored, shapes), *remarks]
         tensors = {name: stored.read(name) for name in taken}
+        refuse_not_finite(tensors, source)
         donor = Donor(tensors, excluded, stored.facts.step, stored.facts.trained, notes, stored.warnings)
     if stored.kind == "run":
         donor.state = lambda: state_of_run(stored.path.parent, training)
     else:
         donor.state = lambda: state_of_slots(read_slots_file(slots_beside(source)), training)
     return donor
+
+
+def describe_foreign_weights(stored: Stored, renamed: Stored, model: nn.Module) -> list[str]:
+    """Return notes on weights of another origin: what computes differently here, and averages that were not taken."""
+    notes = describe_differences(model) if renamed is not stored else []
+    if stored.kind == "PyTorch file" and (key := find_averages(stored.path)):
+        notes.append(
+            f"the file has averaged weights, too, under {key!r}; the others were taken "
+            f"(`viaduct weights import {stored.path} --ema` writes the averages)"
+        )
+    return notes
+
+
+def refuse_not_finite(tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Refuse weights with NaN or infinite values: whatever is computed with them means nothing."""
+    bad = [name for name, tensor in tensors.items() if not bool(torch.isfinite(tensor).all())]
+    if bad:
+        raise BadData(
+            f"{path}: {len(bad):,} of {len(tensors):,} tensors hold values that are not finite: {some(bad)}.",
+            "Choose another checkpoint or file.",
+        )
 
 
 def find_new_classifier(

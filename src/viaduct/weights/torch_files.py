@@ -40,6 +40,13 @@ def read_torch_file(path: Path, ema: bool = False) -> tuple[dict[str, Tensor], i
     return strip_wrappers(found), step
 
 
+def find_averages(path: Path) -> str:
+    """Return the key under which a file has averaged weights beside the others; empty if it has none."""
+    held = load_plain(path)
+    keys = [key for key in AVERAGES if isinstance(held, Mapping) and key in held]
+    return next((key for key in keys if find_state(held[key], HOLDERS)), "")
+
+
 def is_torch_file(path: Path) -> bool:
     """Return True if a file begins as torch.save's do, whatever its name is: Lightning's end in .ckpt."""
     try:

@@ -11,6 +11,7 @@ name of theirs is used. Weights are never downloaded.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,17 @@ class InputSettings:
 def is_foreign(name: object) -> bool:
     """Return True for the name of a network that is not one of ours."""
     return isinstance(name, str) and ":" in name
+
+
+def is_function(name: str) -> bool:
+    """Return True for `package.module:function`."""
+    return is_foreign(name) and name.partition(":")[0] not in PACKAGES
+
+
+def find_function(name: str) -> Callable[..., Any]:
+    """Import and return the function that makes a network `package.module:function`."""
+    function: Callable[..., Any] = import_source("function").find_function(name)
+    return function
 
 
 def build(name: str, classes: int, **options: Any) -> nn.Module:

@@ -29,7 +29,7 @@ def build(name: str, classes: int, **options: Any) -> Any:
         network = function(**{keyword: classes}, **options) if keyword else function(classes, **options)
     except ViaductError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise BadValue(f"{name} fails: {type(error).__name__}: {error}") from error
     if not isinstance(network, nn.Module):
         raise BadValue(f"{name} made a {type(network).__name__}, not a torch.nn.Module.")
@@ -60,7 +60,7 @@ def find_function(name: str) -> Callable[..., Any]:
                 "Other sources are timm:NAME and torchvision:NAME; a module must be installed or lie in this folder.",
             ) from None
         raise BadValue(f"{module_name} cannot be imported: {error}.") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise BadValue(f"{module_name} cannot be imported: {type(error).__name__}: {error}") from error
     function = getattr(module, attribute, None)
     if function is None:

@@ -43,3 +43,7 @@ def refuse_unknown(timm: Any, name: str) -> None:
     if not timm.is_model(name):
         hint = "`viaduct models --source timm 'PATTERN*'` shows them."
         raise UnknownName("network of timm", name, timm.list_models(), hint)
+    base, _, tag = name.partition(".")
+    tags = [known.partition(".")[2] for known in timm.list_pretrained(f"{base}.*")] if tag else []
+    if tag and tag not in tags:
+        raise UnknownName(f"weights of timm's {base}", tag, tags, f"The network alone is timm:{base}.")
