@@ -59,7 +59,7 @@ class Drift:
         A row that was refused is no pass: with nothing bad beside it the answer is 1 all the same.
         """
         found = counts(self.rows)
-        if not any(row.measures is not None for row in self.rows):
+        if not any(row.is_compared for row in self.rows):
             return 2
         return 1 if found["bad"] or found["refused"] else 0
 
