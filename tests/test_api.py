@@ -177,3 +177,69 @@ def test_a_recipe_of_python_is_trained_and_found_finished(tmp_path: Path) -> Non
         run = viaduct.train(recipe, device="cpu", run=tmp_path / "run", changes=changes)
         assert (run.finished, run.step) == (True, 1)
     assert len(run.metrics("evaluation")) == 1
+
+
+@pytest.mark.parametrize("to", ["tpu", "NPU", "cuda", "", None, 5, ["npu"]])
+def test_another_target_of_a_migration_is_refused(to: Any) -> None:
+    with pytest.raises(BadValue, match=r"^to is .*one of 'npu', 'mlu', 'any'") as refused:
+        viaduct.migrate("import torch\n", to=to)
+    assert repr(to) in str(refused.value)
+
+
+def test_a_text_that_no_file_can_hold_is_refused() -> None:
+    with pytest.raises(BadValue, match="at character 4, half of a surrogate pair"):
+        viaduct.migrate("x = \udc80\n")
+
+
+def test_the_path_of_a_script_is_not_taken_for_its_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert not viaduct.migrate("train.py").changed  # no such file: an attribute of a variable
+    (tmp_path / "train.py").write_text("import torch\n")
+    assert not viaduct.migrate("train.py\n").changed
+    with pytest.raises(BadValue, match="path of a file") as refused:
+        viaduct.migrate("train.py")
+    assert "read_text()" in str(refused.value)
+
+
+WRONG_ARGUMENTS: dict[str, Any] = {
+    "device is 3": lambda: viaduct.train("shapes_taster", device=3),  # type: ignore[arg-type]
+    "changes has the key 5": lambda: viaduct.train("shapes_taster", changes={5: 2}),  # type: ignore[dict-item]
+    "changes is of type list": lambda: viaduct.train("shapes_taster", changes=["steps=2"]),  # type: ignore[arg-type]
+    "run is 5": lambda: viaduct.train("shapes_taster", run=5),  # type: ignore[arg-type]
+    "run is empty": lambda: viaduct.train("shapes_taster", run=""),
+    "data is 5": lambda: viaduct.train("shapes_taster", data=5),  # type: ignore[arg-type]
+    "resume is 'no'": lambda: viaduct.train("shapes_taster", resume="no"),  # type: ignore[arg-type]
+    "path is 5": lambda: viaduct.records(5, batch=2),  # type: ignore[arg-type]
+    "batch is '2'": lambda: viaduct.records("photos", batch="2"),  # type: ignore[arg-type]
+    "seed is True": lambda: viaduct.records("photos", batch=2, seed=True),
+    "train is 'no'": lambda: viaduct.records("photos", batch=2, train="no"),  # type: ignore[arg-type]
+    "device is None": lambda: viaduct.records("photos", batch=2, device=None),  # type: ignore[arg-type]
+    "left is 5": lambda: viaduct.compare(5, 6),  # type: ignore[arg-type]
+    "right is 6": lambda: viaduct.compare("dump", 6),  # type: ignore[arg-type]
+    "fuse: the model is of type int": lambda: viaduct.fuse(5),  # type: ignore[type-var]
+    "fuse: the model is of type type": lambda: viaduct.fuse(torch.nn.Linear),  # type: ignore[type-var]
+    "strict is 'no'": lambda: viaduct.fuse(torch.nn.Linear(2, 2), strict="no"),  # type: ignore[arg-type]
+    "unfuse: the model is of type int": lambda: viaduct.unfuse(5),  # type: ignore[type-var]
+    "fused_parts: the model is of type str": lambda: viaduct.fused_parts("x"),  # type: ignore[arg-type]
+    "dtype is ": lambda: viaduct.fuse(torch.nn.Linear(2, 2), []),  # type: ignore[arg-type]
+    "kind is 'evaluatio'": lambda: viaduct.Run(Path("run"), True, 2).metrics("evaluatio"),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("message", WRONG_ARGUMENTS)
+def test_an_argument_of_a_wrong_type_is_refused_by_its_name(message: str) -> None:
+    with pytest.raises(BadValue, match=message):
+        WRONG_ARGUMENTS[message]()
+
+
+def test_closed_records_are_not_read(example_folder: Path) -> None:
+    with viaduct.records("photos", batch=2, size=32, classes=2, label_shift=-1) as loader:
+        assert len(list(loader)) == len(loader)
+    with pytest.raises(BadValue, match="records are closed"):
+        iter(loader)
+
+
+def test_a_warning_is_not_printed_where_the_caller_set_up_no_logging() -> None:
+    code = "import viaduct, torch; viaduct.fuse(torch.nn.Linear(2, 2))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("", "")

@@ -22,6 +22,14 @@ CASES = {
         ["train", "--recpie", "x"],
         "viaduct train: no option called '--recpie'.\n  The recipe is given without a flag. It is `viaduct train [RE",
     ),
+    "a network for a verb without --model": (
+        ["tune", "run", "x", "--model", "y"],
+        "viaduct tune run: no option called '--model'.\n  The network is a field of the recipe: --set model=",
+    ),
+    "a network for bench": (
+        ["bench", "x", "--model", "y"],
+        "viaduct bench: no option called '--model'.\n  The network is a field of the recipe: --set model=",
+    ),
     "a missing argument": (
         ["compare", "a"],
         "viaduct compare: RIGHT is missing: The truth: a dump, or a run.\n  It is `viaduct compare LEFT RIGHT`; ",

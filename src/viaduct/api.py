@@ -15,10 +15,11 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 from viaduct.errors import BadValue
 
@@ -29,11 +30,15 @@ if TYPE_CHECKING:
     from viaduct.comparison.drift import Drift
     from viaduct.kernels.fused import FuseReport
     from viaduct.migration.findings import Finding
+    from viaduct.migration.options import Target
     from viaduct.recipes import Loaded, Recipe
     from viaduct.training.step_sink import StepSink
 
 Network = TypeVar("Network", bound="nn.Module")
+Kind = Literal["log", "evaluation"]
+Resume = Literal["auto", "never", "must"]
 LOGGER = logging.getLogger("viaduct")
+LOGGER.addHandler(logging.NullHandler())  # without it, logging prints warnings where the caller has no handler
 
 
 @dataclass(frozen=True)
@@ -61,10 +66,11 @@ class Run:
 
         return list(step_folders(self.path / "checkpoints").values())
 
-    def metrics(self, kind: Literal["log", "evaluation"] = "evaluation") -> list[dict[str, Any]]:
+    def metrics(self, kind: Kind = "evaluation") -> list[dict[str, Any]]:
         """Return the records of log lines (loss, rate, …) or of evaluations (top1, top5, loss, …), by step."""
         from viaduct.training.rundir import RunDir
 
+        check_choice("kind", kind, get_args(Kind))
         return RunDir(self.path).records(kind)
 
 
@@ -75,7 +81,7 @@ def train(
     device: str = "auto",
     run: str | Path | None = None,
     changes: Mapping[str, object] | None = None,
-    resume: Literal["auto", "never", "must"] = "auto",
+    resume: Resume = "auto",
 ) -> Run:
     """Train a recipe, or continue its run, in this process; `changes` are fields by path, such as {"data.size": 64}.
 
@@ -87,6 +93,12 @@ def train(
     from viaduct.training.rundir import RunDir
     from viaduct.training.session import Request, run_training
 
+    check_type("device", device, str, "a name such as 'cpu' or 'cuda:0'")
+    check_choice("resume", resume, get_args(Resume))
+    check_changes(changes)
+    for name, value in (("data", data), ("run", run)):
+        if value is not None:
+            check_path(name, value)
     loaded = change_recipe(load_recipe(recipe), changes or {})
     keep_size = loaded.file is not None or not isinstance(recipe, str) or "data.size" in (changes or {})
     loaded = replace(loaded, recipe=apply_source_settings(loaded.recipe, keep_size=keep_size))
@@ -120,6 +132,49 @@ def change_recipe(loaded: Loaded, changes: Mapping[str, object]) -> Loaded:
     return replace(loaded, recipe=recipe)
 
 
+def check_type(name: str, value: object, kind: type | tuple[type, ...], wanted: str) -> None:
+    """Raise BadValue, which names the argument, if a value is not of a type; True and False are no numbers."""
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
+        raise BadValue(f"{name} is {shorten(value)}, of type {type(value).__name__}; it must be {wanted}.")
+
+
+def check_path(name: str, value: object) -> None:
+    """Raise BadValue if an argument is not a path, or is an empty one."""
+    check_type(name, value, (str, os.PathLike), "a path")
+    if value == "":
+        raise BadValue(f"{name} is empty; it must be a path.", "The current folder is '.'.")
+
+
+def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    """Raise BadValue if an argument is not one of a few words."""
+    if not isinstance(value, str) or value not in choices:
+        raise BadValue(f"{name} is {shorten(value)}; it must be one of {', '.join(map(repr, choices))}.")
+
+
+def check_changes(changes: object) -> None:
+    """Raise BadValue if changes of a recipe are not values by path."""
+    example = 'For example changes={"steps": 2, "data.size": 64}.'
+    if changes is not None and not isinstance(changes, Mapping):
+        raise BadValue(f"changes is of type {type(changes).__name__}; it must be a dict of values by path.", example)
+    for path in changes or {}:
+        if not isinstance(path, str):
+            raise BadValue(f"changes has the key {shorten(path)}; a key must be the path of a field.", example)
+
+
+def check_model(name: str, model: object) -> None:
+    """Raise BadValue if an argument is not a model of torch."""
+    from torch import nn
+
+    if not isinstance(model, nn.Module):
+        raise BadValue(f"{name}: the model is of type {type(model).__name__}; it must be a torch.nn.Module.")
+
+
+def shorten(value: object) -> str:
+    """Return a value for a message: its beginning, if it is long."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}…"
+
+
 class LogStream(io.TextIOBase):
     """A stream whose lines become log records."""
 
@@ -147,13 +202,21 @@ class RecordLoader:
     """Batches of images and labels for a loop of one's own; each pass over it is another epoch."""
 
     def __init__(self, batches: Any) -> None:
-        self.batches, self.next_epoch = batches, 0
+        self.batches, self.next_epoch, self.is_closed = batches, 0, False
 
     def __len__(self) -> int:
         return int(self.batches.steps_per_epoch)
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield images N,3,H,W, normalised and on the device, with labels; a batch is good until the next."""
+        """Return an iterator over images N,3,H,W, normalised and on the device, with labels, of the next epoch.
+
+        A batch is good until the next.
+        """
+        if self.is_closed:
+            raise BadValue("these records are closed.", "Open them again with viaduct.records(…).")
+        return self.read_epoch()
+
+    def read_epoch(self) -> Iterator[tuple[Tensor, Tensor]]:
         epoch, self.next_epoch = self.next_epoch, self.next_epoch + 1
         for batch in self.batches.epoch(epoch):
             kept = slice(None) if batch.mask is None else batch.mask
@@ -161,6 +224,7 @@ class RecordLoader:
 
     def close(self) -> None:
         """End the threads that prepare batches."""
+        self.is_closed = True
         self.batches.close()
 
     def __enter__(self) -> RecordLoader:
@@ -192,6 +256,13 @@ def records(
     from viaduct import devices
     from viaduct.data.records import Records
 
+    check_path("path", path)
+    numbers = {"batch": batch, "size": size, "classes": classes, "label_shift": label_shift}
+    for name, value in {**numbers, "seed": seed, "workers": workers}.items():
+        check_type(name, value, int, "a whole number")
+    for name, text in (("preprocess", preprocess), ("device", device)):
+        check_type(name, text, str, "a name")
+    check_type("train", train, bool, "True or False")
     source = Records(
         global_batch=batch, size=size, classes=classes, preprocess=preprocess, label_shift=label_shift, workers=workers
     )
@@ -209,12 +280,10 @@ def fuse(model: Network, dtype: Literal["bf16", "fp16"] | torch.dtype = "bf16", 
     `fused_parts` says what was fused and why the rest was not. Where nothing can be (no NVIDIA card, no Triton) the
     model stays as it is and the log says why; with `strict` that is an error.
     """
-    from torch import nn
-
     from viaduct.kernels.fused import FuseReport, find_obstacle, set_report
 
-    if not isinstance(model, nn.Module):
-        raise BadValue(f"the model is of type {type(model).__name__}; it must be a torch.nn.Module.")
+    check_model("viaduct.fuse", model)
+    check_type("strict", strict, bool, "True or False")
     precision = find_dtype(dtype)
     unfuse(model)
     obstacle = find_obstacle(model, precision)
@@ -236,7 +305,7 @@ def find_dtype(dtype: str | torch.dtype) -> torch.dtype:
     import torch
 
     known: dict[Any, torch.dtype] = {"bf16": torch.bfloat16, "fp16": torch.float16}
-    found = known.get(dtype, dtype)
+    found = known.get(dtype) if isinstance(dtype, str) else dtype
     if found not in known.values():
         raise BadValue(f"viaduct.fuse: dtype is {dtype!r}; the kernels compute in torch.bfloat16 or torch.float16.")
     return known["bf16"] if found == torch.bfloat16 else known["fp16"]
@@ -246,6 +315,7 @@ def unfuse(model: Network) -> Network:
     """Let every part of a model run as it is written again; return the model."""
     from viaduct.kernels.fused import unfuse as take_out_kernels
 
+    check_model("viaduct.unfuse", model)
     return take_out_kernels(model)
 
 
@@ -253,6 +323,7 @@ def fused_parts(model: nn.Module) -> FuseReport:
     """Return what the last `fuse` of this model did: `fused` names, `unfused` names with reasons, `obstacle`."""
     from viaduct.kernels.fused import FuseReport, read_report
 
+    check_model("viaduct.fused_parts", model)
     return read_report(model) or FuseReport(obstacle="viaduct.fuse was not called with this model")
 
 
@@ -275,6 +346,8 @@ def compare(left: str | Path, right: str | Path, **options: Any) -> Drift:
     from viaduct.comparison.drift import Options
     from viaduct.comparison.drift import compare as compare_dumps
 
+    for name, path in (("left", left), ("right", right)):
+        check_path(name, path)
     return compare_dumps(Path(left), Path(right), Options(**options))
 
 
@@ -287,17 +360,41 @@ class Migration:
     findings: tuple[Finding, ...]
 
 
-def migrate(source: str, *, to: Literal["npu", "mlu", "any"] = "npu", name: str = "script.py") -> Migration:
+def migrate(source: str, *, to: Target = "npu", name: str = "script.py") -> Migration:
     """Rewrite the text of one script; nothing of it is executed. Files that it imports are not looked at.
 
     `viaduct migrate` sees whole projects: what a function of another file returns is not known here.
     """
     from viaduct.migration.engine import migrate_bytes
-    from viaduct.migration.options import Options
+    from viaduct.migration.options import Options, Target
 
+    check_choice("to", to, get_args(Target))
+    check_type("name", name, str, "the name of the script")
     if not isinstance(source, str):
         raise BadValue(f"the source is a {type(source).__name__}; it must be the text of a script.")
-    made = migrate_bytes(name, source.encode(), Options(to=to))
+    if is_script_path(source):
+        raise BadValue(
+            f"the source {shorten(source)} is the path of a file; it must be the text of a script.",
+            f"Read the file first: viaduct.migrate(Path({shorten(source)}).read_text(), to={to!r})",
+        )
+    try:
+        encoded = source.encode()
+    except UnicodeEncodeError as error:
+        raise BadValue(
+            f"{name} holds {source[error.start]!r} at character {error.start}, half of a surrogate pair, which no "
+            "file in UTF-8 can hold.",
+            "Read the file as UTF-8, without errors='surrogateescape'.",
+        ) from None
+    made = migrate_bytes(name, encoded, Options(to=to))
     if made.reason:
         raise BadValue(f"{name} {made.reason}.", *([made.remedy] if made.remedy else []))
     return Migration(made.after.decode(), made.changed, made.findings)
+
+
+def is_script_path(source: str) -> bool:
+    """Return True if a text is not a script but the path of one that exists."""
+    if not source.endswith((".py", ".ipynb")) or "\n" in source:
+        return False
+    with contextlib.suppress(OSError, ValueError):  # too long, a NUL byte: no path
+        return Path(source).is_file()
+    return False

@@ -56,6 +56,9 @@ def explain_unknown_flag(error: Any, context: Any, help_command: str) -> Viaduct
     arguments = [parameter.name for parameter in parameters if parameter.param_type_name == "argument"]
     known = [flag for parameter in parameters for flag in (*parameter.opts, *parameter.secondary_opts)]
     flags = [flag for flag in known if flag.startswith("-")]
+    if name == "--model" and "--set" in flags:
+        network = "The network is a field of the recipe: --set model=torchvision:resnet50"
+        return BadValue(f"no option called {name!r}.", f"{network}; {help_command} shows all {len(flags)} options.")
     close = find_closest(name, [*flags, *arguments])
     if close in arguments:
         return BadValue(

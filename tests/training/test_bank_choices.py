@@ -20,7 +20,7 @@ from viaduct.training.rundir import RunDir
 from viaduct.training.session import Request, run_training
 from viaduct.training.tuning_worker import make_step_signature
 from viaduct.tuning.applying import observe_calls
-from viaduct.tuning.bank import Bank, Entry, Verdict
+from viaduct.tuning.bank import BadBank, Bank, Entry, Verdict
 from viaduct.tuning.fingerprint import read_fingerprint
 from viaduct.tuning.location import locate_bank
 from viaduct.tuning.operators import conv2d, optimizer
@@ -43,8 +43,11 @@ def bank(tmp_path: Path) -> Path:
     entries.append(Entry(update, {"implementation": "loop"}, optimizer.DEFAULT, 2, 1, 0, installed=True))
     path = tmp_path / "bank"
     path.mkdir()
-    for entry in entries:
-        Bank(path).update(read_fingerprint("cpu"), lambda stored, entry=entry: stored.with_entry(entry))
+    verdict = Verdict(
+        "another step", {entry.signature.key: entry.choice for entry in entries}, 10.0, 8.0, 1.25, 9, True
+    )
+    made = {entry.signature.key: entry for entry in entries}
+    Bank(path).update(read_fingerprint("cpu"), lambda stored: replace(stored, entries=made).with_verdict(verdict))
     return path
 
 
@@ -114,6 +117,18 @@ def test_entries_of_another_version_are_not_used_and_that_is_said(
     assert read_tuning(tmp_path / "run") is None
 
 
+def test_choices_that_no_whole_step_was_measured_with_are_not_used(
+    tmp_path: Path, bank: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = Bank(bank).find_file(read_fingerprint("cpu"))
+    record = json.loads(file.read_text())
+    assert all(entry["installed"] for entry in record["entries"].values())
+    file.write_text(json.dumps({**record, "verdicts": {}}))
+    train(tmp_path / "run", bank, steps=2)
+    assert "nothing is applied" in capfd.readouterr().err
+    assert read_tuning(tmp_path / "run") is None
+
+
 def test_a_step_without_gain_uses_nothing_of_what_other_recipes_installed(
     tmp_path: Path, bank: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -156,3 +171,10 @@ def test_no_bank_is_used_where_none_is_asked_for_or_there(tmp_path: Path, monkey
     monkeypatch.delenv("TUNE_BANK_PATH")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "absent"))
     assert choose_bank(None) is None
+
+
+def test_a_file_for_a_bank_is_called_a_file(tmp_path: Path) -> None:
+    (tmp_path / "afile").touch()
+    with pytest.raises(BadBank, match=r"is a file\.") as refused:
+        choose_bank(tmp_path / "afile")
+    assert "tune run" not in str(refused.value), "which would refuse it, too"

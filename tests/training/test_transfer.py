@@ -25,6 +25,7 @@ from viaduct.training.rundir import RunDir
 from viaduct.training.transfer import load_initial_weights
 from viaduct.weights.bundle import Bundle, write_bundle
 from viaduct.weights.maps import layouts_of
+from viaduct.weights.torch_names import torchvision_names
 
 STATEFUL = replace(RECIPE, model=normed, epochs=2)
 
@@ -172,11 +173,32 @@ def test_scopes_of_tensorflow_are_beginnings_of_names() -> None:
         matching("m/batch", names, "--x", foreign)
 
 
-def test_another_number_of_classes_is_told_with_the_way_out(run: RunDir, tmp_path: Path) -> None:
-    save_file(small_resnet(10).state_dict(), tmp_path / "w.safetensors")
-    with pytest.raises(BadData, match="has 10 classes, this network 4") as refusal:
-        begun(replace(RECIPE, model=small_resnet), run, tmp_path / "w.safetensors")
-    assert "--init-exclude 'head.*'" in str(refusal.value)
+def test_a_classifier_of_another_number_of_classes_begins_anew_and_that_is_said(run: RunDir, tmp_path: Path) -> None:
+    donated = small_resnet(10).state_dict()
+    save_file(donated, tmp_path / "w.safetensors")
+    made, lines = begun(replace(RECIPE, model=small_resnet), run, tmp_path / "w.safetensors")
+    assert lines[0].endswith("tensors, without head.bias, head.weight.")
+    assert lines[1] == "Note: the classifier (head.bias, head.weight) begins anew: 10 classes there, 4 here."
+    assert torch.equal(weights(made)["stem.conv.weight"], donated["stem.conv.weight"])
+    assert weights(made)["head.bias"].shape == (4,)
+
+
+def small_bottlenecks(classes: int) -> nn.Module:
+    """A network that torchvision has under other names."""
+    return models.build("resnet50_v15", classes, blocks=(1, 1, 1, 1), filters=(4, 4, 4, 4))
+
+
+@pytest.mark.parametrize("exclude", ["", "head.*", "fc.*", "head,fc"])
+def test_torchvisions_names_of_the_classifier_are_understood(exclude: str, run: RunDir, tmp_path: Path) -> None:
+    theirs = torchvision_names(small_bottlenecks(7))
+    torch.save({theirs[name]: value for name, value in small_bottlenecks(7).state_dict().items()}, tmp_path / "w.pth")
+    _, lines = begun(replace(RECIPE, model=small_bottlenecks), run, tmp_path / "w.pth", exclude=exclude)
+    assert lines[0].endswith("tensors, without head.bias, head.weight.")
+
+
+def test_excluding_everything_is_refused(donor: RunDir, run: RunDir) -> None:
+    with pytest.raises(BadValue, match=r"--init-exclude '\*' leaves out every tensor"):
+        begun(STATEFUL, run, donor.path, exclude="*")
 
 
 @pytest.mark.lengthy

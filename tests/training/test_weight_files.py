@@ -78,7 +78,7 @@ def test_what_is_no_file_of_weights_is_refused_by_name(tmp_path: Path, tensors: 
     (tmp_path / "text.pth").write_text("weights")
     for name, reason in (
         ("figures.pth", "holds no weights"),
-        ("cut.pth", "not a complete file of torch.save"),
+        ("cut.pth", "is cut short or damaged"),
         ("text.pth", "text.pth"),
     ):
         with pytest.raises(BadData, match=reason):

@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 
 from tuning.bank_entries import ELSEWHERE, HERE, make_entry
-from viaduct.tuning.bank import BadBank, Bank, DamagedBank, Stored, Verdict
+from viaduct.tuning.bank import IMPLEMENTATIONS, BadBank, Bank, DamagedBank, Stored, Verdict
+from viaduct.tuning.operators import conv2d, linear, optimizer
+from viaduct.tuning.signature import Signature
+from viaduct.tuning.table import describe_state
 
 WRITER = """
 import sys
@@ -95,3 +98,44 @@ def test_the_larger_gain_wins_and_failures_are_kept() -> None:
     assert merged.entries["conv2d x=a"].best_us == 150
     assert [reason for _, reason in merged.entries["conv2d x=a"].failed] == ["crashed", "hung"]
     assert set(merged.entries) == {"conv2d x=a", "conv2d x=b"}
+
+
+def test_after_a_merge_only_choices_of_the_kept_verdict_are_installed() -> None:
+    def install(name: str, date: str, step: str = "step") -> Stored:
+        entry = make_entry(name, installed=True)
+        verdict = Verdict(step, {entry.signature.key: entry.choice}, 10.0, 8.0, 1.25, 9, True, date)
+        return Stored(HERE).with_entry(entry).with_verdict(verdict)
+
+    def list_installed(stored: Stored) -> list[str]:
+        return [key for key, entry in stored.entries.items() if entry.installed]
+
+    merged = install("a", "2026-01-01").merge(install("b", "2026-01-02"))
+    assert list_installed(merged) == ["conv2d x=b"]
+    assert describe_state(merged.entries["conv2d x=a"]) == "not installed: no verdict of a whole step yet"
+    apart = install("a", "2026-01-01").merge(install("b", "2026-01-02", "step of another recipe"))
+    assert list_installed(apart) == ["conv2d x=a", "conv2d x=b"]
+
+
+def test_an_entry_that_says_installed_without_a_verdict_is_not(tmp_path: Path) -> None:
+    Bank(tmp_path).update(HERE, lambda stored: stored.with_entry(make_entry("a", installed=True)))
+    assert not Bank(tmp_path).read(HERE).entries["conv2d x=a"].installed
+
+
+def test_an_unknown_implementation_is_damage(tmp_path: Path) -> None:
+    entry = make_entry("a", choice={"layout": "as_given", "implementation": "magic"})
+    Bank(tmp_path).update(HERE, lambda stored: stored.with_entry(entry))
+    with pytest.raises(DamagedBank, match="implementation of 'conv2d x=a' is 'magic'; there are convolution, "):
+        Bank(tmp_path).read(HERE)
+
+
+def test_implementations_are_those_of_the_operators(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conv2d, "can_compile", lambda device: True)
+    monkeypatch.setattr(linear, "can_compile", lambda device: True)
+    signatures = {
+        conv2d: Signature.of("conv2d", layout="contiguous", w="8x3x1x1", groups=1, padding="0x0"),
+        linear: Signature.of("linear", dtype="float32", compute="float32"),
+        optimizer: Signature.of("optimizer"),
+    }
+    for kind, signature in signatures.items():
+        parameters = {row.name: row.values for row in kind.make_space(signature, "cpu", True).parameters}
+        assert parameters["implementation"] == IMPLEMENTATIONS[kind.KIND]

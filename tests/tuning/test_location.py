@@ -9,7 +9,12 @@ import pytest
 
 from viaduct.tuning import location
 from viaduct.tuning.bank import BadBank
-from viaduct.tuning.location import is_repeat_wanted, locate_bank, prepare_writing
+from viaduct.tuning.location import (
+    is_repeat_wanted,
+    locate_bank,
+    prepare_writing,
+    remove_empty_bank_on_failure,
+)
 
 
 def test_a_flag_comes_before_the_variable_and_the_variable_before_the_default(tmp_path: Path) -> None:
@@ -40,6 +45,30 @@ def test_a_bank_is_made_where_it_is_written(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(BadBank, match="is a file"):
         prepare_writing(locate_bank(tmp_path / "file"))
+    with pytest.raises(BadBank, match="Name a folder: --out DIR"):
+        prepare_writing(locate_bank(tmp_path / "file"), flag="--out")
+
+
+def test_a_bank_into_which_nothing_was_written_is_removed_after_an_error(tmp_path: Path) -> None:
+    found = locate_bank(tmp_path / "bank")
+
+    def fail(write: bool) -> None:
+        with remove_empty_bank_on_failure(found):
+            prepare_writing(found)
+            if write:
+                (found.path / "entry.json").touch()
+            raise ValueError("stopped")
+
+    with pytest.raises(ValueError, match="stopped"):
+        fail(write=False)
+    assert not found.path.exists()
+    with pytest.raises(ValueError, match="stopped"):
+        fail(write=True)
+    assert found.path.exists()
+    (found.path / "entry.json").unlink()
+    with pytest.raises(ValueError, match="stopped"):
+        fail(write=False)
+    assert found.path.exists(), "it was there before"
 
 
 def test_repeating_is_asked_for_by_true() -> None:

@@ -85,6 +85,14 @@ def test_what_could_not_be_compared_is_said_where_all_else_is_good(
     assert "(exit code 1); the first: left: b.npy is not a .npy file" in said
 
 
+def test_two_sides_of_nan_alone_are_not_called_good(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.save(tmp_path / "n.npy", np.full((3, 4), np.nan, np.float32))
+    assert run(tmp_path / "n.npy", tmp_path / "n.npy") == 2
+    said = capsys.readouterr().out
+    assert "Nothing could be compared; the first: no finite element is left to compare: both sides have 12 NaN" in said
+    assert "is within" not in said
+
+
 @pytest.mark.parametrize("flag", ["cosine", "euclid", "max_abs"])
 @pytest.mark.parametrize("value", [float("inf"), float("nan"), -2.0])
 def test_a_threshold_that_says_nothing_is_refused(truth: Path, flag: str, value: float) -> None:

@@ -6,8 +6,15 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
+from torch import nn
 
 from command import viaduct
+from viaduct import models
+from viaduct.errors import BadData
+from viaduct.recipes import Loaded, load, replace
+from viaduct.verbs._weights import advising_recipe
+from viaduct.weights.torch_names import torchvision_names
 
 RECIPE_FILE = '''
 """Shapes with a metric of its own."""
@@ -52,3 +59,29 @@ def test_whatever_a_metric_returns_the_training_is_kept(tmp_path: Path, returned
     assert answer.returncode == 2
     assert "the recipe's metric 'zeros'" in answer.stderr
     assert "viaduct train --run" in answer.stderr  # after the metric is mended
+
+
+def advise(weights: Path, network: nn.Module, names: dict[str, str], model: str) -> str:
+    """Return what is said of weights that do not fit a recipe of this network with 10 classes."""
+    torch.save({names.get(name, name): value for name, value in network.state_dict().items()}, weights)
+    recipe = load("resnet50_cifar10").recipe
+    loaded = Loaded("mine", replace(recipe, model=model, data=replace(recipe.data, classes=10)), "", None)
+    with pytest.raises(BadData) as refused, advising_recipe(weights, loaded):
+        raise BadData("they do not fit.", "To begin without them: --init-exclude 'head.*'")
+    assert "--init-exclude" not in str(refused.value)
+    return str(refused.value)
+
+
+def test_weights_of_the_recipes_network_are_not_advised_another_recipe(tmp_path: Path) -> None:
+    network = models.build("mobilenet_v2", 7)
+    text = advise(tmp_path / "own.pth", network, {}, "mobilenet_v2")
+    assert text.endswith("fit.\n  Give --classes 7, as many as it has.")
+    text = advise(tmp_path / "theirs.pth", network, torchvision_names(network), "mobilenet_v2")
+    assert "torchvision's names; `viaduct weights import" in text
+    assert "--model mobilenet_v2 --out theirs_own.safetensors`" in text
+    assert "--recipe" not in text
+
+
+def test_weights_of_another_network_are_advised_a_recipe_of_theirs(tmp_path: Path) -> None:
+    text = advise(tmp_path / "own.pth", models.build("resnet56_cifar", 10), {}, "mobilenet_v2")
+    assert "--recipe resnet56_cifar10" in text

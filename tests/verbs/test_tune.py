@@ -221,3 +221,10 @@ def test_training_refuses_a_bank_that_is_not_there(tmp_path: Path, recipe: Path)
     assert refused.returncode == 2
     assert "there is no bank" in refused.stderr
     assert not (tmp_path / "run").exists()
+
+
+def test_a_run_that_fails_at_the_start_leaves_no_bank(tmp_path: Path) -> None:
+    recipe = tmp_path / "broken.py"
+    recipe.write_text(RECIPE.replace("    pooled =", "    raise ValueError('no network')\n    pooled ="))
+    assert viaduct(*run_words(recipe, tmp_path / "bank")).returncode == 2
+    assert not (tmp_path / "bank").exists()

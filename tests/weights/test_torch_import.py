@@ -12,6 +12,7 @@ from torch import nn
 
 from viaduct import models
 from viaduct.errors import BadData, BadValue
+from viaduct.weights import torch_files
 from viaduct.weights.stored import holds_torch_names, open_weights
 from viaduct.weights.torch_import import export_torch_file, import_torch_file, rename_stored
 from weights.torchvision_style import ResNet
@@ -124,6 +125,36 @@ def test_weights_of_another_of_our_networks_are_recognised(tmp_path: Path) -> No
     file = write(tmp_path / "x.pth", models.build("resnet20_cifar", classes=3).state_dict())
     with pytest.raises(BadData, match="It looks like resnet20_cifar"):
         import_torch_file(file, tmp_path / "y.safetensors", model="resnet20_cifar_v2")
+
+
+def test_the_right_network_with_other_classes_is_said_to_be_so(tmp_path: Path) -> None:
+    file = write(tmp_path / "x.pth", ResNet((3, 4, 6, 3), classes=7).state_dict())
+    with pytest.raises(BadData, match="It holds resnet50_v15 with 7 classes: leave out --classes") as error:
+        import_torch_file(file, tmp_path / "x.safetensors", model="resnet50_v15", classes=5)
+    assert "looks like" not in str(error.value)
+
+
+def test_networks_that_fit_equally_are_all_named(tmp_path: Path) -> None:
+    file = write(tmp_path / "x.pth", ResNet((3, 4, 6, 3), classes=7).state_dict())
+    with pytest.raises(BadData, match="It looks like resnet50_v1 or resnet50_book or resnet50_v15 ") as error:
+        import_torch_file(file, tmp_path / "x.safetensors", model="mobilenet_v2")
+    assert "(100% of their tensors fit)" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", r"x\.pth is empty"),
+        (b"hello, these are no weights", r"not a file of torch\.save: it begins with b'hello, these are no "),
+        (b"<!DOCTYPE html>", r"it begins with b'<!DOCTYPE html>'"),
+        (torch_files.ZIP + b"half", "is cut short or damaged: .* its 8 bytes"),
+        (torch_files.LEGACY + b"half", "is cut short or damaged"),
+    ],
+)
+def test_a_broken_file_is_refused_with_the_reason(content: bytes, reason: str, tmp_path: Path) -> None:
+    (tmp_path / "x.pth").write_bytes(content)
+    with pytest.raises(BadData, match=reason):
+        import_torch_file(tmp_path / "x.pth", tmp_path / "x.safetensors")
 
 
 def test_a_pickled_model_is_refused_with_the_reason(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ class Drift:
         Flagged tensors, and new ones that a compiler inserted or fused away, do not count.
         """
         found = counts(self.rows)
-        if not any(row.measures is not None for row in self.rows):
+        if not any(row.is_compared for row in self.rows):
             return 2
         return 1 if found["bad"] or found["refused"] else 0
 

@@ -50,16 +50,17 @@ def explain(judgement: Judgement, feeders: Mapping[str, Sequence[str]], open_: O
 
 def explain_no_mismatch(rows: Sequence[Row]) -> Explanation:
     """Return the explanation where nothing is bad."""
-    compared = sum(row.measures is not None for row in rows)
+    compared = sum(row.is_compared for row in rows)
+    refused = [row for row in rows if row.result == "refused"]
+    why = f"; the first: {refused[0].reason.rstrip('.')}" if refused and refused[0].reason else ""
     if not compared:
-        return Explanation("nothing could be compared.", None)
+        return Explanation(f"nothing could be compared{why}.", None)
     good = "the one compared tensor is" if compared == 1 else f"all {compared:,} compared tensors are"
     passed = f"{good} within {'its' if compared == 1 else 'their'} thresholds"
     if flagged := sum(row.result == "flag" for row in rows):  # a flag may be beyond a threshold, with a harmless reason
         passed += f" or flagged ({flagged:,})"
-    if not (refused := [row for row in rows if row.result == "refused"]):
+    if not refused:
         return Explanation(f"{passed}.", None)
-    why = f"; the first: {refused[0].reason.rstrip('.')}" if refused[0].reason else ""
     lacking = f"{len(refused):,} could not be compared, so the sides do not pass (exit code 1)"
     return Explanation(f"{passed}, but {lacking}{why}.", None)
 

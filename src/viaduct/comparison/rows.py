@@ -44,6 +44,11 @@ class Row:
         return self.stored.op
 
     @property
+    def is_compared(self) -> bool:
+        """Return True if values of both sides were judged; refused is also a pair of which no finite value is left."""
+        return self.measures is not None and self.result != "refused"
+
+    @property
     def tensor_index(self) -> str:
         """Return the tensor's name as the table shows it: conv1:output:0."""
         return self.stored.tensor_index

@@ -18,7 +18,6 @@ import torch
 from torch import Tensor, nn
 
 from viaduct.errors import BadData, BadRun, BadValue
-from viaduct.models import sources
 from viaduct.recipes import Recipe
 from viaduct.training import checkpoint
 from viaduct.training.freezing import freeze, matching
@@ -32,7 +31,7 @@ from viaduct.weights.mindspore import MindsporeNames
 from viaduct.weights.stored import Stored, open_weights
 from viaduct.weights.torch_files import find_averages
 from viaduct.weights.torch_import import rename_stored
-from viaduct.weights.torch_names import describe_differences
+from viaduct.weights.torch_names import describe_differences, torchvision_names
 
 if TYPE_CHECKING:
     from viaduct.training.loop import Training
@@ -64,6 +63,11 @@ def load_initial_weights(training: Training) -> list[str]:
     init, model = training.recipe.init, training.model
     source = Path(init.source)
     donor = read_donor(source, training)
+    if not donor.tensors:
+        raise BadValue(
+            f"--init-exclude {init.exclude!r} leaves out every tensor of {source}.",
+            "Exclude less, or leave out --init to begin with new weights.",
+        )
     own = model.state_dict()
     with torch.no_grad():
         for name, value in donor.tensors.items():
@@ -96,6 +100,7 @@ def read_donor(source: Path, training: Training) -> Donor:
             renamed = rename_stored(stored, whole_model(training))
             remarks = describe_foreign_weights(stored, renamed, whole_model(training))
             stored = renamed
+            foreign |= {name: own for own, name in torchvision_names(whole_model(training)).items()} if exclude else {}
         excluded = matching(exclude, {**shapes, **stored.shapes}, "--init-exclude", foreign)
         classifier = find_new_classifier(training.recipe, stored, shapes, excluded)
         excluded |= classifier
@@ -135,12 +140,7 @@ def refuse_not_finite(tensors: Mapping[str, Tensor], path: Path) -> None:
 def find_new_classifier(
     recipe: Recipe, stored: Stored, shapes: dict[str, tuple[int, ...]], excluded: set[str]
 ) -> set[str]:
-    """Return the tensors of a classifier of another number of classes, which begin anew.
-
-    Only for networks of other packages, whose weights are published for their own classes; one of ours is refused.
-    """
-    if not sources.is_foreign(recipe.model):
-        return set()
+    """Return the tensors of a classifier of another number of classes, which begin anew."""
     wrong = {name for name, shape in shapes.items() if name in stored.shapes and stored.shapes[name] != shape}
     wrong -= excluded
     fits = all(shapes[name][0] == recipe.data.classes and stored.shapes[name][1:] == shapes[name][1:] for name in wrong)

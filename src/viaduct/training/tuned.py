@@ -30,7 +30,7 @@ from viaduct.tuning.applying import THREADS
 from viaduct.tuning.bank import Bank, Choice, DamagedBank, Stored, Verdict
 from viaduct.tuning.decision import MOST_OTHERS
 from viaduct.tuning.fingerprint import Fingerprint, read_fingerprint
-from viaduct.tuning.location import BUILT_IN, Location, prepare_writing
+from viaduct.tuning.location import BUILT_IN, Location, prepare_writing, remove_empty_bank_on_failure
 from viaduct.tuning.operators import list_kinds
 from viaduct.tuning.result_file import write_result_file
 from viaduct.tuning.search import MODES, make_searcher
@@ -97,6 +97,14 @@ def tune_recipe(request: TuneRequest, tell: Callable[[str], None]) -> TuneReport
     kind = devices.pick(request.device)[1].type
     order = make_order(request)
     check_path(order.change_recipe().data, request.data)
+    with remove_empty_bank_on_failure(request.location):
+        return search_and_judge(request, order, kind, began, tell)
+
+
+def search_and_judge(
+    request: TuneRequest, order: Order, kind: str, began: float, tell: Callable[[str], None]
+) -> TuneReport:
+    """Tune in a worker process, into a bank that is made if it is not there."""
     prepare_writing(request.location)
     fingerprint = read_fingerprint(kind)
     open_bank(request.location.bank, fingerprint, tell)

@@ -29,6 +29,12 @@ SCHEMA = 1
 RESULT_PREFIX = "tune_result_"
 LARGEST_BYTES = 256 << 20
 Choice = Mapping[str, int | str | bool]
+IMPLEMENTATIONS = {
+    "conv2d": ("convolution", "matrix_product", "compiled"),
+    "linear": ("linear", "transposed", "compiled"),
+    "optimizer": ("fused", "foreach", "loop"),
+}
+"""Values of `implementation` by kind of operator; `operators/` says which of them an operator can take on a device."""
 
 
 class BadBank(ViaductError):
@@ -128,7 +134,21 @@ class Stored:
         for key, verdict in other.verdicts.items():
             if key not in verdicts or verdict.date > verdicts[key].date:
                 verdicts[key] = verdict
-        return replace(self, entries=entries, verdicts=verdicts)
+        return replace(self, entries=entries, verdicts=verdicts).uninstall_unmeasured()
+
+    def uninstall_unmeasured(self) -> Stored:
+        """Return the same, with only those choices installed by which the whole step of a verdict gained.
+
+        A merge keeps one verdict of a step and may keep the choices of several; a file may have been edited.
+        """
+        gained = [verdict.choices for verdict in self.verdicts.values() if verdict.is_gain]
+        entries = {
+            key: replace(
+                entry, installed=entry.installed and any(choices.get(key) == entry.choice for choices in gained)
+            )
+            for key, entry in self.entries.items()
+        }
+        return replace(self, entries=entries)
 
     def encode(self) -> str:
         record = {
@@ -247,7 +267,7 @@ def read_bank_file(file: Path) -> Stored:
     try:
         entries = {key: decode_entry(key, entry) for key, entry in require_object(record, "entries").items()}
         verdicts = {key: decode_verdict(entry) for key, entry in require_object(record, "verdicts").items()}
-        return Stored(decode_fingerprint(record.get("fingerprint")), entries, verdicts)
+        return Stored(decode_fingerprint(record.get("fingerprint")), entries, verdicts).uninstall_unmeasured()
     except ValueError as error:
         raise DamagedBank(file, str(error)) from None
 
@@ -268,9 +288,14 @@ def decode_entry(key: str, record: Any) -> Entry:
     failed = record.get("failed", [])
     if not isinstance(failed, list) or not all(isinstance(row, dict) for row in failed):
         raise ValueError(f"failed of {key!r:.60} is no list of objects")
+    choice = decode_choice(record.get("choice"), key)
+    known = IMPLEMENTATIONS.get(signature.kind, ())
+    if known and choice.get("implementation", known[0]) not in known:
+        found = choice["implementation"]
+        raise ValueError(f"the implementation of {key!r:.60} is {found!r:.60}; there are {', '.join(known)}")
     return Entry(
         signature=signature,
-        choice=decode_choice(record.get("choice"), key),
+        choice=choice,
         default=decode_choice(record.get("default"), key),
         default_us=decode_number(record, "default_us", key),
         best_us=decode_number(record, "best_us", key),

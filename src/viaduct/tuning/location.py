@@ -6,7 +6,8 @@ In addition a bank is shipped with viaduct; it is read and never written.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -70,21 +71,34 @@ def check_shared_folder(path: Path) -> None:
         raise BadBank(f"{VARIABLE}={str(path)!r} may not be {' or '.join(lacking)}.", "Change its rights, or unset it.")
 
 
-def prepare_writing(location: Location) -> None:
-    """Make the folder of a bank; raise BadBank if it cannot be made or written to."""
+def prepare_writing(location: Location, flag: str = "--bank") -> None:
+    """Make the folder of a bank; raise BadBank, naming `flag`, if it cannot be made or written to."""
     path = location.path
     if path.exists() and not path.is_dir():
-        raise BadBank(f"the bank {str(path)!r} is a file.", "Name a folder: --bank DIR.")
+        raise BadBank(f"the bank {str(path)!r} is a file.", f"Name a folder: {flag} DIR.")
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise BadBank(
-            f"the bank {str(path)!r} cannot be made: {error.strerror}.", "Name another with --bank."
+            f"the bank {str(path)!r} cannot be made: {error.strerror}.", f"Name another with {flag}."
         ) from None
     if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
         raise BadBank(
-            f"the bank {str(path)!r} may not be written to.", "Name another with --bank, or change its rights."
+            f"the bank {str(path)!r} may not be written to.", f"Name another with {flag}, or change its rights."
         )
+
+
+@contextmanager
+def remove_empty_bank_on_failure(location: Location) -> Iterator[None]:
+    """Remove the bank's folder after an error, if it was not there before and nothing was written into it."""
+    existed = location.path.exists()
+    try:
+        yield
+    except BaseException:
+        if not existed:
+            with suppress(OSError):  # something was written, or the folder was not made
+                location.path.rmdir()
+        raise
 
 
 def is_repeat_wanted(environment: Mapping[str, str] = os.environ) -> bool:

@@ -15,6 +15,7 @@ from viaduct.errors import BadData, BadValue
 if TYPE_CHECKING:
     from viaduct.handover.classifier import Classifier
     from viaduct.recipes import Loaded
+    from viaduct.weights.torch_names import Match
 
 TRAINING_FLAG = "--init-exclude"
 WeightsArgument = Annotated[
@@ -83,7 +84,7 @@ def open_classifier(
             loaded, note = match_outputs(weights, loaded)
             if note:
                 print(note, file=sys.stderr)
-        with advising_recipe(weights):
+        with advising_recipe(weights, loaded):
             classifier = open_weights_file(weights, loaded, ema=ema, labels=labels)
     else:
         refuse_flags(settings, classes, ema)
@@ -145,8 +146,8 @@ def load_recipe(
 
 
 @contextmanager
-def advising_recipe(weights: Path) -> Iterator[None]:
-    """Name the recipes that the weights fit, where they do not fit the given one."""
+def advising_recipe(weights: Path, loaded: Loaded) -> Iterator[None]:
+    """Say what to change where the weights do not fit the given recipe: their names, the classes, or the recipe."""
     try:
         yield
     except BadData as error:
@@ -154,7 +155,39 @@ def advising_recipe(weights: Path) -> Iterator[None]:
         if len(hints) == len(error.hints):
             raise
         hints = [hint for hint in hints if not hint.startswith("It looks like")]
-        raise BadData(error.what, *hints, *advise_recipe(weights)) from None
+        raise BadData(error.what, *hints, *(advise_same_network(weights, loaded) or advise_recipe(weights))) from None
+
+
+def advise_same_network(weights: Path, loaded: Loaded) -> list[str]:
+    """Say how weights become those of the recipe's network: under its names, or with their number of classes.
+
+    Nothing where they are of another network, or the network is a function of the recipe's.
+    """
+    from viaduct.weights.stored import open_weights
+    from viaduct.weights.torch_import import has_own_names, match_network
+
+    model = loaded.recipe.model
+    if not isinstance(model, str):
+        return []
+    with open_weights(weights) as stored:
+        found = match_network(stored, model, 0)
+    if not found.match.is_complete:
+        return []
+    hints = []
+    if not has_own_names(found.match):
+        imported = f"viaduct weights import {weights} --model {model} --out {weights.stem}_own.safetensors"
+        hints.append(
+            f"Its tensors have {describe_names(found.match)}; `{imported}` writes them under the network's own."
+        )
+    if found.guess.classes != loaded.recipe.data.classes:
+        hints.append(f"Give --classes {found.guess.classes}, as many as it has.")
+    return hints
+
+
+def describe_names(match: Match) -> str:
+    from viaduct.weights.torch_names import TORCHVISION
+
+    return TORCHVISION if match.names == TORCHVISION else "a prefix before their names"
 
 
 def has_room(loaded: Loaded, data: Path | None) -> bool:

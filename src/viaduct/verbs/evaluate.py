@@ -93,7 +93,7 @@ def main(
         loaded = load_recipe(weights, recipe, settings, classes, precision, step, data)
         from viaduct.training.scoring import score_weights
 
-        with advising_recipe(weights):
+        with advising_recipe(weights, loaded):
             rows = score_weights(
                 weights, loaded, data=data, device=device, every=every, ema=ema, recompute=recompute, save=save
             )

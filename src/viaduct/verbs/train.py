@@ -312,6 +312,8 @@ def choose_bank(given: Path | None) -> Location | None:
     location = locate_bank(given)
     if location.origin == "default" and not location.path.is_dir():
         return None
+    if location.path.exists() and not location.path.is_dir():
+        raise BadBank(f"the bank {str(location.path)!r} is a file.", "Name its folder: --bank DIR; none uses no bank.")
     if not location.path.is_dir():
         raise BadBank(
             f"there is no bank {str(location.path)!r}.", f"`viaduct tune run RECIPE --bank {location.path}` makes one."

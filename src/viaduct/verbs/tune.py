@@ -127,7 +127,7 @@ def merge(
     target = Bank(out)
     if out.is_dir():
         open_banks(out)  # refuses a damaged one before anything is written
-    prepare_writing(Location(target, "--bank"))
+    prepare_writing(Location(target, "--bank"), flag="--out")
     fingerprints = list(dict.fromkeys(stored.fingerprint for stored in found))
     for fingerprint in fingerprints:
         files = [stored for stored in found if stored.fingerprint == fingerprint]

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 ENDINGS = (".pt", ".pth", ".bin", ".tar")
 ZIP, LEGACY = b"PK\x03\x04", b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."
+PICKLE = b"\x80"  # what every pickle of protocol 2 or later begins with, LEGACY among them
+AGAIN = "Copy or download it again."
 HOLDERS = ("state_dict", "model_state_dict", "model_state", "model", "net", "network", "module", "weights")
 AVERAGES = ("state_dict_ema", "model_ema", "ema_state_dict", "ema")
 STEPS = ("global_step", "step", "iteration")
@@ -63,6 +65,7 @@ def load_plain(path: Path) -> Any:
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
+        refuse_other_files(path)
         named = re.search(r"GLOBAL ([\w.]+)", str(error))
         what = f": {named[1]}, as a whole pickled model does" if named else ""
         raise BadData(
@@ -71,9 +74,26 @@ def load_plain(path: Path) -> Any:
         ) from None
     except PermissionError as error:
         raise BadData(f"{path} cannot be read: {error.strerror}.") from None
-    except (OSError, RuntimeError, EOFError, ValueError, KeyError, IndexError, AttributeError) as error:
-        first = (str(error).splitlines() or [type(error).__name__])[0]
-        raise BadData(f"{path} is not a complete file of torch.save: {first[:200]}") from None
+    except (OSError, RuntimeError, EOFError, ValueError, KeyError, IndexError, AttributeError):
+        refuse_other_files(path)
+        raise BadData(
+            f"{path} is cut short or damaged: it begins as torch.save's files do, and its "
+            f"{path.stat().st_size:,} bytes cannot be read to the end.",
+            f"{AGAIN} Compare the size with the original's.",
+        ) from None
+
+
+def refuse_other_files(path: Path) -> None:
+    """Raise BadData for a file that could not be read because it is empty, or was not written by torch.save."""
+    with path.open("rb") as file:
+        beginning = file.read(20)
+    if not beginning:
+        raise BadData(f"{path} is empty.", AGAIN) from None
+    if not beginning.startswith((ZIP, PICKLE)):
+        raise BadData(
+            f"{path} is not a file of torch.save: it begins with {beginning!r}.",
+            "`torch.save(model.state_dict(), FILE)` writes one. A failed download may be a page of text: look into it.",
+        ) from None
 
 
 def find_state(held: Any, names: tuple[str, ...], depth: int = 0) -> dict[str, Tensor]:

@@ -119,13 +119,22 @@ def sketch(model: str, classes: int) -> nn.Module:
 
 
 def describe_likely_network(stored: Stored, requested: str) -> list[str]:
-    """Return a line that names another network of ours if more than LIKELY_SHARE of its tensors fit."""
-    best = ("", 0.0)
-    for name in models.names():
-        share = match_network(stored, name, 0).match.share
-        if name != requested and share > best[1]:
-            best = (name, share)
-    return [f"It looks like {best[0]} ({best[1]:.0%} of its tensors fit)."] if best[1] > LIKELY_SHARE else []
+    """Say with how many classes a file holds the network requested for, or which networks of ours nearly fit.
+
+    Those that fit equally well are all named.
+    """
+    own = match_network(stored, requested, 0) if requested else None
+    if own is not None and own.match.is_complete:
+        return [f"It holds {own.guess}: leave out --classes, or give --classes {own.guess.classes}."]
+    matches = {name: match_network(stored, name, 0).match for name in models.names() if name != requested}
+    best = max(match.share for match in matches.values())
+    if best <= LIKELY_SHARE:
+        return []
+    most = max(len(match.sources) for match in matches.values() if match.share == best)
+    likely = [name for name, match in matches.items() if match.share == best and len(match.sources) == most]
+    return [
+        f"It looks like {' or '.join(likely)} ({best:.0%} of {'its' if len(likely) == 1 else 'their'} tensors fit)."
+    ]
 
 
 class RenamedReader:
@@ -139,14 +148,18 @@ class RenamedReader:
 
 
 def rename_stored(stored: Stored, network: nn.Module) -> Stored:
-    """Return weights under the network's own names where the file has torchvision's or a prefix, else unchanged."""
+    """Return weights under the network's own names where the file has torchvision's or a prefix, else unchanged.
+
+    Tensors of another shape, such as a classifier of other classes, are renamed, too.
+    """
     match = match_tensors(network, stored.shapes)
     if match.share < MIN_SHARE or has_own_names(match):
         return stored
-    taken = set(match.sources.values())
+    named = {**match.sources, **match.reshaped}
+    taken = set(named.values())
     others = {name: info for name, info in stored.infos.items() if name not in taken}
-    infos = {**{target: stored.infos[name] for target, name in match.sources.items()}, **others}
-    return replace(stored, infos=infos, reader=RenamedReader(stored, match.sources))
+    infos = {**{target: stored.infos[name] for target, name in named.items()}, **others}
+    return replace(stored, infos=infos, reader=RenamedReader(stored, named))
 
 
 def has_own_names(match: Match) -> bool:

@@ -11,7 +11,7 @@ one of PREFIXES before them. The naming under which most tensors fit is used; no
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from torch import nn
 
@@ -35,6 +35,7 @@ class Match:
     missing: tuple[str, ...]  # names that the file should have
     misshaped: tuple[str, ...]  # tensors that both have, with both shapes
     unused: tuple[str, ...]  # tensors of the file that the network does not have
+    reshaped: dict[str, str] = field(default_factory=dict)  # as `sources`, of the misshaped tensors
 
     @property
     def is_complete(self) -> bool:
@@ -75,7 +76,7 @@ def match_names(
     kind: str, names: Mapping[str, str], shapes: Mapping[str, Shape], found: Mapping[str, Shape], prefix: str
 ) -> Match:
     """Match the tensors that a file has under these names with a prefix; missing batch counters are not reported."""
-    sources, missing, misshaped = {}, [], []
+    sources, missing, misshaped, reshaped = {}, [], [], {}
     for target, name in names.items():
         source = prefix + name
         if source not in found:
@@ -83,11 +84,12 @@ def match_names(
                 missing.append(source)
         elif found[source] != shapes[target]:
             misshaped.append(f"{source} is {found[source]}, here {shapes[target]}")
+            reshaped[target] = source
         else:
             sources[target] = source
     expected = {prefix + name for name in names.values()}
     unused = tuple(name for name in found if name not in expected)
-    return Match(kind, sources, tuple(missing), tuple(misshaped), unused)
+    return Match(kind, sources, tuple(missing), tuple(misshaped), unused, reshaped)
 
 
 def torchvision_names(network: nn.Module) -> dict[str, str]:
