@@ -25,9 +25,9 @@ def test_true_is_not_the_constant_1() -> None:
 
 
 def test_a_text_is_compared_with_each_given_one() -> None:
-    assert predicates.is_text(parse_expression("'nccl'"), "gloo", "nccl")
-    assert not predicates.is_text(parse_expression("f'nccl'"), "nccl")
-    assert not predicates.is_text(None, "nccl")
+    assert predicates.is_literal_in(parse_expression("'nccl'"), "gloo", "nccl")
+    assert not predicates.is_literal_in(parse_expression("f'nccl'"), "nccl")
+    assert not predicates.is_literal_in(None, "nccl")
 
 
 def test_an_f_string_is_no_string_literal() -> None:

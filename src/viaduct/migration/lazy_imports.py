@@ -26,7 +26,7 @@ def insert(work: Work, local: str, lines: list[str]) -> bool:
 
     Then the caller inserts it at the top of the file.
     """
-    if not any(isinstance(node, Import) and imports_torch(node) for node in work.source.nodes):
+    if not any(isinstance(node, Import) and is_in_torch_program(node) for node in work.source.nodes):
         return False
     entries = {use: place_of(work, use) for use in loose_uses(work, local)}
     if None in entries.values():
@@ -62,14 +62,14 @@ def asks(test: ast.expr, names: tuple[str, ...]) -> bool:
 def import_in(body: list[ast.stmt], skipped: tuple[str, ...]) -> ast.stmt | None:
     """Return the last import of the block with the first import of torch; else look within `try`, `if`, `with`."""
     for index, statement in enumerate(body):
-        if isinstance(statement, Import) and imports_torch(statement):
+        if isinstance(statement, Import) and is_in_torch_program(statement):
             while index + 1 < len(body) and isinstance(body[index + 1], Import):
                 index += 1
             return body[index]
     return find_guarded_import(body, skipped)
 
 
-def imports_torch(node: Import) -> bool:
+def is_in_torch_program(node: Import) -> bool:
     """Return True for an import of torch or a part of it."""
     if isinstance(node, ast.ImportFrom):
         return not node.level and (node.module or "").partition(".")[0] == "torch"

@@ -22,12 +22,12 @@ def is_none_or_absent(node: ast.AST | None) -> bool:
 
 
 def is_literal(node: ast.AST | None) -> TypeGuard[ast.Constant]:
-    """Return True for a literal of any kind."""
+    """Return True for an ast.Constant: string, bytes, unsigned number, True, False, None, `...`."""
     return isinstance(node, ast.Constant)
 
 
 def is_constant(node: ast.AST | None, value: object) -> bool:
-    """Return True for the literal of this very value: True, False or None."""
+    """Return True for the literal True, False or None that `value` is; compared by identity."""
     return isinstance(node, ast.Constant) and node.value is value
 
 
@@ -36,12 +36,12 @@ def is_string(node: ast.AST | None) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
-def is_text(node: ast.AST | None, *texts: object) -> bool:
-    """Return True for a literal that equals one of these."""
-    return isinstance(node, ast.Constant) and node.value in texts
+def is_literal_in(node: ast.AST | None, *values: object) -> bool:
+    """Return True for a literal that equals one of these values."""
+    return isinstance(node, ast.Constant) and node.value in values
 
 
-def imports_torch(site: Site) -> bool:
-    """Return True in a file of a PyTorch program, whether or not it imports torch itself."""
+def is_in_torch_program(site: Site) -> bool:
+    """Return True if the file belongs to a PyTorch program, even if it does not import torch itself."""
     project = site.work.project
     return bool(project.torch_files) and project.is_for(TORCH, site.work.path)

@@ -31,7 +31,7 @@ from viaduct.migration.walk import Walk
 
 SUFFIXES = (".yaml", ".yml", ".json", ".toml", ".ini", ".cfg", ".conf", ".gin")
 WORDS = (b"cuda", b"nccl", b"accelerator")
-# A key, and a value that says cuda or nccl: to its end, or as far as it is one word.
+# `key: value` or `key = value`; the value is a quoted string, a [list], a ${reference} or one bare word.
 PAIR = re.compile(
     r"(?:(?<=[\s{,\[-])|^)(?P<key>\"[\w.\- ]+\"|'[\w.\- ]+'|[A-Za-z_][\w.-]*)\s*[:=]\s*"
     r"(?P<value>\"[^\"]*\"|'[^']*'|\[[^\]]*\]|\$\{[^}]*\}|[^\s,{}\[\]#;][^\s,}\]#;]*)"
@@ -79,7 +79,7 @@ def leave_unchanged(finding: Finding) -> Finding:
         finding,
         status="manual",
         after="",
-        message=f"to be written: {finding.message}. Nothing is, as another place of this file needs manual review",
+        message=f"not changed, because another line of this file needs manual review; after that: {finding.message}",
         message_zh=f"{finding.message_zh}:因本文件另有需人工修改之处,未写入",
     )
 

@@ -1,4 +1,4 @@
-"""A sink: N steps on the device without returning to the host (`--sink N`, the seeds' iterations_per_loop).
+"""A sink: N steps on the device without returning to the host (`--sink N`; Ascend's `iterations_per_loop`).
 
 A step is captured once as a graph of kernels and replayed; meanwhile the host makes the next batch, on a stream of its
 own. It is at most two steps ahead of the device. Losses and hits are read after the sink. A sink ends at a multiple of

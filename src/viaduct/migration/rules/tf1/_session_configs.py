@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.migration.predicates import is_text
+from viaduct.migration.predicates import is_literal_in
 from viaduct.migration.rule import Site
 from viaduct.migration.rules.tf1 import _config_proto as proto
 
@@ -32,7 +32,7 @@ def sets_no_gpu(site: Site, config: proto.ConfigVariable, value: ast.expr) -> bo
     nodes = site.source.of_kind(ast.Assign) if "device_count" in site.source.text else []
     for node in nodes:
         target = node.targets[0] if isinstance(node, ast.Assign) and is_number(node.value, 0) else None
-        if isinstance(target, ast.Subscript) and is_text(target.slice, "GPU"):
+        if isinstance(target, ast.Subscript) and is_literal_in(target.slice, "GPU"):
             same = proto.field_path(site, target.value) == (*config.parts, "device_count")
             if same and proto.same_variable(site, config, node, value):
                 return True
@@ -47,7 +47,7 @@ def no_gpu(call: ast.expr) -> bool:
     keywords = call.keywords if isinstance(call, ast.Call) else []
     counts = [keyword.value for keyword in keywords if keyword.arg == "device_count"]
     return any(
-        is_text(key, "GPU") and is_number(value, 0)
+        is_literal_in(key, "GPU") and is_number(value, 0)
         for count in counts
         if isinstance(count, ast.Dict)
         for key, value in zip(count.keys, count.values, strict=True)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.migration.predicates import imports_torch
+from viaduct.migration.predicates import is_in_torch_program
 from viaduct.migration.rule import Rule, Site
 
 rule = Rule(__name__, spec="6.1", kind="mandatory", targets=("mlu",))
@@ -36,7 +36,7 @@ def rename(site: Site) -> None:
     if site.node.value not in VARIABLES or not is_variable(site) or not site.editable:
         return
     old, new = site.node.value, VARIABLES[site.node.value]
-    if old == "CUDA_VISIBLE_DEVICES" and imports_torch(site):
+    if old == "CUDA_VISIBLE_DEVICES" and is_in_torch_program(site):
         return  # torch.visible_devices looks at the value too
     text = site.text(site.node)
     if old not in text:

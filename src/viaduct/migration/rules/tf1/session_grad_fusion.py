@@ -22,7 +22,7 @@ from __future__ import annotations
 import ast
 
 from viaduct.cards.tensorflow_api import full_name
-from viaduct.migration.predicates import is_text
+from viaduct.migration.predicates import is_literal_in
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _config_proto as proto
 from viaduct.migration.rules.tf1._communication import starts_communication
@@ -39,7 +39,7 @@ HELPERS = tuple(full_name(name) for name in ("npu_config_proto", "set_keras_sess
 def extend_optimizers(site: Site) -> None:
     """Extend the list at `custom_op.name = "NpuOptimizer"`."""
     target, value = site.node.targets[0], site.node.value
-    if not (isinstance(target, ast.Attribute) and target.attr == "name" and is_text(value, "NpuOptimizer")):
+    if not (isinstance(target, ast.Attribute) and target.attr == "name" and is_literal_in(value, "NpuOptimizer")):
         return
     parts = proto.field_path(site, target)
     if parts[-4:-1] != ("graph_options", "rewrite_options", "custom_optimizers"):

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from viaduct.migration.predicates import is_text
+from viaduct.migration.predicates import is_literal_in
 from viaduct.migration.rule import Site
 from viaduct.migration.targets import card
 
@@ -307,7 +307,7 @@ def replace_by_helper(site: Site, text: ast.Constant) -> bool:
     if ("any", text) in site.work.seen or site.work.is_served(text) or compared:
         return False
     site.work.seen[("any", text)] = None
-    if not is_text(text, "nccl", "NCCL") or site.source.in_f_string(text):
+    if not is_literal_in(text, "nccl", "NCCL") or site.source.in_f_string(text):
         site.manual(
             "this names NCCL: put it together from accelerator.name() and accelerator.backend()",
             zh="此处指定了 NCCL:请用 accelerator.name() 与 accelerator.backend() 组成",

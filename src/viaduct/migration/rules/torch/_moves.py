@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from viaduct.migration.classes import OBJECT, is_module
-from viaduct.migration.predicates import imports_torch
+from viaduct.migration.predicates import is_in_torch_program
 from viaduct.migration.rule import Site
 
 UNBOUND = ("torch.Tensor.cuda", "torch.nn.Module.cuda", "torch.nn.modules.Module.cuda")
@@ -33,7 +33,7 @@ def is_torch(site: Site) -> bool:
 
 def is_of_torch(site: Site) -> bool:
     """Return True in a file of a PyTorch program, and in one whose text has the word torch."""
-    return imports_torch(site) or "torch" in site.source.text
+    return is_in_torch_program(site) or "torch" in site.source.text
 
 
 def is_torchs(site: Site, receiver: ast.expr) -> bool:

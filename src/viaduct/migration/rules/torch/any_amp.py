@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.migration.predicates import is_text
+from viaduct.migration.predicates import is_literal_in
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._annotations import is_in_annotation
 from viaduct.migration.rules.torch._device_texts import strings
@@ -57,7 +57,7 @@ def replace_reference(site: Site) -> None:
 def replace_named(site: Site) -> None:
     device = site.argument(FIRST[site.name], 0)
     default = device is None and site.name in SCALER and not site.has_unpacked
-    if not default and not is_text(device, "cuda"):
+    if not default and not is_literal_in(device, "cuda"):
         replace_chosen(site, device)
         return
     if not site.editable or site.has_unpacked:
@@ -81,7 +81,7 @@ def replace_decorator(site: Site) -> None:
 def replace_chosen(site: Site, device: ast.expr | None) -> None:
     """Replace the text "cuda" in a value such as `"cuda" if args.gpus else "cpu"`."""
     for text in strings(device):
-        if is_text(text, "cuda") and not site.source.in_f_string(text):
+        if is_literal_in(text, "cuda") and not site.source.in_f_string(text):
             site.work.seen[("any", text)] = None
             site.edit.node(text, f"{helper(site)}.card()")
             site.changed("mixed precision on the available card", zh="混合精度改用现有的加速卡", node=text)

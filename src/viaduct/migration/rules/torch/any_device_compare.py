@@ -20,7 +20,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from viaduct.migration.predicates import imports_torch, is_text
+from viaduct.migration.predicates import is_in_torch_program, is_literal_in
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch import _helper as neutral
 from viaduct.migration.rules.torch._device_texts import head, is_asked_for_key, is_exact
@@ -37,7 +37,7 @@ CUT = ("replace", "removeprefix", "split", "partition", "find", "index", "lstrip
 
 @rule.file(words=("cuda",))
 def edit_comparisons(site: Site) -> None:
-    if not imports_torch(site):
+    if not is_in_torch_program(site):
         return
     devices = find_devices(site)
     for node in site.source.of_kind(ast.Compare):
@@ -46,7 +46,7 @@ def edit_comparisons(site: Site) -> None:
     for call in site.work.index.methods.get("startswith", []):
         first = call.args[0] if call.args else None
         asked = isinstance(call.func, ast.Attribute) and devices.is_device(call.func.value)
-        if first is not None and asked and is_text(first, "cuda", "cuda:"):
+        if first is not None and asked and is_literal_in(first, "cuda", "cuda:"):
             replace_comparison(site, first, render_types(helper(site, call), first), call)
     for method in CUT:
         for call in site.work.index.methods.get(method, []):
@@ -126,12 +126,12 @@ def render_comparison(site: Site, left: ast.expr, operator: ast.cmpop, right: as
     negated = "not " if isinstance(operator, ast.NotEq | ast.NotIn) else ""
     if isinstance(operator, ast.Eq | ast.NotEq):
         text, other = (left, right) if head(left) is not None else (right, left)
-        if is_text(text, "cuda"):
+        if is_literal_in(text, "cuda"):
             return f"{site.text(other)} {negated}in {name}.TYPES"
         given = neutral.device_number(site, text)
         same = "!=" if negated else "=="
         return f"{site.text(other)} {same} {name}.card({given})" if given is not None else ""
-    if isinstance(operator, ast.In | ast.NotIn) and is_text(left, "cuda", "cuda:"):
+    if isinstance(operator, ast.In | ast.NotIn) and is_literal_in(left, "cuda", "cuda:"):
         return f"{negated}any(kind in {site.text(right)} for kind in {render_types(name, left)})"
     given = (
         neutral.device_number(site, left)
@@ -147,13 +147,13 @@ def render_comparison(site: Site, left: ast.expr, operator: ast.cmpop, right: as
 
 def render_types(name: str, literal: ast.expr) -> str:
     """Return the expression for all types of card, each with a colon if the literal has one."""
-    return f"{name}.TYPES" if is_text(literal, "cuda") else f'tuple(kind + ":" for kind in {name}.TYPES)'
+    return f"{name}.TYPES" if is_literal_in(literal, "cuda") else f'tuple(kind + ":" for kind in {name}.TYPES)'
 
 
 def report_cut(site: Site, devices: Devices, call: ast.Call) -> None:
     """Report a device's text that is taken apart: `str(device).replace("cuda:", "")`."""
     held = call.func.value if isinstance(call.func, ast.Attribute) else None
-    if held is not None and call.args and is_text(call.args[0], "cuda", "cuda:") and devices.is_device(held):
+    if held is not None and call.args and is_literal_in(call.args[0], "cuda", "cuda:") and devices.is_device(held):
         site.manual(
             "this takes a device's text apart by 'cuda': use torch.device(…).index or .type",
             zh="此处按 'cuda' 拆分设备文本:请改用 torch.device(…).index 或 .type",
@@ -167,7 +167,7 @@ def render_members(site: Site, held: ast.Tuple | ast.List | ast.Set, name: str) 
     text = site.text(held)
     for element in reversed(held.elts):
         begin, end = (item - start for item in site.source.span(element))
-        if is_text(element, "cuda"):
+        if is_literal_in(element, "cuda"):
             text = f"{text[:begin]}*{name}.TYPES{text[end:]}"
         elif head(element) is not None and neutral.device_number(site, element) is not None:
             text = f"{text[:begin]}{name}.card({neutral.device_number(site, element)}){text[end:]}"
@@ -200,7 +200,7 @@ def has_branch_for_another_card(site: Site, node: ast.AST) -> bool:
     while isinstance(branch, ast.If | ast.IfExp):
         tests.append(branch.test)
         branch = else_of(branch)
-    return any(is_text(inner, *OTHER_CARDS) for test in tests for inner in ast.walk(test))
+    return any(is_literal_in(inner, *OTHER_CARDS) for test in tests for inner in ast.walk(test))
 
 
 def else_of(branch: ast.If | ast.IfExp) -> ast.AST | None:
@@ -216,7 +216,7 @@ def is_else_of(inner: ast.AST, outer: ast.If | ast.IfExp) -> bool:
 
 def report_case(site: Site, devices: Devices, node: ast.AST) -> None:
     statement = next((parent for parent in site.source.ancestors(node) if isinstance(parent, ast.Match)), None)
-    named = isinstance(node, ast.MatchValue) and is_text(node.value, "cuda")
+    named = isinstance(node, ast.MatchValue) and is_literal_in(node.value, "cuda")
     if statement and named and devices.is_device(statement.subject):
         site.manual('write case "cuda" | "npu" | "mlu":', zh='请改为 case "cuda" | "npu" | "mlu":', node=node)
 

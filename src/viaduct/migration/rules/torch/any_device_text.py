@@ -18,7 +18,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from viaduct.migration.predicates import imports_torch, is_text
+from viaduct.migration.predicates import is_in_torch_program, is_literal_in
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch import _helper as neutral
 from viaduct.migration.rules.torch._device_texts import device_like, head, is_exact
@@ -32,7 +32,7 @@ EXAMPLE_OPTIONS = {"to": "any"}
 
 @rule.file(words=("cuda",))
 def replace_texts(site: Site) -> None:
-    if not imports_torch(site):
+    if not is_in_torch_program(site):
         return
     devices = find_devices(site)
     held = dict.fromkeys(devices.found)
@@ -143,7 +143,7 @@ def list_all_cards(site: Site, literal: ast.expr) -> bool:
         return False
     if any(isinstance(node, ast.Constant) and node.value == "npu" for node in ast.walk(held.slice)):
         return True
-    if not is_text(literal, "cuda"):
+    if not is_literal_in(literal, "cuda"):
         site.manual(
             "this annotation names a CUDA device: name those of the other cards beside it",
             zh="该类型注解指定了 CUDA 设备:请同时列出其他加速卡",

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.migration.predicates import is_text
+from viaduct.migration.predicates import is_literal_in
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch import _collectives as collectives
 from viaduct.migration.rules.torch._collectives import is_backend
@@ -69,7 +69,7 @@ def ask_for_any_backend(site: Site) -> None:
 
 def names_nccl(site: Site, node: ast.expr) -> bool:
     """Return True for the string nccl and for torch's constant."""
-    return is_text(node, "nccl") or (site.qualified(node) or "").endswith("Backend.NCCL")
+    return is_literal_in(node, "nccl") or (site.qualified(node) or "").endswith("Backend.NCCL")
 
 
 def strings(side: ast.expr) -> list[ast.Constant]:

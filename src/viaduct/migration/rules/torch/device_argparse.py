@@ -16,7 +16,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from viaduct.migration.predicates import imports_torch, is_text
+from viaduct.migration.predicates import is_in_torch_program, is_literal_in
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._device_texts import device_like, head, rename
 from viaduct.migration.rules.torch._devices import find_devices
@@ -29,7 +29,7 @@ rule = Rule(__name__, spec="P9", kind="mandatory", targets=("npu", "mlu"))
 @rule.file(words=("add_argument", "click", "DEFINE_"))
 def offer(site: Site) -> None:
     """Change the device of command line options."""
-    if "cuda" not in site.source.text or not imports_torch(site):
+    if "cuda" not in site.source.text or not is_in_torch_program(site):
         return
     options = [(call, names) for call in calls(site) for names in [option_names(site, call)] if names]
     if not any(head(literal) for call, _ in options for literal in literals(site, call)):
@@ -50,7 +50,7 @@ def literals(site: Site, call: ast.Call) -> Iterator[ast.expr]:
         while pending:
             item = pending.pop()
             if isinstance(item, ast.List | ast.Tuple | ast.Set):
-                if not any(is_text(element, card(site.options).device) for element in item.elts):
+                if not any(is_literal_in(element, card(site.options).device) for element in item.elts):
                     pending += item.elts
             elif isinstance(item, ast.IfExp):
                 pending += [item.body, item.orelse]

@@ -16,7 +16,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from viaduct.migration.predicates import imports_torch, is_text
+from viaduct.migration.predicates import is_in_torch_program, is_literal_in
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._device_texts import head, is_asked_for_key, is_exact, rename
 from viaduct.migration.rules.torch._devices import Devices, find_devices
@@ -31,7 +31,7 @@ OPERATORS = ast.Eq | ast.NotEq | ast.In | ast.NotIn
 @rule.file(words=('"cuda', "'cuda"))
 def compare(site: Site) -> None:
     """Change every comparison of a device with CUDA."""
-    if not imports_torch(site):
+    if not is_in_torch_program(site):
         return
     devices = find_devices(site)
     for node in site.source.of_kinds(ast.Compare, ast.Call, ast.Match):
@@ -55,7 +55,7 @@ def compare_sides(site: Site, devices: Devices, node: ast.Compare) -> None:
             if not any(head(part) for part in parts(item)):
                 continue
             if devices.is_device(other):
-                if not (site.work.served and is_text(item, "cuda") and ask_for_both(site, node, other)):
+                if not (site.work.served and is_literal_in(item, "cuda") and ask_for_both(site, node, other)):
                     change(site, item)
             elif any(is_exact(part) for part in parts(item)) and not is_asked_for_key(operator, left, item):
                 report_undecided(site, node)
@@ -96,7 +96,7 @@ def parts(node: ast.expr) -> list[ast.expr]:
 def change(site: Site, value: ast.expr | None) -> None:
     """Write the card for the CUDA texts of a value."""
     device = card(site.options).device
-    if value is None or any(is_text(part, device) for part in parts(value)):
+    if value is None or any(is_literal_in(part, device) for part in parts(value)):
         return  # a script that knows the accelerator already
     for literal in filter(None, map(head, parts(value))):
         if rename(site, literal, device):

@@ -17,7 +17,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from viaduct.migration.predicates import imports_torch
+from viaduct.migration.predicates import is_in_torch_program
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch import _numbers as numbers
 from viaduct.migration.rules.torch._devices import receiver_class
@@ -32,7 +32,7 @@ rule = Rule(__name__, spec="P8 6", kind="mandatory", targets=("npu", "mlu"))
 def ask_for_import(site: Site) -> None:
     """Without the import, here or elsewhere, the number would still mean CUDA."""
     target = card(site.options)
-    if not imports_torch(site) or imported_elsewhere(site, target):
+    if not is_in_torch_program(site) or imported_elsewhere(site, target):
         return
     for value in device_arguments(site, site.node):
         if any(is_numbered(site, node) for node in branches(value)):

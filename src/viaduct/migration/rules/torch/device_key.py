@@ -15,7 +15,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from viaduct.migration.predicates import imports_torch
+from viaduct.migration.predicates import is_in_torch_program
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._device_texts import is_exact
 from viaduct.migration.rules.torch._devices import find_devices
@@ -27,7 +27,7 @@ rule = Rule(__name__, spec="P9 6", kind="report", targets=("npu", "mlu", "any"),
 @rule.file(words=('"cuda', "'cuda"))
 def report_lookups(site: Site) -> None:
     """Report tables that are asked for the type of a device."""
-    if imports_torch(site):
+    if is_in_torch_program(site):
         devices = find_devices(site)
         for table, key in lookups(site):
             if devices.is_device(key):

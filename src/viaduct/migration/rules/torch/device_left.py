@@ -13,7 +13,7 @@ from __future__ import annotations
 import ast
 import re
 
-from viaduct.migration.predicates import imports_torch
+from viaduct.migration.predicates import is_in_torch_program
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._devices import NOT_DEVICES, is_foreign
 from viaduct.migration.rules.torch._options import is_default_of_option
@@ -29,7 +29,7 @@ KEYED = ("get", "pop", "setdefault", "hasattr", "getattr", "delattr", "print", "
 def name_text(site: Site) -> None:
     """Report a CUDA device in a text that no other rule has explained."""
     value = site.node.value
-    if not isinstance(value, str) or not TEXT.fullmatch(value) or not site.editable or not imports_torch(site):
+    if not isinstance(value, str) or not TEXT.fullmatch(value) or not site.editable or not is_in_torch_program(site):
         return
     if is_explained(site) or is_default_of_option(site, site.node) or is_named(site):
         return

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.migration.predicates import imports_torch
+from viaduct.migration.predicates import is_in_torch_program
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._device_texts import is_exact, rename
 from viaduct.migration.rules.torch._devices import find_devices, report_possible_device
@@ -36,7 +36,7 @@ rule = Rule(
 @rule.file(words=('"cuda', "'cuda"))
 def name_devices(site: Site) -> None:
     """Replace every string that is seen to be a CUDA device, and name those that may be one."""
-    if not imports_torch(site):
+    if not is_in_torch_program(site):
         return
     devices = find_devices(site)
     device = card(site.options).device

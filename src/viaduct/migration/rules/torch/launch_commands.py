@@ -14,7 +14,7 @@ from __future__ import annotations
 import ast
 
 from viaduct.cards import CARDS, CUDA
-from viaduct.migration.predicates import imports_torch
+from viaduct.migration.predicates import is_in_torch_program
 from viaduct.migration.rule import Rule, Site
 
 rule = Rule(__name__, spec="P27", kind="advice", targets=("npu", "mlu", "any"), last=True)
@@ -31,7 +31,7 @@ def monitor(site: Site) -> None:
         not isinstance(text, str)
         or MONITOR not in text
         or site.source.in_f_string(site.node)
-        or not imports_torch(site)
+        or not is_in_torch_program(site)
     ):
         return
     calls = [parent for parent in site.source.ancestors(site.node) if isinstance(parent, ast.Call)]

@@ -32,7 +32,7 @@ from __future__ import annotations
 import ast
 
 from viaduct.migration.flows import LOADS
-from viaduct.migration.predicates import is_none, is_text
+from viaduct.migration.predicates import is_literal_in, is_none
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._device_texts import OPENING, head
 from viaduct.migration.rules.torch._loaded import device_in_scope, wanted_place
@@ -123,7 +123,7 @@ def carry_entry(site: Site, table: ast.Dict, key: ast.expr | None, value: ast.ex
 
 def is_same(site: Site, key: ast.expr | None, text: str) -> bool:
     """Return True if a key is this text, however it is quoted."""
-    return key is not None and (site.text(key) == text or is_text(key, text.strip("\"'")))
+    return key is not None and (site.text(key) == text or is_literal_in(key, text.strip("\"'")))
 
 
 def rename_device(site: Site, node: ast.expr, device: str) -> str:

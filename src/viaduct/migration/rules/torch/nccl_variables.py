@@ -13,7 +13,7 @@ from __future__ import annotations
 import ast
 
 from viaduct.cards.environment import NCCL, OTHERS, on_nccl, on_nccl_alone, on_other
-from viaduct.migration.predicates import imports_torch
+from viaduct.migration.predicates import is_in_torch_program
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch import _variables as variables
 from viaduct.migration.targets import card, cards
@@ -27,7 +27,7 @@ def name_variable(site: Site) -> None:
     name = site.node.value
     if not isinstance(name, str) or not (name in OTHERS or NCCL.fullmatch(name)):
         return
-    if not imports_torch(site) or not variables.is_variable(site, site.node):
+    if not is_in_torch_program(site) or not variables.is_variable(site, site.node):
         return
     if name in OTHERS:
         for item in cards(site.options):

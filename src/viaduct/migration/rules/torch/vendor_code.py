@@ -14,7 +14,7 @@ from __future__ import annotations
 import ast
 
 from viaduct.cards import CARDS
-from viaduct.migration.predicates import imports_torch
+from viaduct.migration.predicates import is_in_torch_program
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._imports import PATCHES, imported_names
 
@@ -75,7 +75,7 @@ def moved_to_mlu(site: Site) -> None:
 
 
 def report_move(site: Site) -> None:
-    if imports_torch(site) and not is_conditional(site):
+    if is_in_torch_program(site) and not is_conditional(site):
         site.manual(
             f".{site.name}() moves to one vendor's card: write .to(accelerator.device())",
             zh=f".{site.name}() 只移动到某一厂商的设备:请改为 .to(accelerator.device())",

@@ -26,7 +26,7 @@ import re
 
 from viaduct.cards import CARDS, NPU
 from viaduct.cards.environment import VISIBLE, can_be_carried, why_not
-from viaduct.migration.predicates import imports_torch
+from viaduct.migration.predicates import is_in_torch_program
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch import _variables as variables
 from viaduct.migration.targets import card
@@ -39,7 +39,7 @@ ASSIGNED = re.compile(rf"\b{VISIBLE}=([\w,-]*)")
 
 @rule.node(ast.Constant, words=(VISIBLE,))
 def name_variable(site: Site) -> None:
-    if site.node.value != VISIBLE or not imports_torch(site):
+    if site.node.value != VISIBLE or not is_in_torch_program(site):
         return
     if site.target.is_any:
         name_every_variable(site)
@@ -59,7 +59,7 @@ def name_variable(site: Site) -> None:
 @rule.node(ast.keyword, words=(VISIBLE,))
 def name_keyword(site: Site) -> None:
     """`dict(os.environ, CUDA_VISIBLE_DEVICES="0")`."""
-    if site.node.arg != VISIBLE or site.target.is_any or not imports_torch(site):
+    if site.node.arg != VISIBLE or site.target.is_any or not is_in_torch_program(site):
         return
     call, value = site.source.parents[site.node], site.node.value
     made = isinstance(call, ast.Call) and (
@@ -79,7 +79,7 @@ def name_keyword(site: Site) -> None:
 @rule.node(ast.Constant, ast.JoinedStr, words=(VISIBLE,))
 def name_in_command(site: Site) -> None:
     """`os.system("CUDA_VISIBLE_DEVICES=0 python train.py")`."""
-    if site.target.is_any or not site.editable or not imports_torch(site) or not is_command(site):
+    if site.target.is_any or not site.editable or not is_in_torch_program(site) or not is_command(site):
         return
     start, end = site.source.span(site.node)
     target = card(site.options)
