@@ -275,7 +275,7 @@ def records(
 def fuse(model: Network, dtype: Literal["bf16", "fp16"] | torch.dtype = "bf16", *, strict: bool = False) -> Network:
     """Let the bottleneck blocks of a model train on kernels of viaduct, in its own memory; return the model.
 
-    Blocks of torchvision's and timm's ResNet, ResNeXt, Wide-ResNet and RegNet, and ours, are found by structure and
+    Blocks of torchvision's and timm's ResNets (also grouped and wide) and RegNets, and ours, are found by structure and
     checked. Weights and `state_dict` stay; an evaluation, and a pass in another precision than `dtype`, run as written.
     `fused_parts` says what was fused and why the rest was not. Where nothing can be (no NVIDIA card, no Triton) the
     model stays as it is and the log says why; with `strict` that is an error.

@@ -3,7 +3,7 @@
     parts = read_parts(block)      # BottleneckParts; a sentence, if our kernels do not fit; None for other modules
 
 Blocks are found by the names and kinds of their layers, not by their class: ours, torchvision's and timm's ResNet,
-ResNeXt, Wide-ResNet and RegNet. What such a block computes with its layers is checked in self_check.py. No Triton here.
+also grouped and wide, and RegNet. What a block computes with its layers is checked in self_check.py. No Triton here.
 """
 
 from __future__ import annotations
