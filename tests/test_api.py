@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +19,7 @@ from PIL import Image
 
 import viaduct
 from viaduct.comparison import Dump
+from viaduct.data import references
 from viaduct.errors import BadValue, UnknownName, ViaductError
 from viaduct.kernels import fused
 from viaduct.recipes import load
@@ -243,3 +245,23 @@ def test_a_warning_is_not_printed_where_the_caller_set_up_no_logging() -> None:
     code = "import viaduct, torch; viaduct.fuse(torch.nn.Linear(2, 2))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_the_scale_of_the_images_of_each_reference_is_documented(example_folder: Path) -> None:
+    rows = re.findall(r"^\| `(\w+)` \| ([\d., ]+) \| ([\d./, ]+) \| (\S+) … (\S+) \|$", PAGE.read_text(), re.M)
+    assert sorted(row[0] for row in rows) == list(references.names())
+    for name, mean, scale, low, high in rows:
+        preprocessing = references.load(name)
+        means = [float(part) for part in mean.split(",")]
+        scales = [
+            float(Fraction(part.strip()) if "." not in part else 1 / float(part.split("/")[1]))
+            for part in scale.split(",")
+        ]
+        assert set(means) == set(preprocessing.mean)
+        assert set(scales) == set(preprocessing.scale)
+        black, white = (
+            [(pixel - mean) * scale for mean, scale in zip(preprocessing.mean, preprocessing.scale, strict=True)]
+            for pixel in (0, 255)
+        )
+        assert float(low) == pytest.approx(min(black), abs=0.5 if name == "official" else 0.1)
+        assert float(high) == pytest.approx(max(white), abs=0.5 if name == "official" else 0.1)

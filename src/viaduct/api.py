@@ -250,8 +250,8 @@ def records(
     """Open TFRecord files, MindRecord files or class folders as batches for a loop of one's own.
 
     In training images are cropped and mirrored at random, in an order that follows from the seed and the epoch; in
-    evaluation each is seen once. `preprocess` is the name of a reference
-    (`viaduct.data.references.names()`).
+    evaluation each is seen once. `preprocess` is the name of a reference (`viaduct.data.references.names()`), whose
+    mean is subtracted from pixels of 0 to 255 and by whose scale they are multiplied: official has a scale of 1.
     """
     from viaduct import devices
     from viaduct.data.records import Records

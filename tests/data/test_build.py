@@ -270,8 +270,21 @@ def test_strangers_are_named_before_anything_is_built(photos: Path, tmp_path: Pa
 
 def test_one_stranger_is_spoken_of_in_the_singular(photos: Path) -> None:
     (photos / "bee/notes.txt").write_text("not an image")
-    with pytest.raises(BadData, match=r"1 file is neither.*\n  Move it away or convert it, or pass it over with"):
+    with pytest.raises(BadData, match=r"1 file is neither.*\n  Move it away or convert it\.\n  Records without it"):
         class_folders(photos)
+
+
+def test_advice_about_other_files_names_their_endings_and_never_all_images(photos: Path) -> None:
+    for name in ("bee/notes.txt", "ant/list.csv"):
+        (photos / name).write_text("not an image")
+    with pytest.raises(BadData) as refused:
+        class_folders(photos)
+    assert f"`viaduct data build {photos} --out DIR --ignore '*.csv' --ignore '*.txt'`" in str(refused.value)
+    for name in ("bee/notes.txt", "ant/list.csv"):
+        (photos / name).rename(photos / f"{name}.jpg")
+    with pytest.raises(BadData, match="All are named as an image, and the contents are empty, damaged") as refused:
+        class_folders(photos)
+    assert "--ignore" not in str(refused.value)
 
 
 def test_what_windows_leaves_in_folders_and_what_shall_be_ignored_is_passed_over(photos: Path) -> None:

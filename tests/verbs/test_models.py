@@ -77,6 +77,14 @@ def test_an_unknown_network_is_answered_with_the_closest() -> None:
         viaduct_models("resnext5O")
 
 
+def test_a_network_of_another_package_is_looked_for_with_source() -> None:
+    with pytest.raises(BadValue, match="`viaduct models --source timm resnet10t` looks for the name") as refusal:
+        viaduct_models("timm:resnet10t")
+    assert "Closest" not in str(refusal.value)
+    with pytest.raises(BadValue, match="--source timm` lists"):
+        viaduct_models("package.module:function")
+
+
 def test_a_name_like_none_is_answered_with_one_list() -> None:
     with pytest.raises(UnknownName) as refusal:
         viaduct_models("nosuch")

@@ -90,6 +90,16 @@ def test_prefixes_and_averages_are_found(prefix: str, stand_in_packages: Path, t
         assert torch.equal(load_file(out)["fc.weight"], state["fc.weight"] + added)
 
 
+def test_averages_that_are_not_there_are_said_to_be_missing(tmp_path: Path) -> None:
+    state = models.build("mobilenet_v2", classes=3).state_dict()
+    save_file(state, tmp_path / "x.safetensors")
+    for file in (write(tmp_path / "x.pth", state), tmp_path / "x.safetensors"):
+        with pytest.raises((BadData, BadValue), match="one set of weights, no averages") as refused:
+            import_torch_file(file, tmp_path / "y.safetensors", model="mobilenet_v2", ema=True)
+        assert "Leave out --ema." in str(refused.value)
+    assert not (tmp_path / "y.safetensors").exists()
+
+
 def test_our_own_network_is_found_by_names_and_shapes(tmp_path: Path) -> None:
     file = write(tmp_path / "x.pth", models.build("mobilenet_v2", classes=3).state_dict())
     assert import_torch_file(file, tmp_path / "x.safetensors").model == "mobilenet_v2"

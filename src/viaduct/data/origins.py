@@ -150,7 +150,7 @@ def images_below(folder: Path, base: Path, classes: Sequence[str], ignore: Seque
     for group in classes:
         for path in files_below(folder / group, ignore):
             add_image(path, path.relative_to(base).as_posix(), group, images, refused)
-    refuse_other_files(base, refused, "or pass them over with `viaduct data build … --ignore '*.txt'`")
+    refuse_other_files(base, refused, can_ignore=True)
     return images
 
 
@@ -181,17 +181,24 @@ def add_image(path: Path, name: str, group: str, images: list[SourceImage], refu
         refused.append(name)
 
 
-def refuse_other_files(base: Path, refused: Sequence[str], *more: str) -> None:
-    """Refuse files that are no images, and say what to do with them."""
-    if refused:
-        single = len(refused) == 1
-        subject = "file is" if single else "files are"
-        remedy = "Move it away or convert it" if single else "Move them away or convert them"
-        otherwise = "".join(f", {option.replace('them', 'it') if single else option}" for option in more)
-        raise BadData(
-            f"{base}: {len(refused):,} {subject} neither JPEG nor PNG: {join_first(refused)}.",
-            f"{remedy}{otherwise}; nothing was built.",
-        )
+def refuse_other_files(base: Path, refused: Sequence[str], can_ignore: bool = False) -> None:
+    """Refuse files that are no images, and say what to do with them; `can_ignore`: in folders, by their endings."""
+    if not refused:
+        return
+    single = len(refused) == 1
+    endings = sorted({Path(name).suffix for name in refused})
+    named_as_images = [name for name in refused if name.lower().endswith(IMAGE_SUFFIXES)]
+    hints = ["Move it away or convert it." if single else "Move them away or convert them."]
+    if named_as_images:
+        subject = "It is" if single else "All are" if len(named_as_images) == len(refused) else "Some are"
+        hints.append(f"{subject} named as an image, and the contents are empty, damaged or of another kind.")
+    elif can_ignore and all(endings):
+        patterns = " ".join(f"--ignore '*{ending}'" for ending in endings)
+        hints.append(f"Records without {'it' if single else 'them'}: `viaduct data build {base} --out DIR {patterns}`.")
+    raise BadData(
+        f"{base}: {len(refused):,} {'file is' if single else 'files are'} neither JPEG nor PNG: {join_first(refused)}.",
+        *hints,
+    )
 
 
 def join_first(names: Sequence[str]) -> str:

@@ -62,7 +62,11 @@ FLAGS = {
     "loss_scale": Flag("precision.loss_scale", SPEED, "Loss scale: fixed, dynamic, or as the precision needs."),
     "deterministic": Flag("deterministic", SPEED, "Same bits every time; slower on accelerators."),
     "init": Flag(
-        "init.source", WEIGHTS, "Start from these weights: .safetensors, a run, a TF checkpoint.", "PATH", is_path=True
+        "init.source",
+        WEIGHTS,
+        "Start from these weights: .safetensors, .pth, a run, a TensorFlow or MindSpore checkpoint.",
+        "PATH",
+        is_path=True,
     ),
     "init_exclude": Flag("init.exclude", WEIGHTS, "Except parameters with these names: 'head.*'.", "GLOB,…"),
     "init_schedule": Flag("init.schedule", WEIGHTS, "Restart at step 0, or continue at the step of the weights."),
@@ -92,7 +96,9 @@ FLAGS = {
         "log.tensorboard", OUTPUT, "Besides curves: images, histograms, graph, top5, or all.", "NAME,…"
     ),
     "tensorboard_every": Flag("log.tensorboard_every", OUTPUT, "Steps between images and histograms; 0: as log lines."),
-    "track": Flag("log.track", OUTPUT, "Send records to mlflow or wandb, besides the run's own files.", "NAME,…"),
+    "track": Flag(
+        "log.track", OUTPUT, "Send records to mlflow or wandb; tensorboard: its events are in every run.", "NAME,…"
+    ),
     "parallel": Flag("parallel.mode", RANKS, "hybrid: each rank has a part of the classes; auto: by their number."),
     "sync_norm": Flag("parallel.sync_norm", RANKS, "Batch norm statistics of the global batch, not of a rank's share."),
     "compress": Flag("parallel.compress", RANKS, "Data type in which gradients are sent."),

@@ -80,7 +80,16 @@ def print_model(name: str, classes: int | None, layers: bool, as_json: bool) -> 
     from viaduct.errors import UnknownName
     from viaduct.models import SHOW_ALL
     from viaduct.models.catalogue import entries
+    from viaduct.models.sources import PACKAGES
 
+    package, colon, network = name.partition(":")
+    if colon:
+        raise BadValue(
+            f"{name!r} is a network of another package; sizes are shown of ours.",
+            f"`viaduct models --source {package} {network}` looks for the name."
+            if package in PACKAGES
+            else "`viaduct models --source timm` lists timm's, --source torchvision torchvision's.",
+        )
     if name not in entries():
         raise UnknownName("model", name, entries(), SHOW_ALL)
     from viaduct.models.sizes import measure  # torch is imported here

@@ -35,6 +35,11 @@ def read_torch_file(path: Path, ema: bool = False) -> tuple[dict[str, Tensor], i
     """
     held = load_plain(path)
     found = find_state(held, AVERAGES if ema else HOLDERS)
+    if not found and ema and find_state(held, HOLDERS):
+        raise BadData(
+            f"{path} holds one set of weights, no averages beside them: no entry {', '.join(AVERAGES)}.",
+            "Leave out --ema.",
+        )
     if not found:
         what = "averaged weights" if ema else "weights"
         raise BadData(f"{path} holds no {what}: no tensors by name.", f"It holds {describe_content(held)}.")

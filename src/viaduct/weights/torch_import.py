@@ -48,6 +48,8 @@ class Found:
 def import_torch_file(source: Path, out: Path, *, model: str = "", classes: int = 0, ema: bool = False) -> Converted:
     """Write a state dict of another origin as a safetensors file with the network's own names."""
     with open_weights(source, ema=ema) as stored:
+        if ema and stored.kind == "safetensors file":
+            raise BadValue(f"{source} holds one set of weights, no averages beside them.", "Leave out --ema.")
         found = find_network(stored, model, classes)
         if not found.match.is_complete:
             raise BadData(

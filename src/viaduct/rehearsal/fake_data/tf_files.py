@@ -94,7 +94,7 @@ def make_observer(missing: Missing) -> Any:
     from viaduct.rehearsal.tf1_stage.sessions import Observer, Pass
 
     class Writes(Observer):
-        def begins(self, run: Pass) -> None:
+        def before_run(self, run: Pass) -> None:
             missing.write()
 
     return Writes()
