@@ -1,4 +1,4 @@
-"""viaduct carries the training of image classifiers onto the accelerator you were given.
+"""viaduct ports the training of image classifiers to the accelerator you were given.
 
 From Python (docs/api.md): `viaduct.train`, `viaduct.records`, `viaduct.fuse`, `viaduct.sink`, `viaduct.compare`,
 `viaduct.migrate`. Importing this package imports no other module of it, and no torch.

@@ -130,7 +130,7 @@ def show_version(wanted: bool) -> None:
 def build_app() -> typer.Typer:
     app = typer.Typer(
         cls=LazyVerbs,
-        help="Carry the training of image classifiers onto the accelerator you were given.",
+        help="Port the training of image classifiers to the accelerator you were given.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
