@@ -1,4 +1,4 @@
-"""Packages that need NVIDIA cards, and the known replacement of each on the accelerators.
+"""Packages made for NVIDIA cards, and what is known of each on the accelerators: support of its own, or a replacement.
 
 Only replacements that a vendor or the package itself has published are named; else the text says that none is known. A
 package is recognised by the modules that are imported (`imports`) and the distributions that are installed (`dists`).
@@ -29,7 +29,7 @@ class Package:
     npu: Words = NOTHING
     mlu: Words = NOTHING
     risk: Risk = "high"
-    own: tuple[str, ...] = field(default=())  # migration rules that report its imports, so that torch.packages does not
+    own: tuple[str, ...] = field(default=())  # migration rules that report its imports instead of `torch.packages`
 
     def replacement_on(self, target: str) -> Words:
         """Return the replacement on `npu` or `mlu`; for the target `any`, those on both."""
@@ -114,11 +114,11 @@ PACKAGES = (
         *("deepspeed", ("distributed training", "分布式训练"), ("deepspeed",), ("deepspeed",)),
         npu=(
             "supported by DeepSpeed itself (its npu accelerator); its fused CUDA operators are not",
-            "DeepSpeed 原生支持 NPU",
+            "DeepSpeed 原生支持 NPU(其融合 CUDA 算子除外)",
         ),
         mlu=(
             "supported by DeepSpeed itself (its mlu accelerator); its fused CUDA operators are not",
-            "DeepSpeed 原生支持 MLU",
+            "DeepSpeed 原生支持 MLU(其融合 CUDA 算子除外)",
         ),
         risk="low",
     ),

@@ -1,4 +1,4 @@
-"""The reason why a run failed: the script, something missing, a limit of the card, or viaduct."""
+"""The reason why a run failed: the script, something missing, a limit of the card, a bound of the run, or viaduct."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ NO_ATTRIBUTE = re.compile(r"^AttributeError: module '([A-Za-z0-9_.]+)' has no at
 KNOWN_RELEASES = {"NoneType copy mode not allowed": "numpy"}  # message, package: copy=None needs NumPy 2
 NO_NAME = re.compile(r"^ImportError: cannot import name '\w+' from '([A-Za-z0-9_.]+)'")
 NO_FILE = re.compile(r"FileNotFoundError|NotFoundError|NotADirectoryError|No such file or directory")
-# Raised from viaduct's code these are mistakes of it; other errors come through the stand-in from PyTorch, and are the
-# script's.
+# If the innermost frame is viaduct's, these types mean a bug in viaduct; other types were raised by PyTorch because of
+# the script.
 MISTAKES = (
     "AttributeError",
     "TypeError",
@@ -103,8 +103,8 @@ def find_fault(run: Run) -> Fault:
             "file",
             f"{who} does not find a file: {shorten_error(summary.failure)}",
             f"{who_zh}找不到文件:{shorten_error(summary.failure)}",
-            "Give it after -- where its data is, or --fake-data. A relative path is read from the folder in which the "
-            "command is given.",
+            "Give the script the path of its data after --, or give --fake-data. A relative path is read from the "
+            "folder in which the command is given.",
             "请在 -- 之后给出数据路径,或使用 --fake-data;相对路径以执行命令的目录为准。",
         )
     if summary.script_exit_code == 0 and run.plan.step_at:
@@ -126,7 +126,7 @@ def find_fault(run: Run) -> Fault:
 
 
 def name_side(run: Run) -> tuple[str, str]:
-    """Return the name of a run's side in English and in Chinese."""
+    """Return the name of a run's side in English and in Chinese; every run but the migrated one is of the original."""
     return ("the migrated script", "迁移后的脚本") if run.side == "migrated" else ("the original", "原脚本")
 
 
@@ -166,7 +166,10 @@ SILENT_ZH = "os._exit 或在原进程中启动其他程序时不会留下报告;
 
 
 def broken_package(run: Run, who: str, who_zh: str) -> Fault:
-    """Return the fault of an import that fails though the package is installed, by the file of the innermost frame."""
+    """Return the fault of an import that fails though the package is installed.
+
+    Names of tf.contrib and other releases are told by the message, everything else by the file of the innermost frame.
+    """
     how = shorten_error(run.summary.failure)
     if lacks_contrib(run.summary.failure):
         return make_our_fault(run, who, who_zh)
@@ -260,8 +263,8 @@ def make_our_fault(run: Run, who: str, who_zh: str) -> Fault:
 def is_ours(run: Run) -> bool:
     """Return True if viaduct is at fault.
 
-    That is: a fatal signal without an error message, an operator or a name of tf.contrib that the stand-in lacks, or a
-    programming error (MISTAKES) whose innermost frame is viaduct's.
+    That is: a fatal signal without an error message, an operator or a name of tf.contrib that the stand-in lacks, an
+    error of the stand-in itself (StandInFails), or a programming error (MISTAKES) whose innermost frame is viaduct's.
     """
     if run.summary.script_exit_code in FATAL and not run.summary.failure:
         return True

@@ -56,7 +56,7 @@ class Count(NamedTuple):
 
 @dataclass
 class Draft:
-    """Rank table as it was written, unchecked."""
+    """Rank table as it was written: its structure was checked, its values were not."""
 
     template: Template
     status: Field | None = None
@@ -219,7 +219,7 @@ class Reader:
                 close = difflib.get_close_matches(key, [key for key in keys if key not in holder], n=1)
                 fix = f"Is it {close[0]!r}?" if close else "Remove it, if nothing of yours reads it."
                 self.add_finding(
-                    "unknown-key", join_path(path, key), show_value(holder[key]), "nothing reads this key", fix
+                    "unknown-key", join_path(path, key), show_value(holder[key]), "the template has no such key", fix
                 )
 
     # What was found

@@ -1,9 +1,9 @@
-"""Advice from a profile: one file a rule, and lying in this folder is registration.
+"""Advice from a profile: one file per rule; every module in this folder is loaded as a rule.
 
 A rule has `CERTAINTY`, from 0 to 1, which decides between equal gains, and `find(figures)`, which returns an `Advice`
-or None. Every advice carries figures; an empty list means that nothing stands out. Rules read the profile and measure
-through `figures.trials` alone, so that the profile of another machine gets advice from its figures. What several rules
-need lives in profiling/figures.py.
+or None. Every advice carries numbers; an empty list means that nothing stands out, or that there are too few steps to
+tell. Rules measure nothing except through `figures.trials`, which is None for a profile that another tool wrote. What
+several rules need is in profiling/figures.py.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from viaduct.profiling.figures import Figures, Trials
 from viaduct.profiling.record import Advice, Profile
 
 FEWEST_STEPS = 3
-"""Regular steps below which no advice is given: two steps that differ say nothing about a third."""
+"""Uninterrupted steps below which no advice is given: two steps that differ say nothing about a third."""
 
 
 def advise(profile: Profile, trials: Trials | None = None) -> list[Advice]:

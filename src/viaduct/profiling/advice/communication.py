@@ -2,9 +2,9 @@
 
 DistributedDataParallel reduces the gradients of the last layers while the backward pass still computes the first ones.
 An all-reduce by hand after the backward pass hides nothing. The time counted is that of the rank that waits least, so
-that waiting for a slow rank, which `stragglers` reports, is not taken for communication. Only collectives that begin
-after the backward pass could begin earlier; of others it is not known what another bucket size would win. Collectives
-that only the recorder saw are those of recorded steps, which are slower: their times are scaled to timed steps.
+that waiting for a slow rank, which `stragglers` reports, is not taken for communication. A gain is estimated only for
+collectives that begin after the backward pass; what another bucket size would win for the others is unknown. DDP's
+collectives are seen only in steps under the operator profiler, which are slower: their times are scaled to other steps.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from viaduct.profiling.record import Advice, Step
 
 CERTAINTY = 0.7
 MOSTLY_EXPOSED = 0.5
-"""Exposed share of the communication from which it counts as not overlapped; the last bucket is always exposed."""
+"""Exposed share of communication from which it counts as not overlapped; not 0: the last bucket is always exposed."""
 
 
 def find(figures: Figures) -> Advice | None:
@@ -34,7 +34,7 @@ def find(figures: Figures) -> Advice | None:
     return Advice(
         name="communication",
         title=(
-            f"{share:.0%} of each step waits for collectives, although they begin in the backward pass"
+            f"{share:.0%} of each step waits for collectives, although most begin in the backward pass"
             if gain is None
             else f"Communication is mostly not overlapped: {share:.0%} of each step waits for collectives"
         ),
@@ -42,9 +42,9 @@ def find(figures: Figures) -> Advice | None:
         evidence=(describe(figures, steps, total, exposed), describe_overlap(figures, after, gain)),
         gain_us=gain,
         gain_basis=(
-            "they begin during the backward pass already; try bucket sizes and compare the profiles"
+            "in most steps they begin during the backward pass already; try bucket sizes and compare the profiles"
             if gain is None
-            else "the exposed time of collectives after the backward pass, as far as that is long enough to hide it"
+            else "the exposed time of collectives after the backward pass, at most the length of the backward pass"
         ),
     )
 
@@ -52,7 +52,7 @@ def find(figures: Figures) -> Advice | None:
 def estimate_gain(figures: Figures, steps: list[Step]) -> float | None:
     """Return the exposed time, in a timed step, that the backward pass could hide.
 
-    Return None if no exposed collective begins after it.
+    Return None if in at least half of the steps no exposed collective begins after it.
     """
     late = [
         exposed_us(row for row in step.collectives if row.start_us >= step.backward_end_us)
@@ -68,7 +68,7 @@ def scale_to_timed(figures: Figures, step: Step) -> float:
 
 
 def describe_overlap(figures: Figures, after: float, gain: float | None) -> str:
-    """Return how many collectives begin too late to be hidden."""
+    """Return the share of collectives that begin after the backward pass."""
     text = f"{after:.0%} of the collectives begin after the backward pass"
     return f"{text}, which lasts about {show_time(figures.backward_us)} and could hide them." if gain else f"{text}."
 
@@ -81,7 +81,7 @@ def suggest(by_hand: bool) -> str:
             "instead of calling all_reduce after backward(): it reduces each bucket while the next is computed."
         )
     return (
-        "Let DistributedDataParallel begin earlier and send less: bucket_cap_mb (25 by default; smaller buckets begin "
+        "Let DistributedDataParallel begin earlier, and copy less: bucket_cap_mb (25 by default; smaller buckets begin "
         "earlier, larger ones have less latency), gradient_as_bucket_view=True, static_graph=True."
     )
 

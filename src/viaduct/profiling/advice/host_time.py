@@ -1,8 +1,8 @@
 """The host spends time between steps that is neither the DataLoader's nor an operator's.
 
-Waits for a DataLoader are reported by `loader`. The rest of the time between the update and the next forward pass, as
-far as no operator runs, is logging, writing, sleeping or other Python. More workers would not shorten it. Without a
-DataLoader the rule `loader` reports this time.
+Waits for a DataLoader are reported by `loader`. The remaining time between the update and the next forward pass in
+which no operator runs is logging, writing, sleeping or other Python. More workers would not shorten it. If no rank has
+a DataLoader, the rule `loader` may report this time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""RL first, then GA from the times of RL. GA is told every time, RL those of its share."""
+"""Tree search (RL) first, then genetic search (GA), which learns from all measurements, also those of tree search."""
 
 from __future__ import annotations
 
