@@ -75,6 +75,7 @@ def describe_check(outcome: Outcome | None) -> Any:
         "equal_top1": outcome.equal,
         "ties": outcome.ties,
         "tolerance": {"absolute": absolute, "relative": share},
+        "outputs_differ_between_images": outcome.distinct,
     }
 
 

@@ -40,6 +40,12 @@ BATCH = 8
 ENDINGS = (".jpg", ".jpeg", ".png")
 
 
+SAME_ANSWERS = (
+    "Attention: PyTorch itself gives all of these images the same probabilities, so that this shows little; check with "
+    "other images, or a network that has learnt something."
+)
+
+
 class WrongResult(ViaductError):
     """An exported graph that does not compute what the trained network does."""
 
@@ -64,16 +70,18 @@ class Outcome:
     equal: int  # images whose most probable class is the same
     ties: int  # of the others, those whose two classes are equally probable within the tolerance
     tolerance: tuple[float, float]
+    distinct: bool = True  # PyTorch's probabilities differ between the images by more than the tolerance
 
     def __str__(self) -> str:
         absolute, share = self.tolerance
         ties = f" ({self.ties} tie{'s' if self.ties != 1 else ''})" if self.ties else ""
         images = f"{self.images:,} image{'s' if self.images != 1 else ''}"
+        weak = "" if self.distinct else f" {SAME_ANSWERS}"
         return (
             f"Checked in {self.runtime} against PyTorch on {images} ({self.origin}): "
             f"probabilities differ by at most {self.largest:.2g} (allowed: {absolute:g} + {100 * share:g} %), "
             f"their logarithms by {self.largest_log:.2g}, "
-            f"top-1 equal on {self.equal:,} of {self.images:,}{ties}."
+            f"top-1 equal on {self.equal:,} of {self.images:,}{ties}.{weak}"
         )
 
 
@@ -146,6 +154,7 @@ def compare(runner: Runner, classifier: Classifier, request: Request, images: Ch
         equal=int(same.sum()),
         ties=int((~same & close).sum()),
         tolerance=tolerance,
+        distinct=is_distinct(expected, allowed),
     )
     within = (difference <= allowed).all() and (log_difference <= allowed_logs).all()  # False for what is no number
     if not within or not (same | close).all():
@@ -154,6 +163,11 @@ def compare(runner: Runner, classifier: Classifier, request: Request, images: Ch
             hints.append("This network may need more than float16, or its runtime adds up in it: try --precision fp32.")
         raise WrongResult(f"the exported graph does not compute what PyTorch does. {outcome}", *hints)
     return outcome
+
+
+def is_distinct(expected: Floats, allowed: Floats) -> bool:
+    """Return True if the probabilities of two images differ by more than what is allowed between two runtimes."""
+    return bool((np.ptp(expected, axis=0) > 2 * allowed.max(0)).any())
 
 
 def compute_expected(classifier: Classifier, encoded: Sequence[bytes]) -> Floats:
