@@ -4,7 +4,7 @@
         for result in batch: result.file, result.predictions or result.error
 
 Files are read, decoded and prepared in threads ahead of the network. Results come in the order of the files, a batch
-at a time; no more than some batches are held in memory.
+at a time; about two batches are prepared ahead, so memory does not grow with the number of files.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from viaduct.handover.preparing import Floats, Prepare
 
 Run: TypeAlias = Callable[[Tensor], Tensor]  # float32 N x 3 x size x size to float32 N x classes
 Thumbnail: TypeAlias = npt.NDArray[np.uint8]
-LARGE_PIXELS = 1 << 24  # an image of more is decoded alone, so that memory does not grow with the threads
-MOST_THREADS = 8
+LARGE_PIXELS = 1 << 24  # images of more pixels are decoded one at a time, so that memory does not grow with the threads
+MAX_THREADS = 8
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,8 @@ class Reader:
 
     def decode(self, path: str, data: bytes) -> Prepared:
         inputs, thumbnail = self.prepare(data), None
-        if self.draw is not None and self.drawn < self.thumbnails + MOST_THREADS:  # threads may overtake each other
+        if self.draw is not None and self.drawn < self.thumbnails + MAX_THREADS:
+            # Threads finish out of order: a few more are drawn, so that the first ones are among them.
             self.drawn += 1
             with suppress(BadData):  # damage outside of what the network sees costs the thumbnail, not the prediction
                 thumbnail = self.draw(data)
@@ -108,7 +109,7 @@ def predict_files(
     batch: int,
     reader: Reader,
 ) -> Generator[list[Result], None, None]:
-    """Yield the results of all files in order, so many images at a time."""
+    """Yield the results of all files in order, in lists of up to `batch` images and the other files between them."""
     threads = count_threads()
     waiting, images = list[Prepared](), 0
     prepared = prepare_ahead(reader, files, workers=threads, ahead=2 * batch + threads)
@@ -147,7 +148,7 @@ def predict_batch(classifier: Classifier, run: Run, batch: Sequence[Prepared], t
 
 
 def stack_inputs(inputs: Sequence[Floats]) -> Tensor:
-    """Return images of size x size x 3 as a batch N x 3 x size x size; its memory stays as it is."""
+    """Return images of size x size x 3 as a batch N x 3 x size x size; a view that is channels-last in memory."""
     return torch.from_numpy(np.stack(inputs)).permute(0, 3, 1, 2)
 
 
@@ -170,5 +171,5 @@ def rank_classes(logits: Tensor, labels: Sequence[str], top: int) -> list[tuple[
 
 
 def count_threads() -> int:
-    """Return how many threads decode: one for each core that this process may use."""
-    return min(MOST_THREADS, len(os.sched_getaffinity(0)))
+    """Return the number of decoding threads: one per core that this process may use, at most MAX_THREADS."""
+    return min(MAX_THREADS, len(os.sched_getaffinity(0)))

@@ -26,12 +26,12 @@ CUDA = re.compile(r"(?<![A-Za-z])(?:cuda|CUDA|Cuda|gpu|GPU|nccl|NCCL)(?![a-z])|(
 CUDA_PARTS = ("uda", "UDA", "gpu", "GPU", "nccl", "NCCL")
 """One of them is in every text in which CUDA matches; looking for them is several times as fast."""
 GENERIC = re.compile(r"torch\.accelerator\.|get_device_module\(|getattr\(torch, [\w.]*(?:device|type|dev)[\w.]*\)")
-NEEDS_CUDA = re.compile(r"\w+\.cuda\.(\w+)\(")
+CUDA_CALL = re.compile(r"\w+\.cuda\.(\w+)\(")
 HARMLESS = ("manual_seed", "manual_seed_all", "empty_cache")
 """Without CUDA these do nothing."""
-TWINS = 50
-"""So many branches for the target are looked through for a statement: a block that has more is generated."""
-LEAVES = ast.Return | ast.Raise | ast.Continue | ast.Break
+MAX_TARGET_BRANCHES = 50
+"""Branches for the target that are searched for a statement. A block with more of them is generated code."""
+LeavingStatement = ast.Return | ast.Raise | ast.Continue | ast.Break
 Simple = ast.Expr | ast.Assign | ast.AnnAssign | ast.AugAssign
 
 
@@ -46,18 +46,18 @@ def target_word(to: str) -> re.Pattern[str]:
 
 
 def find_served(work: Work) -> dict[int, int]:
-    """Return the served lines, each with the line at which its place begins."""
+    """Return the lines to leave alone, each with the first line of the construct that already handles the target."""
     to, text = work.options.to, work.source.text
     if to not in CARDS or not any(fragment in text for fragment in CUDA_PARTS) or not CUDA.search(text):
         return {}
-    found = Search(work)
+    search = Search(work)
     if target_word(to).search(text) or GENERIC.search(text) or "cuda" in PurePosixPath(work.path).stem.lower():
-        found.run()
-    return found.lines
+        search.run()
+    return search.lines
 
 
 class Search:
-    """Looks for places that have a branch, an entry or a function for each card."""
+    """Search for constructs that have a branch, an entry or a function for CUDA and one for the target."""
 
     def __init__(self, work: Work) -> None:
         self.work, self.source = work, work.source
@@ -68,7 +68,7 @@ class Search:
     def run(self) -> None:
         """Look at every node of the file."""
         if self.has_twin_file():
-            self.serve(self.source.tree.body, self.source.tree.body[0])
+            self.leave_alone(self.source.tree.body, self.source.tree.body[0])
             return
         for node in self.source.nodes:
             if isinstance(node, ast.If):
@@ -82,21 +82,21 @@ class Search:
             for block in blocks_of(node):
                 self.look_at_block(block)
 
-    # ---- noting
+    # ---- recording
 
-    def serve(self, nodes: Sequence[ast.stmt | ast.expr | ast.pattern], place: ast.AST) -> None:
-        """Record the lines of nodes as served by the place."""
+    def leave_alone(self, nodes: Sequence[ast.stmt | ast.expr | ast.pattern], construct: ast.AST) -> None:
+        """Record the lines of `nodes` as left alone, because `construct` handles the target."""
         for node in nodes:
             for line in range(node.lineno, (node.end_lineno or node.lineno) + 1):
-                self.lines.setdefault(line, place.lineno)  # type: ignore[attr-defined]
+                self.lines.setdefault(line, construct.lineno)  # type: ignore[attr-defined]
 
-    # ---- asking
+    # ---- predicates
 
     def text(self, node: ast.AST) -> str:
         return self.source.text_of(node)
 
     def is_for_target(self, node: ast.AST) -> bool:
-        """Return True if an expression speaks of the target: in names, attributes or whole texts."""
+        """Return True if a name, an attribute or a string within the node contains the target's name."""
         for inner in ast.walk(node):
             match inner:
                 case ast.Name(id=text) | ast.Attribute(attr=text) | ast.Constant(value=str(text)):
@@ -128,20 +128,20 @@ class Search:
         twin = str(path.with_name(path.name.replace("cuda", self.to).replace("CUDA", self.to.upper())))
         return twin != str(path) and twin in self.work.project.frameworks and bool(self.source.tree.body)
 
-    # ---- places
+    # ---- constructs
 
     def look_at_branches(self, node: ast.If) -> None:
-        """Serve the branches for CUDA of an `if` chain in which one branch is the target's, or the last is generic."""
+        """Leave CUDA's branches of an `if` chain alone if one branch is the target's, or the last one is generic."""
         if self.is_for_target(node.test):
             negated = is_negated(node.test)
             others = node.body if negated else node.orelse
             if others or self.is_for_cuda(node.test):
-                self.serve([node.test], node)
+                self.leave_alone([node.test], node)
             if self.is_for_cuda_anywhere(others):
-                self.serve(others, node)
+                self.leave_alone(others, node)
         elif self.is_for_cuda(node.test) and self.else_serves(node):
-            self.serve([node.test], node)
-            self.serve(node.body, node)
+            self.leave_alone([node.test], node)
+            self.leave_alone(node.body, node)
 
     def else_serves(self, node: ast.If) -> bool:
         """Return True if a later branch is the target's, or the last one works on whatever device there is."""
@@ -157,37 +157,38 @@ class Search:
         return any(self.is_for_cuda(statement) for statement in statements)
 
     def look_at_expression(self, node: ast.expr) -> None:
+        """Leave alone an `or`, a conditional expression, a list or a dict that names both CUDA and the target."""
         if isinstance(node, ast.Dict):
-            kinds = [[key for key in node.keys if key is not None]]
+            entries = [key for key in node.keys if key is not None]
         elif isinstance(node, ast.List | ast.Tuple | ast.Set):
-            kinds = [node.elts]
+            entries = node.elts
         elif isinstance(node, ast.IfExp):
             if self.chooses_card(node):
-                self.serve([node], node)
+                self.leave_alone([node], node)
             return
         else:
-            either = isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or)
-            asked = node.values if isinstance(node, ast.BoolOp) and either else []
-            if any(map(self.is_for_target, asked)) and any(map(self.is_for_cuda, asked)):
-                self.serve([node], node)
+            is_or = isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or)
+            operands = node.values if isinstance(node, ast.BoolOp) and is_or else []
+            if any(map(self.is_for_target, operands)) and any(map(self.is_for_cuda, operands)):
+                self.leave_alone([node], node)
             return
-        for entries in kinds:
-            texts = {
-                entrie.value for entrie in entries if isinstance(entrie, ast.Constant) and isinstance(entrie.value, str)
-            }
-            roots = {text.partition(":")[0] for text in texts}
-            if {"cuda", self.to} <= roots or {"nccl", CARDS[self.to].backend} <= texts:
-                self.serve([self.option_around(node)], node)
+        texts = {entry.value for entry in entries if isinstance(entry, ast.Constant) and isinstance(entry.value, str)}
+        device_types = {text.partition(":")[0] for text in texts}
+        if {"cuda", self.to} <= device_types or {"nccl", CARDS[self.to].backend} <= texts:
+            self.leave_alone([self.option_around(node)], node)
 
     def chooses_card(self, node: ast.IfExp) -> bool:
-        """`"npu" if is_npu() else "cuda"`, or CUDA first; not `"cuda" if torch.npu.is_available() else "cpu"`."""
+        """Return True for `"npu" if is_npu() else "cuda"` and for `"cuda" if is_cuda() else "npu"`.
+
+        `"cuda" if torch.npu.is_available() else "cpu"` does not choose between the two.
+        """
         if self.is_for_target(node.test):
             sides = (node.orelse, node.body) if is_negated(node.test) else (node.body, node.orelse)
             return self.is_for_cuda(sides[1]) and not self.is_for_cuda(sides[0])
         return self.is_for_cuda(node) and self.is_for_target(node.orelse)
 
     def option_around(self, node: ast.expr) -> ast.expr:
-        """Return the add_argument call around a list of choices, so that its default is served too; else the node."""
+        """Return the add_argument call around a list of choices, whose default is left alone too; else the node."""
         for parent in self.source.ancestors(node):
             if isinstance(parent, ast.Call) and "add_argument" in ast.unparse(parent.func):
                 return parent
@@ -200,44 +201,44 @@ class Search:
         if any(self.word.search(text) for text in patterns.values()):
             for case, text in patterns.items():
                 if not self.word.search(text):
-                    self.serve([case.pattern], node)
-                    self.serve(case.body, node)
+                    self.leave_alone([case.pattern], node)
+                    self.leave_alone(case.body, node)
 
     def look_at_attempt(self, node: ast.Try) -> None:
-        """`try: import torch_npu … except ImportError: torch.cuda…`."""
+        """Leave alone the handlers of `try: torch.npu.set_device(0) … except …: torch.cuda.set_device(0)`."""
         handlers = [statement for handler in node.handlers for statement in handler.body]
-        tries = any(isinstance(line, Simple) and self.is_for_target(line) for line in node.body)
+        tries = any(isinstance(statement, Simple) and self.is_for_target(statement) for statement in node.body)
         if tries and self.is_for_cuda_anywhere(handlers):
-            self.serve(handlers, node)
+            self.leave_alone(handlers, node)
 
     def look_at_block(self, block: list[ast.stmt]) -> None:
-        """Serve statements for CUDA beside the same for the target, and those behind a target's branch that returns."""
-        aimed = [line for line in block if self.concerns_target(line)]
+        """Leave alone statements for CUDA that have a twin for the target, or that follow its early return."""
+        aimed = [statement for statement in block if self.concerns_target(statement)]
         if not aimed:
             return
-        twins = {self.as_cuda(ast.unparse(item)) for item in aimed}
-        within = [twin for twin in twins if twin.startswith("if ")][:TWINS]
+        twins = {self.as_cuda(ast.unparse(statement)) for statement in aimed}
+        branches = [twin for twin in twins if twin.startswith("if ")][:MAX_TARGET_BRANCHES]
         for statement in block:
             if statement in aimed or not self.is_for_cuda(statement):
                 continue
-            if self.has_twin(statement, twins, within):
-                self.serve([statement], statement)
+            if self.has_twin(statement, twins, branches):
+                self.leave_alone([statement], statement)
         for index, statement in enumerate(block):
-            leaves = isinstance(statement, ast.If) and isinstance(statement.body[-1], LEAVES)
+            leaves = isinstance(statement, ast.If) and isinstance(statement.body[-1], LeavingStatement)
             if isinstance(statement, ast.If) and leaves and statement in aimed and not is_negated(statement.test):
                 remainder = [candidate for candidate in block[index + 1 :] if self.is_for_cuda(candidate)]
                 if self.is_for_target(statement.test) and not isinstance(statement.body[-1], ast.Raise):
-                    self.serve(remainder, statement)
+                    self.leave_alone(remainder, statement)
 
     def concerns_target(self, statement: ast.stmt) -> bool:
-        """Return True for a branch, a definition or a simple statement for the target only."""
+        """Return True for an `if` on the target, a definition named after it, or a statement for it alone."""
         if isinstance(statement, ast.If):
             return self.is_for_target(statement.test)
         if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             return self.word.search(statement.name) is not None
         return isinstance(statement, Simple) and self.is_for_target(statement) and not self.is_for_cuda(statement)
 
-    def has_twin(self, statement: ast.stmt, twins: set[str], within: list[str]) -> bool:
+    def has_twin(self, statement: ast.stmt, twins: set[str], branches: list[str]) -> bool:
         """Return True for a definition or a statement that is also there for the target, or in a branch for it."""
         if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             kind = "class" if isinstance(statement, ast.ClassDef) else "def"
@@ -246,24 +247,26 @@ class Search:
         wanted = ast.unparse(statement.test) if isinstance(statement, ast.If) else ast.unparse(statement)
         if isinstance(statement, ast.Expr) and needs_cuda(wanted):
             return False
-        return isinstance(statement, ast.If | Simple) and (wanted in twins or any(wanted in twin for twin in within))
+        return isinstance(statement, ast.If | Simple) and (
+            wanted in twins or any(wanted in branch for branch in branches)
+        )
 
 
 def needs_cuda(text: str) -> bool:
-    """Return True for a call that fails without CUDA: beside the target's, with no condition, it was forgotten."""
-    called = NEEDS_CUDA.match(text)
+    """Return True for a call that fails without CUDA: it must be migrated even if the target has a twin of it."""
+    called = CUDA_CALL.match(text)
     return called is not None and called[1] not in HARMLESS
 
 
 def is_negated(test: ast.expr) -> bool:
-    """`not is_npu()`, `device.type != "npu"`."""
+    """Return True for `not is_npu()` and `device.type != "npu"`."""
     if isinstance(test, ast.UnaryOp):
         return isinstance(test.op, ast.Not)
     return isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.NotEq | ast.NotIn | ast.IsNot)
 
 
 def blocks_of(node: ast.AST) -> Iterator[list[ast.stmt]]:
-    """Yield the lists of statements of a node."""
+    """Yield the blocks of a node that have at least two statements."""
     for name in ("body", "orelse", "finalbody"):
         block = getattr(node, name, None)
         if isinstance(block, list) and len(block) > 1:

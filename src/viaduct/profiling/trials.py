@@ -4,7 +4,8 @@
     contiguous_us, channels_last_us = trials.time_layouts(convolution)
 
 Each variant is warmed up and takes turns with the other in short windows, so that a slow moment of the machine falls on
-both alike; the time is that of the shortest window. Work that cannot be run here (no memory, no such type) gives None.
+both alike; the result is the time of one pass in the fastest window. Work that cannot be run here
+(no memory, no such type) gives None.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from viaduct.profiling.figures import Convolution, Product
 WINDOWS = 7
 WINDOW_S = 0.03
 """Length of a window: long against the clock's grain, short against the disturbances of a shared machine."""
-MOST_ELEMENTS = 1 << 28
+MAX_ELEMENTS = 1 << 28
 """Elements of a tensor beyond which a trial is not made: 1 GiB of float32."""
 
 Work = Callable[[], object]
@@ -46,17 +47,17 @@ class DeviceTrials:
         )
 
     def time_dtypes(self, work: Convolution | Product, dtype: str) -> tuple[float, float] | None:
-        """Return microseconds of a forward and backward pass: in float32, and in `dtype` with both casts."""
+        """Return microseconds of a forward and backward pass: in float32, and in `dtype` including the casts."""
         return self.compare(
             lambda: make_work(work, self.device, "float32"),
             lambda: make_work(work, self.device, dtype),
         )
 
     def time_updates(self, kind: str, sizes: Sequence[int]) -> tuple[float, float] | None:
-        """Return microseconds of one update of parameters of these sizes: as torch does by default, fused."""
-        foreach = {"foreach": self.device != "cpu"}  # torch's default: one parameter at a time on the CPU only
+        """Return microseconds of one update of parameters of these sizes: torch's default, then fused."""
+        default = {"foreach": self.device != "cpu"}  # on the CPU torch updates one parameter at a time
         return self.compare(
-            lambda: make_update(kind, sizes, self.device, **foreach),
+            lambda: make_update(kind, sizes, self.device, **default),
             lambda: make_update(kind, sizes, self.device, fused=True),
         )
 
@@ -77,14 +78,14 @@ class DeviceTrials:
         """Let two pieces of work take turns."""
         clock = Clock(devices.get(self.device), self.device)
         longest = max(clock.wall_seconds(work) for work in (first, second, first, second))
-        rounds = max(1, min(200, round(WINDOW_S / max(longest, 1e-6))))
+        passes = max(1, min(200, round(WINDOW_S / max(longest, 1e-6))))
         variants = {"first": repeat(first), "second": repeat(second)}
-        turns = take_turns(variants, clock, steps=rounds, windows=WINDOWS)
+        turns = take_turns(variants, clock, steps=passes, windows=WINDOWS)
         return min(turns["first"]) * 1e6, min(turns["second"]) * 1e6
 
     @contextmanager
     def set_up(self) -> Iterator[None]:
-        """Set the number of threads within the block, and keep it and the CPU's random state for afterwards."""
+        """Set the number of threads; restore the former number and the CPU's random state when the block ends."""
         before = torch.get_num_threads()
         if self.threads and self.device == "cpu":
             torch.set_num_threads(self.threads)
@@ -96,7 +97,7 @@ class DeviceTrials:
 
 
 def repeat(work: Work) -> Callable[[int], None]:
-    """Return a function that does the work so many times."""
+    """Return a function that does the work `count` times."""
 
     def steps(count: int) -> None:
         for _ in range(count):
@@ -118,10 +119,10 @@ def make_convolution(
     """Return the forward and backward pass of a convolution; in low precision inputs and gradients are cast."""
     image = make_tensor(convolution.input, device).to(memory_format=layout).requires_grad_()
     weight = make_tensor(convolution.weight, device).to(memory_format=layout).requires_grad_()
-    kind = getattr(torch, dtype)
+    torch_dtype = getattr(torch, dtype)
 
     def run() -> None:
-        x, w = image.to(kind), weight.to(kind)
+        x, w = image.to(torch_dtype), weight.to(torch_dtype)
         y = functional.conv2d(x, w, None, convolution.stride, convolution.padding, 1, convolution.groups)
         torch.autograd.grad(y, (image, weight), torch.ones_like(y))
 
@@ -132,17 +133,17 @@ def make_product(product: Product, device: str, dtype: str) -> Work:
     """Return the forward and backward pass of a matrix product; in low precision inputs and gradients are cast."""
     left = make_tensor((product.rows, product.inner), device).requires_grad_()
     right = make_tensor((product.inner, product.columns), device).requires_grad_()
-    kind = getattr(torch, dtype)
+    torch_dtype = getattr(torch, dtype)
 
     def run() -> None:
-        y = left.to(kind) @ right.to(kind)
+        y = left.to(torch_dtype) @ right.to(torch_dtype)
         torch.autograd.grad(y, (left, right), torch.ones_like(y))
 
     return run
 
 
 def make_update(kind: str, sizes: Sequence[int], device: str, **options: Any) -> Work:
-    """Return one update of an optimizer."""
+    """Return one update of the optimizer that torch.optim calls `kind`."""
     parameters = [torch.nn.Parameter(make_tensor((size,), device)) for size in sizes]
     for parameter in parameters:
         parameter.grad = torch.ones_like(parameter)
@@ -156,6 +157,6 @@ def make_tensor(shape: Sequence[int], device: str) -> torch.Tensor:
     count = 1
     for side in shape:
         count *= side
-    if count > MOST_ELEMENTS:
+    if count > MAX_ELEMENTS:
         raise ValueError(f"{count} elements are too many for a trial")
     return torch.randn(tuple(shape), device=device)

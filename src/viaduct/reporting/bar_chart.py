@@ -1,4 +1,4 @@
-"""Counts by kind, as bars that lie: the label, the bar, the count and its share stand in one line."""
+"""Counts by kind as horizontal bars: label, bar, count and share are in one line."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class BarChart:
         return BarsDrawing(self.title, bars)
 
     def record(self) -> dict[str, object]:
-        """The same for page scripts, which draw it in the details of a row."""
+        """Return the chart for page scripts, which draw it in the details of a table's row."""
         return {"kind": "bars", "title": self.title, "labels": list(self.labels), "counts": list(self.counts)}
 
 

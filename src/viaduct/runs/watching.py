@@ -25,6 +25,7 @@ WAIT_S, IDLE_WAIT_S = 2.0, 15.0
 """Seconds that a request for news waits before it is answered, from a visible and from an idle page."""
 POLL_S = 1.0
 ENDINGS: dict[str, Any] = {"finished": "finished", "interrupted": "interrupted"}
+"""Kind of ending that the page shows for a state of a run; every other state is shown as "stopped"."""
 
 
 class RunsPage:
@@ -33,7 +34,7 @@ class RunsPage:
     def __init__(self, root: Path, port: int = 0) -> None:
         self.root = root
         self.closed = False
-        self._ended = threading.Event()
+        self._closing = threading.Event()
         self._lock = threading.Lock()
         self._rendered = ("", "")
         self._server = open_server(self, port, "--port")
@@ -63,7 +64,7 @@ class RunsPage:
 
     def answer_data(self, query: dict[str, list[str]]) -> dict[str, Any]:
         if "since" in query:
-            self._ended.wait(IDLE_WAIT_S if "idle" in query else WAIT_S)
+            self._closing.wait(IDLE_WAIT_S if "idle" in query else WAIT_S)
         listing, version = self.read_runs()
         tiles = [{"label": tile.label, "value": tile.value, "note": tile.note} for tile in build_tiles(listing.runs)]
         return {"version": version, "tiles": tiles, "ended": None, "runs": [describe_run(run) for run in listing.runs]}
@@ -75,7 +76,7 @@ class RunsPage:
         if self.closed:
             return
         self.closed = True
-        self._ended.set()
+        self._closing.set()
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -101,7 +102,7 @@ def open_page(folder: Path, port: int) -> Iterator[LivePage | RunsPage]:
 
 
 def follow_run(page: LivePage) -> None:
-    """Tell the page how its run has ended, as soon as no process holds its lock any more."""
+    """Show on the page how its run has ended, as soon as the run is no longer in the state running or unknown."""
     while not page.closed:
         run = open_run(page.run)
         if run.state not in ("running", "unknown"):

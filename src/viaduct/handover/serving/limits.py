@@ -9,21 +9,21 @@ MEGABYTE = 1 << 20
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds of one server; those without a flag are the same for every server."""
+    """Limits of one server."""
 
     max_batch: int = 16  # images that the network sees at once
-    latency_budget: float = 0.05  # seconds in the queue and the network that batching may use
+    latency_budget: float = 0.05  # seconds in the queue and the network, counted from a request's arrival
     queue: int = 256  # images accepted and not yet answered
     max_bytes: int = 32 * MEGABYTE  # of a request's body
     max_pixels: int = 1 << 26  # of the images of a request together
-    max_images: int = 64  # in a request
-    max_json: int = 8 * MEGABYTE  # parsing JSON holds up every other request
-    connections: int = 1000
+    max_images: int = 64  # in a request, if the queue is at least as long
+    max_json: int = 8 * MEGABYTE  # bytes of a JSON body; parsing it blocks all other requests
+    connections: int = 1000  # open at the same time
     head_seconds: float = 10.0  # from the first byte of a request to the end of its headers
     idle_seconds: float = 60.0  # between two requests of a connection
     write_seconds: float = 30.0  # without progress while a response is sent
     upload_grace: float = 10.0  # seconds before the rate of an upload counts
-    upload_rate: int = 16 << 10  # bytes a second, averaged from its start
+    upload_rate: int = 16 << 10  # least bytes per second of an upload, averaged since its start
     drain_seconds: float = 30.0  # for accepted requests when the server stops
 
     @property
@@ -33,7 +33,7 @@ class Limits:
 
     @property
     def images_per_request(self) -> int:
-        """Return how many images a request may have."""
+        """Return the number of images that a request may have: never more than the queue holds."""
         return min(self.max_images, self.queue)
 
 

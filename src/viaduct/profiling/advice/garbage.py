@@ -15,17 +15,17 @@ CERTAINTY = 1.0
 def find(figures: Figures) -> Advice | None:
     """Return advice where long pauses take a part of the steps."""
     pauses = figures.read_column(TABLE, COLUMN)
-    time = sum(pauses) / len(figures.steps)
-    if figures.share(time) < WORTH:
+    pause_us = sum(pauses) / len(figures.steps)
+    if figures.share(pause_us) < WORTH:
         return None
     return Advice(
         name="garbage",
-        title=f"Garbage collection takes {figures.share(time):.0%} of the steps",
+        title=f"Garbage collection takes {figures.share(pause_us):.0%} of the steps",
         action="Call gc.freeze() after the set-up, or gc.disable() and gc.collect() once an epoch.",
         evidence=(
             f"{len(pauses)} pauses of {show_time(LONG_US)} or more in {len(figures.steps)} steps, the longest "
             f"{show_time(max(pauses))}, {show_time(sum(pauses))} in all.",
         ),
-        gain_us=time,
+        gain_us=pause_us,
         gain_basis="the measured pauses, which would vanish",
     )

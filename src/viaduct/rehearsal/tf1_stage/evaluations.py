@@ -104,7 +104,7 @@ def catches_end_of_data(handler: ast.ExceptHandler) -> bool:
 
 
 def bound_keras(watched: Watched) -> None:
-    """Wrap Keras' two loops, over arrays and datasets and over generators, under every name in their modules."""
+    """Wrap Keras' two loops under every name in their modules: one is for arrays and datasets, one for generators."""
     from keras.src.engine import training_arrays_v1, training_generator_v1
 
     for module, cap in ((training_arrays_v1, cap_arrays), (training_generator_v1, cap_generator)):
@@ -142,7 +142,7 @@ def bound_iteration(
 
 
 def cap_arrays(given: dict[str, Any], limit: int) -> None:
-    """Shorten the inputs of the array loop: a dataset to `limit` batches; in an evaluation, arrays to as many rows."""
+    """Shorten the inputs of the array loop to `limit` batches: a dataset always, arrays only in an evaluation."""
     import tensorflow.compat.v1 as tf
 
     if isinstance(given["inputs"], tf.data.Dataset):

@@ -1,7 +1,7 @@
 """Report code that the vendor's run-time patch cannot fix (`--mode patch`).
 
 A patch replaces functions of PyTorch. It does not see what the script does with strings of its own: comparisons with
-"cuda" or "nccl", the keys of a map_location dict, environment variables. It switches torch.jit.script off, since
+"cuda", the keys of a map_location dict, environment variables. It switches torch.jit.script off, since
 scripted code cannot be patched; and some of torch.cuda has no counterpart to be replaced by. Each such place needs
 manual review, or a migration without `--mode patch`.
 """
@@ -22,7 +22,7 @@ rule = Rule(
     patch=True,
     last=True,
 )
-WITHOUT = {  # on both, else on the one named
+WITHOUT_COUNTERPART = {  # the card that lacks it; "" if both do
     "torch.cuda.get_device_capability": "",
     "torch.cuda.CUDAGraph": "npu",
     "torch.cuda.graph": "npu",
@@ -52,7 +52,7 @@ def report_startswith(site: Site) -> None:
 
 
 def tells_device(site: Site, side: ast.expr) -> bool:
-    """Return True for an attribute `type`, as in `x.device.type`, and for `str(…)`; not for a string of the script."""
+    """Return True for an attribute `type`, as in `x.device.type`, and for `str(…)`; not for any other string."""
     made = site.values.origin(side)
     if isinstance(made, ast.Call) and getattr(made.func, "id", "") == "str":
         return True
@@ -66,7 +66,7 @@ def is_cuda(node: ast.AST) -> bool:
 
 
 def report_string(site: Site) -> None:
-    """Report a device text that the patch renames."""
+    """Report a comparison with a device name, which differs under the patch and which the patch cannot change."""
     device = card(site.options).device
     site.manual(
         f"devices are called {device} under the patch, and a comparison cannot be patched: write {device} here",
@@ -77,7 +77,7 @@ def report_string(site: Site) -> None:
 
 @rule.call("torch.load")
 def report_map_location(site: Site) -> None:
-    """Report a table of places, which the patch does not see."""
+    """Report a map_location dict, into which the patch does not look."""
     value = site.argument("map_location", 1)
     if value is not None and isinstance(site.values.origin(value), ast.Dict):
         site.manual(
@@ -118,11 +118,13 @@ def report_layout(site: Site) -> None:
         )
 
 
-@rule.call(*WITHOUT)
-@rule.reference(*WITHOUT)
+@rule.call(*WITHOUT_COUNTERPART)
+@rule.reference(*WITHOUT_COUNTERPART)
 def report_missing(site: Site) -> None:
-    found = next(name for name in WITHOUT if site.name == name or site.name.startswith(name.removesuffix("*")))
-    if WITHOUT[found] in ("", site.options.to):
+    found = next(
+        name for name in WITHOUT_COUNTERPART if site.name == name or site.name.startswith(name.removesuffix("*"))
+    )
+    if WITHOUT_COUNTERPART[found] in ("", site.options.to):
         module = card(site.options).module
         site.manual(
             f"{site.name} has no counterpart that the patch could put in its place: see {module}'s own functions",
